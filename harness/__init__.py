@@ -1,0 +1,1 @@
+"""gradmatrix: which training stacks really train, measured on real releases."""

@@ -1,0 +1,206 @@
+"""Lock -> an installed environment, by uv from its cache; a lock already installed is not installed again."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness import builds, uv
+from harness.errors import UserError
+from harness.lock import cutoff, requirements_path, without
+from harness.model import Build, Failure, Frozen, Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from harness.builds import BuildChoice
+
+MARKER = "installed.json"
+GIB = 2**30
+NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7 * GIB}
+"""Room that an environment may take at worst: no hard links from uv's cache, nothing cached."""
+
+NETWORK = (
+    r"failed to (fetch|download)|error sending request|dns error|timed out|request failed after"
+    r"|connection (refused|reset|closed)|error decoding response body|network is unreachable"
+)
+FAILURES = {
+    "install:disk-full": r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded",
+    "install:hash-mismatch": r"hash mismatch|hashes? (do|does) not match",
+    "install:network": NETWORK,
+}
+"""What uv's words say about a failed install; whatever else goes wrong is ``install:build``."""
+
+
+class InstallFailed(Exception):
+    """The stack could not be installed; ``failure`` fills its column."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.outcome}: {failure.message}")
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An installed stack; ``installed`` tells whether it was installed just now."""
+
+    python: Path
+    build: Build
+    notice: str | None
+    installed: bool
+
+
+class _Marker(Frozen, frozen=True, kw_only=True):
+    """Written last into an environment: what was installed there."""
+
+    digest: str
+    build: Build
+    notice: str | None
+
+
+def ensure(
+    lock: Lock,
+    locks: Path,
+    root: Path,
+    *,
+    driver: bool | None = None,
+    choose: Callable[[Lock], BuildChoice] | None = None,
+    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+) -> Environment:
+    """The environment of ``lock``, whose text is in ``locks``, at ``root/<stack>``: installed unless it is there.
+
+    Raises InstallFailed, or UserError where this machine has no such Python.
+    """
+    if lock.failure:
+        raise InstallFailed(lock.failure)
+    driver = builds.has_driver() if driver is None else driver
+    folder = root / lock.stack
+    found = _installed(folder, lock, driver=driver)
+    if found:
+        return found
+    choice = choose(lock) if choose else _choose(lock, driver=driver)
+    root.mkdir(parents=True, exist_ok=True)
+    _check_disk(lock.stack, choice.build, free_bytes(root))
+    try:
+        _create(lock, folder)
+        _install(lock, requirements_path(lock.stack, locks).read_text(encoding="utf-8"), choice, folder)
+    except InstallFailed:
+        shutil.rmtree(folder, ignore_errors=True)  # half an environment is of no use, and may have filled the disk
+        raise
+    marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
+    partial = folder / f"{MARKER}.partial"
+    partial.write_bytes(msgspec.json.encode(marker))
+    partial.replace(folder / MARKER)
+    return Environment(_python(folder), choice.build, choice.notice, installed=True)
+
+
+def classify(stderr: str) -> str:
+    """The outcome of a failed install by what uv printed."""
+    return next((name for name, words in FAILURES.items() if re.search(words, stderr, re.IGNORECASE)), "install:build")
+
+
+def variables(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables cells run under: offline, repeatable, of a set number of threads."""
+    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+    return {
+        **{key: value for key, value in environ.items() if key not in dropped},
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "WANDB_DISABLED": "true",
+        "WANDB_MODE": "offline",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS is not deterministic
+    }
+
+
+def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
+    """The environment in ``folder`` if it holds ``lock`` in a build for this machine."""
+    python = _python(folder)
+    try:
+        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+    if marker.digest != lock.digest or (marker.build is Build.CUDA) != driver or not python.exists():
+        return None
+    return Environment(python, marker.build, marker.notice, installed=False)
+
+
+def _choose(lock: Lock, *, driver: bool) -> BuildChoice:
+    return builds.torch_build(lock, () if driver else builds.find_links(), driver=driver)
+
+
+def _check_disk(stack: str, build: Build, free: int) -> None:
+    needed = NEEDED_BYTES[build]
+    if free < needed:
+        message = (
+            f"Stack {stack} may need {needed / GIB:.1f} GiB ({build} build of torch), {free / GIB:.1f} GiB are free. "
+            "Free some room, or name fewer stacks."
+        )
+        raise InstallFailed(Failure(outcome="install:disk-full", message=message))
+
+
+def _create(lock: Lock, folder: Path) -> None:
+    """An empty environment; a Python that is missing may be downloaded by uv, with little patience."""
+    made = uv.run(
+        ["venv", "--quiet", "--clear", "--python", lock.python, str(folder)],
+        variables={"UV_HTTP_RETRIES": "1", "UV_HTTP_TIMEOUT": "15"},
+    )
+    if made.returncode == 0:
+        return
+    if classify(made.stderr) == "install:disk-full":
+        raise InstallFailed(Failure(outcome="install:disk-full", message=uv.summary(made.stderr)))
+    found = _interpreters()
+    if any(version.startswith(f"{lock.python}.") for version in found):
+        raise UserError(
+            f"The environment of stack {lock.stack} cannot be created.",
+            cause=uv.summary(made.stderr),
+            next_step=f"see that {folder} can be written",
+        )
+    raise UserError(
+        f"Stack {lock.stack} needs Python {lock.python}, which this machine does not have.",
+        cause=f"uv found {', '.join(found) or 'no Python'} and could not download {lock.python}",
+        next_step=f"uv python install {lock.python}",
+    )
+
+
+def _interpreters() -> list[str]:
+    """Versions of the Pythons that uv finds on this machine."""
+    listed = uv.run(["python", "list", "--only-installed"]).stdout
+    return sorted(set(re.findall(r"^(?:cpython|pypy)-(\d+\.\d+\.\d+)", listed, re.MULTILINE)))
+
+
+def _install(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> None:
+    """The lock as it is, or the lock without torch and then this machine's torch."""
+    listed = folder / "requirements.txt"
+    listed.write_text(without(text, choice.drops), encoding="utf-8", newline="\n")
+    dated = ["--require-hashes", "--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
+    _pip_install(folder, [*dated, "--requirements", str(listed)])
+    if choice.torch:
+        _pip_install(folder, list(choice.torch))
+
+
+def _pip_install(folder: Path, arguments: list[str]) -> None:
+    ran = uv.run(
+        ["pip", "install", "--quiet", "--python", str(_python(folder)), "--no-deps", *arguments],
+        variables={"UV_DEFAULT_INDEX": uv.index_url()},
+    )
+    if ran.returncode:
+        raise InstallFailed(Failure(outcome=classify(ran.stderr), message=uv.summary(ran.stderr)))
+
+
+def _python(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")

@@ -1,0 +1,125 @@
+"""What the operating system gives and takes: process group, output, memory, and the facts of the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from typing import Any, Dict, Optional
+
+try:
+    import resource as _resource
+
+    resource: Any = _resource
+except ImportError:  # Windows
+    resource = None
+
+
+def own_process_group() -> None:
+    """Make this process the leader of a new group, so that a timeout ends all that the script starts."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
+
+
+def redirect_output(path: str) -> None:
+    """Send what this process prints to ``path``, and give it an empty standard input."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    output = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+
+
+def limit_memory(limit_bytes: Optional[int]) -> None:
+    """Let this process and those it starts take ``limit_bytes`` of private memory on top of what it has.
+
+    Linux counts private writable mappings (RLIMIT_DATA); where that is not to be had there is no limit. None lifts it.
+    """
+    if resource is None or sys.platform != "linux":
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = hard
+    if limit_bytes is not None:
+        soft = _status_bytes("VmData") + limit_bytes
+        if hard != resource.RLIM_INFINITY:
+            soft = min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def reset_peak_memory() -> None:
+    """Start counting the peak of the resident set anew (Linux)."""
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    except OSError:
+        pass
+
+
+def peak_memory_bytes() -> Optional[int]:
+    """Peak resident set of this process in bytes since the last reset; None where the system does not say."""
+    if sys.platform == "linux":
+        return _status_bytes("VmHWM")
+    if resource is None:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+def _status_bytes(field: str) -> int:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        match = re.search(rf"^{field}:\s+(\d+) kB", file.read(), re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
+
+
+def has_cuda() -> bool:
+    """Whether torch sees a CUDA device; touches CUDA, so only a child asks."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def peak_cuda_memory_bytes() -> Optional[int]:
+    """Peak bytes that torch's allocator held on the current CUDA device, or None."""
+    import torch
+
+    return int(torch.cuda.max_memory_allocated()) if torch.cuda.is_initialized() else None
+
+
+def facts() -> Dict[str, Any]:
+    """Versions, processor, GPU and threads: what a timing means nothing without."""
+    torch = sys.modules.get("torch")
+    environment = {"python": platform.python_version(), "system": platform.system(), "cpu": _cpu()}
+    threads = 0
+    if torch is not None:
+        environment["torch"] = str(torch.__version__)
+        environment["cuda"] = str(torch.version.cuda or "")
+        threads = int(torch.get_num_threads())
+        if torch.cuda.is_initialized():
+            environment["gpu"] = str(torch.cuda.get_device_name())
+    return {"environment": environment, "threads": threads}
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            match = re.search(r"^model name\s*:\s*(.+)$", file.read(), re.MULTILINE)
+    except OSError:
+        match = None
+    return f"{match.group(1) if match else platform.processor() or platform.machine()} x {os.cpu_count()}"
+
+
+def short_path(path: str) -> str:
+    """``path`` from site-packages or the standard library on, so that no record carries a path of the machine."""
+    for marker in ("site-packages" + os.sep, os.sep + "lib" + os.sep + "python"):
+        head, found, tail = path.rpartition(marker)
+        if found:
+            return tail if marker.startswith("site") else "python" + tail
+    return os.path.basename(path)
+
+
+def without_local_paths(text: str) -> str:
+    """``text`` with every quoted ``File "…"`` path shortened like :func:`short_path`."""
+    return re.sub(r'File "([^"]+)"', lambda match: f'File "{short_path(match.group(1))}"', text)

@@ -1,0 +1,53 @@
+"""What the stack says: the warnings module and every logger, from level WARNING on."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any, Callable, Dict, List, Tuple
+
+from . import machine
+
+KEPT = 40
+MESSAGE_LIMIT = 600
+
+
+class MessageWatch:
+    """Listens; whatever would have been printed is still printed, and what a filter hides stays hidden."""
+
+    def __init__(self) -> None:
+        self._counts: Dict[Tuple[str, str], int] = {}
+
+    def install(self) -> Callable[[], None]:
+        """Listen from now on; the returned function stops that."""
+        show, handle = warnings.showwarning, logging.Logger.handle
+
+        def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
+            self._add(category.__name__, str(message))
+            show(message, category, *args, **kwargs)
+
+        def handled(logger: logging.Logger, record: logging.LogRecord) -> Any:
+            if record.levelno >= logging.WARNING:
+                try:
+                    self._add(f"log:{record.name}", record.getMessage())
+                except Exception:  # a broken format string of the library's own
+                    self._add(f"log:{record.name}", str(record.msg))
+            return handle(logger, record)
+
+        warnings.showwarning = showwarning
+        logging.Logger.handle = handled  # type: ignore[method-assign,assignment]
+
+        def undo() -> None:
+            warnings.showwarning = show
+            logging.Logger.handle = handle  # type: ignore[method-assign]
+
+        return undo
+
+    def _add(self, category: str, message: str) -> None:
+        key = category, machine.without_local_paths(message)[:MESSAGE_LIMIT]
+        if key in self._counts or len(self._counts) < KEPT:
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def facts(self) -> List[Dict[str, Any]]:
+        """Each message once, with its count, in the order of its first appearance."""
+        return [{"category": c, "message": m, "count": n} for (c, m), n in self._counts.items()]

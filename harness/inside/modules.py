@@ -1,0 +1,79 @@
+"""Which modules exist, which of them contains which, and what a parameter is called."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, Dict, List, Tuple
+
+
+class ModuleTree:
+    """Follows the modules that are built while it is installed, through torch's registration hooks.
+
+    A LightningModule's ``training_step`` never calls the module itself, so the forward hooks alone would not
+    know that the network and the classifier beside it are parts of one thing.
+    """
+
+    def __init__(self) -> None:
+        self._parents: Any = weakref.WeakKeyDictionary()
+        self._undo: List[Callable[[], None]] = []
+
+    def install(self) -> Callable[[], None]:
+        """Follow every module from now on; the returned function stops that."""
+        from torch.nn.modules import module
+
+        def of_module(parent: Any, _name: str, child: Any) -> None:
+            if child is not None:
+                self._parents.setdefault(child, []).append(weakref.ref(parent))
+
+        def of_parameter(parent: Any, _name: str, _parameter: Any) -> None:
+            self._parents.setdefault(parent, [])
+
+        self._undo = [
+            module.register_module_module_registration_hook(of_module).remove,
+            module.register_module_parameter_registration_hook(of_parameter).remove,
+        ]
+        return self.remove
+
+    def remove(self) -> None:
+        """Stop following."""
+        while self._undo:
+            self._undo.pop()()
+
+    def top(self, module: Any) -> Any:
+        """The outermost module known to contain ``module``; itself where there is none."""
+        seen = {id(module)}
+        while True:
+            parent = next((p for p in self._living_parents(module) if id(p) not in seen), None)
+            if parent is None:
+                return module
+            seen.add(id(parent))
+            module = parent
+
+    def _living_parents(self, module: Any) -> List[Any]:
+        """Parents that still hold ``module`` as a child, newest first."""
+        parents = [reference() for reference in reversed(self._parents.get(module, []))]
+        return [p for p in parents if p is not None and any(child is module for child in p.children())]
+
+    def loose(self) -> List[Any]:
+        """Every followed module that is still alive and has no living parent."""
+        return [module for module in list(self._parents) if not self._living_parents(module)]
+
+
+def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
+    """Names of all modules and of all parameters below ``roots``, by id.
+
+    With several roots each name starts with its root's class; a parameter shared by two modules has its first name.
+    """
+    modules: Dict[int, str] = {}
+    parameters: Dict[int, str] = {}
+    counts: Dict[str, int] = {}
+    for root in roots:
+        kind = type(root).__name__
+        counts[kind] = counts.get(kind, 0) + 1
+        title = kind if counts[kind] == 1 else f"{kind}#{counts[kind]}"
+        prefix = f"{title}." if len(roots) > 1 else ""
+        for name, module in root.named_modules():
+            modules.setdefault(id(module), f"{prefix}{name}".rstrip(".") or title)
+        for name, parameter in root.named_parameters():
+            parameters.setdefault(id(parameter), f"{prefix}{name}")
+    return modules, parameters

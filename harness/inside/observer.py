@@ -1,0 +1,147 @@
+"""Watch an unmodified training script from outside: gradients, optimizer steps, warnings, step times.
+
+It stands on what every framework ends up calling: ``torch.autograd.backward``, the optimizers' step hooks
+(each finished step of an optimizer is a tick of the step clock) and the global module hooks. Everything heavy happens
+during the audited steps; afterwards a tick is one clock reading, and a backward call one reference kept.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from . import protocol
+from .backward import BackwardWatch
+from .forward import ForwardWatch
+from .messages import MessageWatch
+from .modules import ModuleTree
+from .parameters import ParameterWatch
+
+
+class Observer:
+    """A context in which the script runs; afterwards :meth:`facts` tells what was seen.
+
+    ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else.
+    """
+
+    def __init__(self, audit: int, warmup: int, device: str, light: bool = False) -> None:
+        self.audit = 0 if light else audit
+        self.skip = audit + warmup
+        self.device = device
+        self.light = light
+        self.entered_training = False
+        self.steps = 0
+        self.ticks: List[float] = []
+        self.errors: List[str] = []
+        self._step_of: Dict[int, int] = {}
+        self._optimizers: List[Any] = []  # kept alive, so that no id is used twice
+        self._undo: List[Callable[[], None]] = []
+        self._synchronize: Optional[Callable[[], None]] = None
+        self.tree = ModuleTree()
+        self.messages = MessageWatch()
+        self.backward = BackwardWatch(self.clock)
+        self.forward = ForwardWatch(self.clock, self.tree)
+        self.parameters = ParameterWatch(self.tree, self.forward)
+
+    def clock(self) -> int:
+        """The running optimizer step, counted from 1."""
+        return self.steps + 1
+
+    @property
+    def auditing(self) -> bool:
+        """Whether the running step is an audited one."""
+        return self.steps < self.audit
+
+    def __enter__(self) -> Observer:
+        import torch
+        from torch.optim import optimizer as optim
+
+        self._watch_optimizer_init(torch.optim.Optimizer)
+        self._undo.append(optim.register_optimizer_step_pre_hook(self._before_step).remove)
+        self._undo.append(optim.register_optimizer_step_post_hook(self._after_step).remove)
+        if self.device == "cuda":
+            self._synchronize = torch.cuda.synchronize
+        if not self.light:
+            self._undo.append(self.messages.install())
+            self._undo.append(self.backward.install())
+            self._undo.append(self.tree.install())
+            self._undo.append(self.forward.install())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _watch_optimizer_init(self, optimizer_class: Any) -> None:
+        """The first optimizer that was built marks the way from setting up to training."""
+        original = optimizer_class.__init__
+
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            self.entered_training = True
+            if not self.light:
+                self._optimizers.append(optimizer)
+
+        optimizer_class.__init__ = __init__
+
+        def undo() -> None:
+            optimizer_class.__init__ = original
+
+        self._undo.append(undo)
+
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        if self.auditing:
+            self._guarded(self.parameters.before_step, optimizer)
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        identity = id(optimizer)
+        if identity not in self._step_of:
+            self._step_of[identity] = 0
+            if all(optimizer is not known for known in self._optimizers):
+                self._optimizers.append(optimizer)  # built before the observer came
+        if self.auditing:
+            self._guarded(self.parameters.after_step, optimizer)
+        self._step_of[identity] += 1
+        if self._step_of[identity] <= self.steps:
+            return  # a further optimizer of the same training step
+        was_auditing = self.auditing
+        self.steps += 1
+        if was_auditing and not self.auditing:
+            self._lighten()
+        if self.steps >= self.skip:
+            if self._synchronize is not None:
+                self._synchronize()
+            self.ticks.append(time.perf_counter())
+
+    def _lighten(self) -> None:
+        """The audit is over: take the heavy hooks off."""
+        self.forward.remove()
+        self.backward.lighten()
+
+    def _guarded(self, watch: Callable[[Any], None], optimizer: Any) -> None:
+        """An error of ours is recorded and never becomes the script's."""
+        try:
+            watch(optimizer)
+        except Exception as error:
+            if len(self.errors) < 10:
+                self.errors.append(f"{watch.__qualname__}: {type(error).__name__}: {error}"[:500])
+
+    def facts(self) -> Dict[str, Any]:
+        """The observation's part that the observer answers for."""
+        try:
+            parameters = self.parameters.facts(self._optimizers)
+        except Exception as error:
+            self.errors.append(f"parameters: {type(error).__name__}: {error}"[:500])
+            parameters = []
+        return {
+            "steps": self.steps,
+            "losses": [protocol.number(loss) for loss in self.backward.losses()],
+            "last_loss": protocol.number(self.backward.last_loss()),
+            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms],
+            "backward": self.backward.calls,
+            "parameters": parameters,
+            "lost": self.forward.lost_facts(),
+            "warnings": self.messages.facts(),
+            "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
+            "observer_errors": self.errors + self.forward.errors,
+        }

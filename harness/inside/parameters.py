@@ -1,0 +1,125 @@
+"""Audit the parameters at each optimizer step: which should learn, what gradient they got, did they change?"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Set
+
+from .forward import ForwardWatch
+from .modules import ModuleTree, named
+
+
+class ParameterWatch:
+    """Reads gradients after an optimizer's step: a closure has then filled them, and nothing has cleared them."""
+
+    def __init__(self, tree: ModuleTree, forward: ForwardWatch) -> None:
+        self.tree = tree
+        self.forward = forward
+        self.norms: List[float] = []
+        self._parameters: Dict[int, Any] = {}
+        self._letters: Dict[int, List[str]] = {}
+        self._changed: Set[int] = set()
+        self._before: Dict[int, Any] = {}
+
+    def before_step(self, optimizer: Any) -> None:
+        """Keep a copy of every parameter that has not been seen changing yet."""
+        import torch
+
+        with torch.no_grad():
+            self._before = {
+                id(parameter): parameter.detach().clone()
+                for parameter in held_by(optimizer)
+                if id(parameter) not in self._changed
+            }
+
+    def after_step(self, optimizer: Any) -> None:
+        """Read the gradients and compare the values."""
+        import torch
+
+        squares = 0.0
+        with torch.no_grad():
+            for parameter in self._audited(optimizer):
+                identity = id(parameter)
+                self._parameters[identity] = parameter
+                letter, square = read_gradient(torch, parameter.grad)
+                squares += square
+                self._letters.setdefault(identity, []).append(letter)
+                before = self._before.get(identity)
+                if before is not None and not torch.equal(before, parameter.detach()):
+                    self._changed.add(identity)
+        self._before = {}
+        self.norms.append(squares**0.5)
+
+    def _audited(self, optimizer: Any) -> List[Any]:
+        """What this optimizer holds, and the trainable parameters of the modules seen that nobody has audited yet."""
+        found = {id(parameter): parameter for parameter in held_by(optimizer)}
+        own = set(found)
+        for root in self.forward.roots():
+            for parameter in root.parameters():
+                if id(parameter) not in own and parameter.requires_grad:
+                    found.setdefault(id(parameter), parameter)
+        return list(found.values())
+
+    def facts(self, optimizers: List[Any]) -> List[Dict[str, Any]]:
+        """One entry for each parameter that should learn or is held by an optimizer, in the model's order."""
+        held = {id(p): p for optimizer in optimizers for p in held_by(optimizer)}
+        learning = self._should_learn(held)
+        everything = {**self._parameters, **held, **learning}
+        tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
+        for top in self.tree.loose():
+            if any(id(parameter) in held for parameter in top.parameters()):
+                tops.setdefault(id(top), top)
+        _, names = named(list(tops.values()))
+        order = {identity: position for position, identity in enumerate(names)}
+        return [
+            {
+                "name": names.get(identity, f"parameter#{position}"),
+                "shape": list(parameter.shape),
+                "dtype": str(parameter.dtype).replace("torch.", ""),
+                "learns": identity in learning,
+                "held": identity in held,
+                "gradients": "".join(self._letters.get(identity, [])),
+                "changed": identity in self._changed,
+            }
+            for position, (identity, parameter) in enumerate(
+                sorted(everything.items(), key=lambda item: order.get(item[0], len(order)))
+            )
+        ]
+
+    def _should_learn(self, held: Dict[int, Any]) -> Dict[int, Any]:
+        """The trainable parameters of what is being trained.
+
+        That is each module tree of which an optimizer holds something, as far as it took part; a module beside
+        them counts when it ran in training mode with gradients on and belongs to the same outermost module. Where the
+        optimizers hold nothing of any module that ran, they hold the wrong parameters: then the modules that ran are it.
+        """
+        roots = self.forward.roots()
+        holding = [root for root in roots if any(id(p) in held for p in root.parameters())]
+        tops = {id(self.tree.top(root)) for root in holding}
+        ran = [root for root in roots if self._ran_to_learn(root)]
+        if holding:
+            taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
+            loose = list(held.values())
+        else:
+            taking_part = ran
+            loose = [] if any(p.requires_grad for root in ran for p in root.parameters()) else list(held.values())
+        candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
+        return {id(parameter): parameter for parameter in candidates if parameter.requires_grad}
+
+    def _ran_to_learn(self, root: Any) -> bool:
+        return any(id(module) in self.forward.trained for module in root.modules())
+
+
+def held_by(optimizer: Any) -> List[Any]:
+    """The parameters of all groups of ``optimizer``."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def read_gradient(torch: Any, gradient: Any) -> Any:
+    """The gradient's letter (``n`` none, ``z`` zero, ``f`` finite, ``x`` non-finite) and its squared L2 norm."""
+    if gradient is None:
+        return "n", 0.0
+    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    square = float(values.float().square().sum().item())
+    if not bool(torch.isfinite(values).all()):
+        return "x", square
+    return ("f" if bool((values != 0).any()) else "z"), square

@@ -1,0 +1,152 @@
+"""Import a stack's libraries once, then fork a child per cell. Run as a script; see ``protocol.py``."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Dict, IO, Optional
+
+if __name__ == "__main__":  # started by path: make this folder a package of its own name, off sys.path
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    spec = importlib.util.spec_from_file_location(
+        "gradmatrix_inside", os.path.join(here, "__init__.py"), submodule_search_locations=[here]
+    )
+    assert spec is not None and spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules["gradmatrix_inside"] = package
+    spec.loader.exec_module(package)
+    __package__ = "gradmatrix_inside"
+
+from . import cell, protocol
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(start_path: str) -> None:
+    """Serve the requests on standard input until it is closed."""
+    start = protocol.read(start_path)
+    events = take_stdout(start["log"])
+    die_with_parent()
+    began = time.perf_counter()
+    imports = {script: import_script(script) for script in start["scripts"]}
+    emit(
+        events,
+        event="ready",
+        import_s=time.perf_counter() - began,
+        imports=imports,
+        threads=native_threads(),
+    )
+    for line in sys.stdin:
+        request = protocol.checked(json.loads(line))
+        if not start["fork"]:
+            emit(events, event="started", pid=os.getpid())
+            began = time.perf_counter()
+            cell.run(request)
+            emit(events, event="ended", pid=os.getpid(), signal=None, exit=0, wall_s=time.perf_counter() - began)
+            leave(0)
+        serve(request, events)
+
+
+def serve(request: Dict[str, Any], events: IO[str]) -> None:
+    """Fork a child for one cell and report how it ended."""
+    began = time.perf_counter()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        code = 70  # EX_SOFTWARE: our own code failed, not the script
+        try:
+            events.close()
+            die_with_parent()
+            cell.run(request)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            leave(code)
+    emit(events, event="started", pid=pid)
+    _, status = os.waitpid(pid, 0)
+    wall_s = time.perf_counter() - began
+    began = time.perf_counter()
+    import_ahead(request["directory"])
+    emit(
+        events,
+        event="ended",
+        pid=pid,
+        signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        exit=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        wall_s=wall_s,
+        import_s=time.perf_counter() - began,
+    )
+
+
+def import_ahead(directory: str) -> None:
+    """Import what the last child had to import by itself, so that the next one finds it here.
+
+    Much is imported late: torch._dynamo at the first optimizer, a model's code at its first use.
+    """
+    for name in cell.imported(directory):
+        if name not in sys.modules:
+            with contextlib.suppress(BaseException):  # what cannot be imported alone stays the child's own business
+                importlib.import_module(name)
+
+
+def leave(code: int) -> None:
+    """End this process at once: threads and exit handlers of the libraries are not waited for."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the script may have closed it
+            stream.flush()
+    os._exit(code)
+
+
+def take_stdout(log: str) -> IO[str]:
+    """Keep the host's pipe under a private descriptor; everything printed goes to ``log``."""
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    return events
+
+
+def emit(events: IO[str], **event: Any) -> None:
+    """Send one event to the host."""
+    events.write(json.dumps(event) + "\n")
+    events.flush()
+
+
+def import_script(script: str) -> Optional[Dict[str, str]]:
+    """Import ``script`` under its own name and keep it for the children; the exception where it fails."""
+    try:
+        cell.load(script)
+    except BaseException as error:  # SystemExit in a library's import is a finding too
+        return cell.describe(error)
+    return None
+
+
+def native_threads() -> int:
+    """Threads of this process as the kernel counts them; 1 means that a fork is safe."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()
+
+
+def die_with_parent() -> None:
+    """Ask Linux to kill this process when its parent dies, so that no cell outlives a killed run."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,242 @@
+"""Talk to the server inside the tested environment: start it, run cells one at a time, never hang."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from harness.model import SCHEMA, Observation, Raised
+from harness.verdict import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SERVER = Path(__file__).parent / "inside" / "server.py"
+CAN_FORK = sys.platform == "linux"
+"""Elsewhere a fork after importing torch is not safe (macOS) or not to be had (Windows)."""
+OUTPUT_LIMIT_BYTES = 16 * 2**20
+POLL_S = 0.5
+IMPORT_TIMEOUT_S = 600.0
+
+
+class ServerDied(Exception):
+    """The server ended before it answered; ``log`` is the end of what it printed."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(f"the server ended: {ended}")
+        self.ended = ended
+
+
+@dataclass(frozen=True)
+class Request:
+    """One cell to run: a script's variant on a device, with its limits."""
+
+    script: Path
+    variant: str
+    device: str
+    audit: int
+    warmup: int
+    timed: int
+    directory: Path
+    timeout_s: float
+    memory_bytes: int | None
+    observe: bool = True
+
+    def line(self) -> str:
+        """The request as the server reads it."""
+        message = {
+            "schema": SCHEMA,
+            "script": str(self.script),
+            "variant": self.variant,
+            "device": self.device,
+            "audit": self.audit,
+            "warmup": self.warmup,
+            "timed": self.timed,
+            "directory": str(self.directory),
+            "memory_bytes": self.memory_bytes,
+            "observe": self.observe,
+        }
+        return json.dumps(message) + "\n"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back from a cell: an observation or none, and how its process ended."""
+
+    observation: Observation | None
+    ended: Ended
+    wall_s: float
+    """Seconds from the request to the end of the cell's process."""
+    import_s: float = 0.0
+    """Seconds the server then spent importing what this cell had to import by itself."""
+
+
+@dataclass
+class Server:
+    """A running server of one environment; a context manager."""
+
+    python: Path
+    scripts: Sequence[Path]
+    directory: Path
+    variables: Mapping[str, str]
+    fork: bool = CAN_FORK
+    import_s: float = field(default=0.0, init=False)
+    imports: dict[str, Raised | None] = field(default_factory=dict, init=False)
+    threads: int = field(default=1, init=False)
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        start = self.directory / "start.json"
+        self.log = self.directory / "server.txt"
+        message = {"schema": SCHEMA, "scripts": [str(s) for s in self.scripts], "fork": self.fork, "log": str(self.log)}
+        start.write_text(json.dumps(message), encoding="utf-8")
+        self._process = subprocess.Popen(
+            [str(self.python), str(SERVER), str(start)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self.directory,
+            env=dict(self.variables),
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._buffer = b""
+        try:
+            ready = self._event(time.monotonic() + IMPORT_TIMEOUT_S)
+        except BaseException:
+            self.close()
+            raise
+        if ready is None:
+            self.close()
+            raise ServerDied(Ended(timed_out=True, output_tail=tail(self.log)))
+        self.import_s = float(ready["import_s"])
+        self.threads = int(ready["threads"])
+        self.imports = {name: msgspec.convert(error, Raised | None) for name, error in ready["imports"].items()}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def run(self, request: Request) -> Answer:
+        """Run one cell; whatever it does, this returns when its time is up at the latest."""
+        request.directory.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        deadline = began + request.timeout_s
+        output = request.directory / "output.txt"
+        try:
+            self._send(request.line())
+            started = self._event(began + 60)
+            event = self._event(deadline, watch=output) if started else None
+            timed_out = event is None
+            if timed_out and started:
+                kill_group(int(started["pid"]))
+                event = self._event(time.monotonic() + 30)
+            if event is None:
+                self.close()
+                ended = Ended(timed_out=timed_out, lost=not timed_out, output_tail=tail(output))
+            else:
+                kill_group(int(event["pid"]))  # what the script left running
+                ended = Ended(event["signal"], event["exit"], timed_out=timed_out, output_tail=tail(output))
+        except (ServerDied, OSError) as error:
+            found = error.ended if isinstance(error, ServerDied) and not self.fork else Ended(lost=True)
+            ended, event = Ended(found.signal, found.exit, lost=found.lost, output_tail=tail(output)), None
+        import_s = float(event.get("import_s", 0.0)) if event else 0.0
+        wall_s = time.monotonic() - began - import_s
+        return Answer(read_observation(request.directory), ended, wall_s, import_s)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can run another cell."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the server and everything it started."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if not self.fork:
+                self._process.wait(timeout=1)
+        kill_group(self._process.pid)
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _send(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode())
+        self._process.stdin.flush()
+
+    def _event(self, deadline: float, watch: Path | None = None) -> dict[str, Any] | None:
+        """The server's next event, None at the deadline; ServerDied where it is gone.
+
+        A script that prints without end has its output file ``watch`` cut back while it runs.
+        """
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    return None
+                if selector.select(min(left_s, POLL_S)):
+                    chunk = self._process.stdout.read()
+                    if chunk == b"":
+                        raise ServerDied(self._ended())
+                    self._buffer += chunk or b""
+                if watch is not None:
+                    cut_back(watch)
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        event: dict[str, Any] = json.loads(line)
+        return event
+
+    def _ended(self) -> Ended:
+        code = self._process.wait()
+        return Ended(-code if code < 0 else None, code if code >= 0 else None, output_tail=tail(self.log))
+
+
+def read_observation(directory: Path) -> Observation | None:
+    """The observation a cell left in ``directory``, or None."""
+    try:
+        return msgspec.json.decode((directory / "observation.json").read_bytes(), type=Observation)
+    except FileNotFoundError:
+        return None
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process and the group it leads."""
+    if not hasattr(os, "killpg"):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def cut_back(path: Path) -> None:
+    """Empty ``path`` when it has grown past the limit; whoever appends to it goes on at its start."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > OUTPUT_LIMIT_BYTES:
+            os.truncate(path, 0)
+
+
+def tail(path: Path, most_bytes: int = 4000) -> str:
+    """The end of a text file, empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - most_bytes))
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""

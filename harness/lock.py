@@ -1,0 +1,228 @@
+"""Stack -> Lock: every package at one version, resolved jointly by uv with the index read as of the stack's date.
+
+A lock is two files: ``<stack>.txt``, which ``uv pip install --require-hashes`` reads, and ``<stack>.json``, the Lock.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from harness import uv
+from harness.errors import UserError
+from harness.index import Index, IndexUnreachable, Release, newest
+from harness.model import Failure, Lock, LockedPackage, Stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+UNREACHABLE = "resolve:index-unreachable"
+NETWORK_WORDS = re.compile(
+    r"failed to fetch|error sending request|dns error|timed out|connection (?:refused|reset)|could not connect"
+    r"|network connectivity|request failed after|error decoding response body|tls|certificate",
+    re.IGNORECASE,
+)
+
+
+def resolve(stack: Stack, index: Index, folder: Path) -> Lock:
+    """Resolve ``stack`` and write its lock into ``folder``; a Lock with a ``failure`` where there is none.
+
+    An unreachable index writes nothing: it says nothing about the stack, and an older lock stays good.
+    """
+    as_of = dt.datetime.now(dt.UTC).date() if stack.as_of == "today" else stack.as_of
+    ran = uv.run(
+        [
+            "pip", "compile", "-", "--quiet", "--universal", "--python-version", stack.python,
+            "--exclude-newer", cutoff(as_of), "--generate-hashes", "--no-header", "--no-annotate",
+            "--no-emit-index-url", "--no-emit-find-links",
+        ],
+        stdin="\n".join(stack.requirements),
+        variables={"UV_DEFAULT_INDEX": index.url},
+    )  # fmt: skip
+    try:
+        if ran.returncode:
+            lock = _lock(stack, as_of, failure=_failure(stack, as_of, index, uv.summary(ran.stderr)))
+        else:
+            packages = _packages(ran.stdout, stack.python, as_of, index)
+            lock = _lock(stack, as_of, packages=packages, digest=_digest(ran.stdout))
+    except IndexUnreachable as error:
+        lock = _lock(stack, as_of, failure=Failure(outcome=UNREACHABLE, message=str(error)))
+    if lock.failure is None or lock.failure.outcome != UNREACHABLE:
+        _write(lock, ran.stdout, folder)
+    return lock
+
+
+def load(stack: str, folder: Path) -> Lock | None:
+    """The lock of ``stack`` in ``folder``; None where there is none, or where its two files do not belong together."""
+    path = folder / f"{stack}.json"
+    try:
+        lock = msgspec.json.decode(path.read_bytes(), type=Lock)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise UserError(
+            f"The lock {path.name} cannot be read: {error}.",
+            cause="it was edited by hand, or written by another version",
+            next_step=f"delete {path.name} and lock again",
+        ) from error
+    if lock.failure is None:
+        text = requirements_path(stack, folder)
+        if not text.exists() or _digest(text.read_text(encoding="utf-8")) != lock.digest:
+            return None
+    return lock
+
+
+def is_current(stack: Stack, lock: Lock) -> bool:
+    """Whether ``lock`` is what ``stack`` asks for; a lock of "today" stays current until it is made anew."""
+    same = stack.requirements == lock.requirements and stack.python == lock.python
+    return same and stack.as_of in ("today", lock.as_of)
+
+
+def fallen_behind(lock: Lock, core_names: Collection[str], days: int = 180) -> list[LockedPackage]:
+    """Packages of ``core_names`` that the stack asks for without a pin, and that came out more than ``days`` behind.
+
+    A pin (``==``) is a wish. Without one, a resolver that cannot have everything new takes something old, silently.
+    """
+    wanted = {canonicalize_name(name) for name in core_names}
+    requested = {canonicalize_name(r.name) for r in map(Requirement, lock.requirements) if not _pinned(r)}
+    return [
+        package
+        for package in lock.packages
+        if package.name in wanted & requested and package.behind_days is not None and package.behind_days > days
+    ]
+
+
+def requirements_path(stack: str, folder: Path) -> Path:
+    """The requirements text of a lock."""
+    return folder / f"{stack}.txt"
+
+
+def without(text: str, dropped: Callable[[str], bool]) -> str:
+    """The requirements ``text`` of a lock without the packages whose name is ``dropped``."""
+    return "".join(block for block in _blocks(text) if not dropped(_requirement(block).name))
+
+
+def cutoff(as_of: dt.date) -> str:
+    """The end of the day in UTC, as uv's --exclude-newer reads it: a bare date would mean the machine's time zone."""
+    return f"{as_of + dt.timedelta(days=1)}T00:00:00Z"
+
+
+def _packages(text: str, python: str, as_of: dt.date, index: Index) -> tuple[LockedPackage, ...]:
+    """What ``text`` installs on Linux, each package compared with the newest release of the day."""
+    versions: dict[str, str] = {}
+    environment = _linux(python)
+    for requirement in map(_requirement, _blocks(text)):
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            versions[canonicalize_name(requirement.name)] = next(iter(requirement.specifier)).version
+    releases = index.many(versions)
+    return tuple(_locked(name, version, as_of, releases[name]) for name, version in sorted(versions.items()))
+
+
+def _locked(name: str, version: str, as_of: dt.date, releases: tuple[Release, ...]) -> LockedPackage:
+    own = next((release for release in releases if Version(release.version) == Version(version)), None)
+    top = newest(releases, as_of)
+    return LockedPackage(
+        name=name,
+        version=version,
+        released=own.uploaded if own else None,
+        newest=top.version if top else None,
+        newest_released=top.uploaded if top else None,
+    )
+
+
+def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Failure:
+    """Why uv found no solution: the index is asked which requests no release of the day meets. IndexUnreachable."""
+    if NETWORK_WORDS.search(explanation) and "No solution found" not in explanation:
+        return Failure(outcome=UNREACHABLE, message=explanation)
+    for requirement in map(Requirement, stack.requirements):
+        message = _no_release(requirement, as_of, index.releases(requirement.name))
+        if message:
+            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {explanation}")
+    return Failure(outcome="resolve:conflict", message=explanation)
+
+
+def _no_release(requirement: Requirement, as_of: dt.date, releases: tuple[Release, ...]) -> str | None:
+    """A sentence about a request that no release meets on ``as_of``; None where one does."""
+    if not releases:
+        return f"The package index has no package {requirement.name}."
+    matching = [r for r in releases if requirement.specifier.contains(r.version, prereleases=True)]
+    if not matching:
+        return f"No release meets {requirement}."
+    days = [release.uploaded for release in matching if release.uploaded]
+    if days and min(days) > as_of:
+        return f"{requirement} was first released on {min(days)}, after {as_of}."
+    return None
+
+
+def _lock(
+    stack: Stack,
+    as_of: dt.date,
+    *,
+    packages: tuple[LockedPackage, ...] = (),
+    digest: str = "",
+    failure: Failure | None = None,
+) -> Lock:
+    return Lock(
+        stack=stack.name,
+        python=stack.python,
+        as_of=as_of,
+        requirements=stack.requirements,
+        packages=packages,
+        digest=digest,
+        resolver=uv.version(),
+        failure=failure,
+    )
+
+
+def _write(lock: Lock, text: str, folder: Path) -> None:
+    """The text first: a lock whose text is missing or another one does not load."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = requirements_path(lock.stack, folder)
+    if lock.failure:
+        path.unlink(missing_ok=True)
+    else:
+        _replace(path, text.encode())
+    _replace(folder / f"{lock.stack}.json", msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """The entries of a requirements text: a line that begins at the margin, and its indented hashes."""
+    for block in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
+        if block.strip() and not block.startswith(("#", "-")):
+            yield block
+
+
+def _requirement(block: str) -> Requirement:
+    return Requirement(block.splitlines()[0].rstrip("\\ "))
+
+
+def _pinned(requirement: Requirement) -> bool:
+    return any(specifier.operator in ("==", "===") for specifier in requirement.specifier)
+
+
+def _linux(python: str) -> dict[str, str]:
+    """The marker variables of the newest patch release of ``python`` on Linux: where results are published from."""
+    return {
+        "implementation_name": "cpython", "implementation_version": f"{python}.99", "os_name": "posix",
+        "platform_machine": "x86_64", "platform_python_implementation": "CPython", "platform_release": "",
+        "platform_system": "Linux", "platform_version": "", "python_full_version": f"{python}.99",
+        "python_version": python, "sys_platform": "linux", "extra": "",
+    }  # fmt: skip

@@ -1,0 +1,207 @@
+"""matrix.toml as a validated model; whatever is wrong in the file is told in the words of the file."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+
+from harness.errors import UserError, did_you_mean
+from harness.model import Frozen, Stack, Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+DEVICES = ("cpu", "cuda")
+SAFE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+PYTHON = re.compile(r"3\.\d{1,2}")
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class RunSettings(Frozen, frozen=True, kw_only=True):
+    """The [run] table: where and under which limits cells run."""
+
+    devices: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    timeout_s: Positive = 120.0
+    memory_gb: Positive = 8.0
+    threads: AtLeastOne = 1
+
+
+class Matrix(Frozen, frozen=True, kw_only=True):
+    """matrix.toml, validated."""
+
+    run: RunSettings
+    steps: Steps
+    stacks: tuple[Stack, ...]
+
+    def stack(self, name: str) -> Stack:
+        """The stack called ``name``; UserError for an unknown one."""
+        for stack in self.stacks:
+            if stack.name == name:
+                return stack
+        raise UserError(
+            f"There is no stack {name!r} in the matrix.",
+            cause=did_you_mean(name, [stack.name for stack in self.stacks]),
+            next_step="name a stack of matrix.toml, or add one there",
+        )
+
+    @property
+    def core(self) -> tuple[Stack, ...]:
+        """The stacks of a quick run."""
+        return tuple(stack for stack in self.stacks if stack.core)
+
+
+class _StepsTable(Frozen, frozen=True, kw_only=True):
+    audit: AtLeastOne = 4
+    warmup: Annotated[int, msgspec.Meta(ge=0)] = 4
+    timed: AtLeastOne = 12
+
+
+class _StackTable(Frozen, frozen=True, kw_only=True):
+    name: str
+    python: str
+    as_of: Any  # a TOML date or "today": msgspec allows no union of the two
+    requirements: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    core: bool = False
+    summary: str = ""
+
+
+class _Document(Frozen, frozen=True, kw_only=True):
+    run: RunSettings
+    stacks: Annotated[tuple[_StackTable, ...], msgspec.Meta(min_length=1)]
+    steps: _StepsTable = _StepsTable()
+
+
+KEYS: dict[str, type[msgspec.Struct]] = {"": _Document, "run": RunSettings, "steps": _StepsTable, "stacks": _StackTable}
+
+
+def load(path: Path, scenario_names: Collection[str], today: dt.date | None = None) -> Matrix:
+    """Read and validate ``path``; ``scenario_names`` are those that exist, ``today`` bounds the dates (UTC)."""
+    table = _toml(path)
+    try:
+        document = msgspec.convert(table, _Document)
+    except msgspec.ValidationError as error:
+        raise _explained(path, str(error), table) from error
+    today = today or dt.datetime.now(dt.UTC).date()
+    _check_run(path, document.run, scenario_names)
+    stacks = tuple(_stack(path, entry, today) for entry in document.stacks)
+    _check_unique(path, [stack.name for stack in stacks])
+    return Matrix(run=document.run, steps=msgspec.convert(msgspec.to_builtins(document.steps), Steps), stacks=stacks)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"There is no file {path.name}.",
+            cause="the stacks to run are read from it",
+            next_step="run in the root of the project",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _wrong(path, f"is no valid TOML: {error}") from error
+
+
+def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
+    """A complaint of msgspec in the words of the file: which table, which key, what was expected."""
+    message, _, where = error.partition(" - at `$")
+    where = where.rstrip("`")
+    place = _place(where, table)
+    unknown = re.search(r"unknown field `(.*)`", message)
+    if unknown:
+        fields = KEYS[_table_name(where)].__struct_fields__
+        return _wrong(path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields))
+    missing = re.search(r"missing required field `(.*)`", message)
+    if missing:
+        return _wrong(path, f"lacks the key {missing[1]!r}{place}")
+    return _wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
+
+
+def _table_name(where: str) -> str:
+    """The table of a msgspec path such as ``.stacks[0].name``."""
+    return where.lstrip(".").partition(".")[0].partition("[")[0]
+
+
+def _place(where: str, table: dict[str, Any]) -> str:
+    """`` in stack 'x', key 'y'`` for a msgspec path."""
+    if not where:
+        return ""
+    key = re.sub(r"^\.\w+(\[\d+\])?\.?|\[(\.\.\.|\d+)\]$", "", where)
+    index = re.match(r"\.stacks\[(\d+)\]", where)
+    name = f"[{_table_name(where)}]"
+    if index:
+        entry = table["stacks"][int(index[1])]
+        named = isinstance(entry, dict) and "name" in entry
+        name = f"stack {entry['name']!r}" if named else f"stack number {int(index[1]) + 1}"
+    return f" in {name}" + (f", key {key!r}" if key else "")
+
+
+def _check_run(path: Path, run: RunSettings, scenario_names: Collection[str]) -> None:
+    for key, given, known in (("device", run.devices, DEVICES), ("scenario", run.scenarios, sorted(scenario_names))):
+        for name in given:
+            if name not in known:
+                raise _wrong(path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known))
+        if not given:
+            raise _wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
+
+
+def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
+    if not SAFE_NAME.fullmatch(entry.name):
+        cause = "a stack's name is a file name: letters, digits, '.', '_' and '-', no punctuation at the ends"
+        raise _wrong(path, f"has the stack name {entry.name!r}, which is unsafe", cause)
+    if not PYTHON.fullmatch(entry.python):
+        raise _wrong(path, f'has python = {entry.python!r} in stack {entry.name!r}: write it like "3.11"')
+    for text in entry.requirements:
+        _check_requirement(path, entry.name, text)
+    return Stack(
+        name=entry.name,
+        python=entry.python,
+        requirements=entry.requirements,
+        as_of=_as_of(path, entry, today),
+        core=entry.core,
+        summary=entry.summary,
+    )
+
+
+def _check_requirement(path: Path, stack: str, text: str) -> None:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise _wrong(path, f"has the unreadable requirement {text!r} in stack {stack!r}", reason) from error
+    if requirement.url:
+        cause = "what a URL holds has no release date, so the stack would have no as-of date"
+        raise _wrong(path, f"has the requirement {text!r} in stack {stack!r}, which is a URL", cause)
+
+
+def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal["today"]:
+    given = entry.as_of
+    if given == "today":
+        return "today"
+    if not isinstance(given, dt.date) or isinstance(given, dt.datetime):
+        cause = f'write a date without quotes, such as as_of = {today}, or as_of = "today"'
+        raise _wrong(path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause)
+    if given > today:
+        cause = 'nobody knows that day\'s releases; for the newest of today write as_of = "today"'
+        raise _wrong(path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause)
+    return given
+
+
+def _check_unique(path: Path, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:  # some file systems do not tell upper from lower case
+            raise _wrong(path, f"has two stacks called {name!r}", "results are looked up by the stack's name")
+        seen.add(name.lower())
+
+
+def _wrong(path: Path, what: str, cause: str = "") -> UserError:
+    return UserError(f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again")

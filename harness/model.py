@@ -1,0 +1,261 @@
+"""The words of the project as types: frozen, parsed once at the edge, compared by value.
+
+Units are in the names: ``_s`` seconds, ``_bytes`` bytes. Every type here is a line in the table of words in
+``CONTRIBUTING.md``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+SCHEMA: Literal[1] = 1
+"""Version of the record, observation and matrix formats; a reader refuses another one."""
+
+
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An immutable value whose unknown keys are errors when it is read from a file."""
+
+
+class Role(StrEnum):
+    """What a variant is there to show."""
+
+    CONTROL = "control"
+    REPORTED = "reported"
+    REMEDY = "remedy"
+    MISUSE = "misuse"
+
+
+class Gradient(StrEnum):
+    """Gradient status of a cell over the audited steps; a column of its own, never a shade of pass."""
+
+    FLOWING = "flowing"
+    PARTIAL = "partial"
+    NONE = "none"
+    ZERO = "zero"
+    NONFINITE = "nonfinite"
+
+
+class Build(StrEnum):
+    """Which build of torch is installed: a property of the machine, not of the stack."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    DEFAULT = "default"  # the index's default wheel on a machine where it is neither
+
+
+class Stack(Frozen, frozen=True):
+    """A named set of requirements, a Python, and the day the index is read as of."""
+
+    name: str
+    python: str
+    requirements: tuple[str, ...]
+    as_of: dt.date | Literal["today"]
+    core: bool = False
+    summary: str = ""
+
+
+class LockedPackage(Frozen, frozen=True):
+    """One package of a lock, and how it compares with the newest release of the lock's as-of date."""
+
+    name: str
+    version: str
+    released: dt.date | None = None
+    newest: str | None = None
+    newest_released: dt.date | None = None
+
+    @property
+    def behind_days(self) -> int | None:
+        """Days between this release and the newest one of the as-of date; None where a date is not known."""
+        if self.released is None or self.newest_released is None:
+            return None
+        return max(0, (self.newest_released - self.released).days)
+
+
+class Lock(Frozen, frozen=True):
+    """A stack resolved once: every package at one version. The unit of reproduction."""
+
+    stack: str
+    python: str
+    as_of: dt.date
+    requirements: tuple[str, ...]
+    packages: tuple[LockedPackage, ...]
+    digest: str
+    """sha256 of the requirements text that ``uv pip install`` reads; empty where resolution failed."""
+    resolver: str
+    failure: Failure | None = None
+
+    def version(self, name: str) -> str | None:
+        """The locked version of ``name``, or None where the lock has no such package."""
+        return next((p.version for p in self.packages if p.name == name), None)
+
+
+class Variant(Frozen, frozen=True):
+    """One configuration of a scenario."""
+
+    name: str
+    role: Role
+    summary: str
+    needs: tuple[str, ...]
+
+
+class Scenario(Frozen, frozen=True):
+    """One training set-up: a script whose literals were read without importing it."""
+
+    name: str
+    title: str
+    path: str
+    source_digest: str
+    variants: tuple[Variant, ...]
+    agree: tuple[tuple[str, str], ...] = ()
+
+
+class Cell(Frozen, frozen=True, order=True):
+    """stack x scenario x variant x device: what one record is about."""
+
+    stack: str
+    scenario: str
+    variant: str
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.stack}/{self.scenario}/{self.variant}/{self.device}"
+
+
+class Steps(Frozen, frozen=True):
+    """How many optimizer steps a cell runs: first audited, then warm-up, then timed."""
+
+    audit: int = 4
+    warmup: int = 4
+    timed: int = 12
+
+    @property
+    def total(self) -> int:
+        """All steps of a cell."""
+        return self.audit + self.warmup + self.timed
+
+
+class Failure(Frozen, frozen=True):
+    """Why a stack could not be resolved, installed or started: fills its whole column."""
+
+    outcome: str
+    message: str
+
+
+class Record(Frozen, frozen=True):
+    """One cell's identity, outcome, observation and timings: one line of JSON."""
+
+    schema: Literal[1]
+    cell: Cell
+    role: Role
+    key: str
+    """Hash of all that the verdict depends on; the cell is run again only when it changes."""
+    outcome: str
+    passed: bool | None
+    gradient: Gradient | None
+    message: str
+    recorded_at: dt.datetime
+    run: str
+    isolation: Literal["fork", "fresh", "none"]
+    """How the cell was isolated; "none" where nothing was run (unsupported, no device, a failed install)."""
+    inputs: dict[str, str] = {}
+    """The parts of ``key`` by name, so that ``--explain`` can say which one changed."""
+    build: str = ""
+    observation: Observation | None = None
+
+
+class Raised(Frozen, frozen=True):
+    """An exception as the tested environment raised it."""
+
+    type: str
+    message: str
+    traceback: str
+
+
+class Backward(Frozen, frozen=True):
+    """State at one outermost call of ``torch.autograd.backward`` during the audited steps."""
+
+    step: int
+    requires_grad: bool
+    grad_fn: str | None
+    loss: float | str | None
+    """Value of a scalar root; non-finite ones as "nan", "inf", "-inf"; None where the root is no scalar."""
+    grad_enabled: bool
+    inference_mode: bool
+    autocast: str | None
+    """Dtype of the enabled autocast, such as "cpu:bfloat16", or None."""
+
+
+class Parameter(Frozen, frozen=True):
+    """One parameter of the trained modules, or of an optimizer, as the audited steps saw it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    learns: bool
+    """It should learn: trainable, and part of what is being trained."""
+    held: bool
+    """An optimizer holds it."""
+    gradients: str
+    """One letter per audited step: ``n`` none, ``z`` exactly zero, ``f`` finite, ``x`` non-finite."""
+    changed: bool
+    """Its value changed in at least one audited optimizer step."""
+
+
+class Frame(Frozen, frozen=True):
+    """A Python frame outside torch's own plumbing; ``file`` is relative to site-packages where it lies there."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Lost(Frozen, frozen=True):
+    """A module whose output lost its gradient although something in it, or fed to it, should learn."""
+
+    step: int
+    module: str
+    type: str
+    grad_enabled: bool
+    inference_mode: bool
+    autocast: str | None
+    frames: tuple[Frame, ...]
+
+
+class Warned(Frozen, frozen=True):
+    """A warning, from the warnings module or a logger, with how often it came."""
+
+    category: str
+    message: str
+    count: int
+
+
+class Observation(Frozen, frozen=True):
+    """The raw facts seen inside the environment while one cell ran. Written there, only read here."""
+
+    schema: Literal[1]
+    reached: Literal["import", "setup", "step", "done"]
+    """How far the script got: "step" from its first optimizer on, "done" when it returned."""
+    skipped: str | None
+    no_device: bool
+    raised: Raised | None
+    steps: int
+    losses: tuple[float | str | None, ...]
+    """Loss per audited step: the sum of that step's backward roots."""
+    last_loss: float | str | None
+    gradient_norms: tuple[float | str, ...]
+    """Total L2 norm of the gradients per audited step, as the optimizer saw them."""
+    backward: tuple[Backward, ...]
+    parameters: tuple[Parameter, ...]
+    lost: tuple[Lost, ...]
+    warnings: tuple[Warned, ...]
+    step_times_s: tuple[float, ...]
+    peak_memory_bytes: int | None
+    start_memory_bytes: int | None
+    wall_s: float
+    threads: int
+    environment: dict[str, str]
+    observer_errors: tuple[str, ...]

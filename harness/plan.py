@@ -1,0 +1,164 @@
+"""Which cells a run consists of, and why each one is run or not."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.model import SCHEMA, Cell, Lock, Record, Scenario, Steps, Variant
+from harness.outcome import Outcome, Phase
+from harness.scenarios import unmet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+INSIDE = Path(__file__).parent / "inside"
+
+
+class Action(StrEnum):
+    """What is done about a cell."""
+
+    RUN = "run"
+    KEEP = "keep"
+    SETTLED = "settled"
+    """Its outcome is known without running anything."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell with its key, what is done about it, and why."""
+
+    cell: Cell
+    scenario: Scenario
+    variant: Variant
+    key: str
+    inputs: dict[str, str]
+    action: Action
+    why: str
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of the matrix that was asked for; None selects all."""
+
+    scenarios: frozenset[str] | None = None
+    variants: frozenset[tuple[str, str]] | None = None
+    """Pairs of scenario and variant."""
+    devices: frozenset[str] | None = None
+    fresh: bool = False
+    """Run every selected cell, recorded or not."""
+
+    def has(self, cell: Cell) -> bool:
+        """Whether ``cell`` was asked for."""
+        return (
+            (self.scenarios is None or cell.scenario in self.scenarios)
+            and (self.variants is None or (cell.scenario, cell.variant) in self.variants)
+            and (self.devices is None or cell.device in self.devices)
+        )
+
+
+def plan(
+    lock: Lock,
+    scenarios: Iterable[Scenario],
+    devices: Mapping[str, str | None],
+    steps: Steps,
+    recorded: Mapping[Cell, Record],
+    selection: Selection,
+) -> list[Planned]:
+    """Every selected cell of one stack in the order of the scenarios' variants.
+
+    ``devices`` maps each device to its class (processor or GPU), None where there is no such device.
+    """
+    return [
+        planned
+        for device, device_class in devices.items()
+        for scenario in scenarios
+        for variant in scenario.variants
+        if (planned := plan_cell(lock, scenario, variant, (device, device_class), steps, recorded, selection))
+    ]
+
+
+def plan_cell(
+    lock: Lock,
+    scenario: Scenario,
+    variant: Variant,
+    device: tuple[str, str | None],
+    steps: Steps,
+    recorded: Mapping[Cell, Record],
+    selection: Selection,
+) -> Planned | None:
+    """One cell's plan, None where it was not asked for."""
+    cell = Cell(stack=lock.stack, scenario=scenario.name, variant=variant.name, device=device[0])
+    if not selection.has(cell):
+        return None
+    inputs = {
+        "lock": lock.digest[:16],
+        "scenario": scenario.source_digest[:16],
+        "observer": inside_digest()[:16],
+        "schema": str(SCHEMA),
+        "device": device[1] or "absent",
+        "steps": f"{steps.audit}+{steps.warmup}+{steps.timed}",
+    }
+    key = key_of(inputs)
+    action, why, outcome = decide(lock, variant, device, key, inputs, recorded.get(cell), fresh=selection.fresh)
+    return Planned(cell, scenario, variant, key, inputs, action, why, outcome)
+
+
+def decide(
+    lock: Lock,
+    variant: Variant,
+    device: tuple[str, str | None],
+    key: str,
+    inputs: Mapping[str, str],
+    known: Record | None,
+    *,
+    fresh: bool,
+) -> tuple[Action, str, Outcome | None]:
+    """What to do about a cell and why; with an outcome where nothing need be run for it."""
+    if device[1] is None:
+        return settle(Outcome(Phase.SETUP, "no-device"), f"this machine has no {device[0]} device", known, key)
+    missing = unmet(variant, lock)
+    if missing is not None:
+        return settle(Outcome(Phase.SETUP, "unsupported"), missing, known, key)
+    if fresh:
+        return Action.RUN, "--fresh was given", None
+    if known is None:
+        return Action.RUN, "never run in this checkout", None
+    if Outcome.parse(known.outcome).spurious:
+        return Action.RUN, f"the last outcome, {known.outcome}, speaks of the machine only", None
+    if known.key != key:
+        changed = [name for name, value in inputs.items() if known.inputs.get(name) != value]
+        return Action.RUN, f"changed since it was recorded: {', '.join(changed)}", None
+    return Action.KEEP, f"recorded on {known.recorded_at:%Y-%m-%d %H:%M} with the same key", None
+
+
+def settle(outcome: Outcome, why: str, known: Record | None, key: str) -> tuple[Action, str, Outcome | None]:
+    """Keep a record that already says so, else have one written without running anything."""
+    if known is not None and known.key == key and known.outcome == str(outcome):
+        return Action.KEEP, why, None
+    return Action.SETTLED, why, outcome
+
+
+def key_of(inputs: Mapping[str, str]) -> str:
+    """The cell key: a hash over all that the verdict depends on."""
+    text = "\n".join(f"{name}={inputs[name]}" for name in sorted(inputs))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@cache
+def inside_digest() -> str:
+    """sha256 over the code that runs inside the tested environment."""
+    return digest_of(sorted(INSIDE.glob("*.py")))
+
+
+def digest_of(paths: Sequence[Path]) -> str:
+    """sha256 over names and contents of ``paths``."""
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()

@@ -1,0 +1,193 @@
+"""A checkout with its matrix.toml, scenarios, locks and records: what every command starts from."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from harness import lock as locks
+from harness import matrix, scenarios
+from harness.devices import device_class
+from harness.errors import UserError, did_you_mean
+from harness.index import Index
+from harness.publish import files
+from harness.plan import Selection
+from harness.pool import Isolation, Settings
+from harness.run import Progress, StackRun, new_run_id
+from harness.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from harness.matrix import Matrix
+    from harness.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Project:
+    """Paths of one checkout; everything is read when it is first asked for."""
+
+    root: Path
+    matrix_file: Path
+    results: Path
+    work: Path
+    """Environments and the journal: of this checkout only, never committed."""
+
+    @classmethod
+    def at(cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None) -> Project:
+        """The project in ``root``; a results folder of one's own keeps its journal beside it."""
+        if results is None:
+            return cls(root, matrix_file or root / "matrix.toml", root / "results", root / ".gradmatrix")
+        return cls(root, matrix_file or root / "matrix.toml", results, results / ".gradmatrix")
+
+    @cached_property
+    def scenarios(self) -> dict[str, Scenario]:
+        """Every scenario by name."""
+        return scenarios.load_all(self.root / "scenarios")
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The validated matrix.toml."""
+        return matrix.load(self.matrix_file, self.scenarios)
+
+    @cached_property
+    def store(self) -> Store:
+        """The records."""
+        return Store(self.work / "records", self.results / "records")
+
+    @property
+    def locks_folder(self) -> Path:
+        """Where locks are kept: those of the checkout, also for results that go elsewhere."""
+        return self.root / "results" / "locks"
+
+    def chosen_scenarios(self) -> tuple[Scenario, ...]:
+        """The scenarios that matrix.toml lists, in its order."""
+        return tuple(self.scenarios[name] for name in self.matrix.run.scenarios)
+
+    def lock_of(self, stack: Stack) -> Lock:
+        """The stack's lock; resolved now where there is none or its requirements have changed."""
+        known = locks.load(stack.name, self.locks_folder)
+        if known is not None and locks.is_current(stack, known):
+            return known
+        return locks.resolve(stack, Index(), self.locks_folder)
+
+    def known_locks(self) -> list[Lock]:
+        """The locks of the stacks in matrix.toml that have one."""
+        found = (locks.load(stack.name, self.locks_folder) for stack in self.matrix.stacks)
+        return [lock for lock in found if lock is not None]
+
+    def settings(self, isolation: Isolation | None = None) -> Settings:
+        """How cells are run, from matrix.toml."""
+        run = self.matrix.run
+        settings = Settings(self.matrix.steps, run.timeout_s, int(run.memory_gb * GIB), run.threads)
+        return settings if isolation is None else replace(settings, isolation=isolation)
+
+    def stack_run(
+        self, stack: Stack, progress: Progress, isolation: Isolation | None = None, store: Store | None = None
+    ) -> StackRun:
+        """A run of one stack, ready to execute."""
+        return StackRun(
+            stack=stack,
+            lock=self.lock_of(stack),
+            scenarios=self.chosen_scenarios(),
+            devices={device: device_class(device) for device in self.matrix.run.devices},
+            settings=self.settings(isolation),
+            store=store or self.store,
+            locks=self.locks_folder,
+            environments=self.work / "environments",
+            progress=progress,
+            run_id=new_run_id(),
+        )
+
+    def stacks_named_by(self, arguments: Iterable[str]) -> tuple[Stack, ...]:
+        """Every stack; UserError where one of nox's ``arguments`` names a session of an unknown one."""
+        for argument in arguments:
+            match = re.fullmatch(r"matrix\((.+)\)", argument)
+            if match:
+                self.matrix.stack(match.group(1))
+        return tuple(self.matrix.stacks)
+
+    def drop_environment(self, stack: Stack) -> None:
+        """Delete the stack's environment."""
+        shutil.rmtree(self.work / "environments" / stack.name, ignore_errors=True)
+
+    def stacks_to_lock(self, names: Sequence[str], *, everything: bool) -> list[Stack]:
+        """The named stacks, all of them, or those whose lock is missing, outdated or as of today."""
+        if names:
+            return [self.matrix.stack(name) for name in names]
+        stacks = list(self.matrix.stacks)
+        if everything:
+            return stacks
+        known = {stack.name: locks.load(stack.name, self.locks_folder) for stack in stacks}
+        return [s for s in stacks if s.as_of == "today" or not (k := known[s.name]) or not locks.is_current(s, k)]
+
+    def relock(self, stack: Stack) -> Lock:
+        """Resolve ``stack`` anew."""
+        return locks.resolve(stack, Index(), self.locks_folder)
+
+    def fallen_behind(self, lock: Lock) -> list[LockedPackage]:
+        """The packages of which the resolver silently took an old release."""
+        return locks.fallen_behind(lock, files.SHOWN)
+
+    def published(self, records: Iterable[Record]) -> files.Published:
+        """The matrix that ``records`` make."""
+        chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
+        return files.gather(self.known_locks(), chosen, records)
+
+    def publish(self) -> dict[Cell, Record]:
+        """Write results/ from the newest record of every cell, and return those records."""
+        records = self.store.everything()
+        published = self.published(records.values())
+        self.store.publish(published.records)
+        files.write_all(published, self.results)
+        return {record.cell: record for record in published.records}
+
+    def compare_isolation(
+        self, stack: Stack, selection: Selection, progress: Progress
+    ) -> list[tuple[Record, Record]]:
+        """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""
+        forked = self.stack_run(stack, progress)
+        forked.execute(replace(selection, fresh=False))
+        apart = Store(self.work / "records-fresh", self.work / "records-fresh")
+        self.stack_run(stack, progress, "fresh", apart).execute(selection)
+        ours, theirs = self.store.recorded_here(stack.name), apart.recorded_here(stack.name)
+        wanted = [cell for cell in sorted(ours) if selection.has(cell) and cell in theirs]
+        return [(ours[cell], theirs[cell]) for cell in wanted if theirs[cell].isolation == "fresh"]
+
+    def selection(
+        self, *, scenario: Sequence[str], cell: Sequence[str], device: Sequence[str], fresh: bool
+    ) -> Selection:
+        """The part of the matrix that the words select; UserError with a suggestion for an unknown one."""
+        known = {s.name: {v.name for v in s.variants} for s in self.chosen_scenarios()}
+        for name in scenario:
+            expect(name, "scenario", known)
+        for name in device:
+            expect(name, "device", self.matrix.run.devices)
+        pairs = []
+        for text in cell:
+            name, _, variant = text.partition("/")
+            expect(name, "scenario", known)
+            expect(variant, f"variant of {name}", known[name])
+            pairs.append((name, variant))
+        return Selection(
+            scenarios=frozenset(scenario) or None,
+            variants=frozenset(pairs) or None,
+            devices=frozenset(device) or None,
+            fresh=fresh,
+        )
+
+
+def expect(word: str, kind: str, known: Sequence[str] | dict[str, set[str]] | set[str]) -> None:
+    """UserError where ``word`` is not among the ``known`` ones."""
+    if word not in known:
+        raise UserError(
+            f"There is no {kind} {word!r}.",
+            cause=did_you_mean(word, sorted(known)),
+            next_step="python -m harness list",
+        )

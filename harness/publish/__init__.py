@@ -1,0 +1,1 @@
+"""The matrix for readers: one renderer per format."""

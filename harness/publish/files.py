@@ -1,0 +1,167 @@
+"""Write ``results/``: matrix.json, matrix.csv and matrix.md from the newest record of every cell."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.lock import fallen_behind
+from harness.model import SCHEMA, Lock, Record, Role, Scenario
+from harness.publish.frame import frame, steps_per_s, wide
+from harness.store import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
+
+
+@dataclass(frozen=True)
+class Published:
+    """Everything the renderers need: the stacks' locks in order of date, the scenarios, the records."""
+
+    locks: tuple[Lock, ...]
+    scenarios: dict[str, Scenario]
+    records: tuple[Record, ...]
+
+    @property
+    def stacks(self) -> list[str]:
+        """Names of the stacks, oldest as-of date first."""
+        return [lock.stack for lock in self.locks]
+
+    def of_device(self, device: str) -> list[Record]:
+        """The records of one device."""
+        return [record for record in self.records if record.cell.device == device]
+
+
+def gather(locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]) -> Published:
+    """The locks by date, and those records whose stack and variant are still part of the matrix."""
+    ordered = tuple(sorted(locks, key=lambda lock: (lock.as_of, lock.stack)))
+    names = {lock.stack for lock in ordered}
+    variants = {(s.name, v.name) for s in scenarios.values() for v in s.variants}
+    kept = (r for r in records if r.cell.stack in names and (r.cell.scenario, r.cell.variant) in variants)
+    return Published(ordered, scenarios, tuple(kept))
+
+
+def write_all(published: Published, folder: Path) -> None:
+    """Write the three files of the matrix, each in one step."""
+    write_atomically(folder / "matrix.json", as_json(published))
+    write_atomically(folder / "matrix.csv", as_csv(published))
+    write_atomically(folder / "matrix.md", as_markdown(published).encode())
+
+
+def as_json(published: Published) -> bytes:
+    """The matrix as ``{"schema", "stacks", "cells"}``."""
+    table = frame(published.records, published.scenarios, published.stacks)
+    by_cell = {(r.cell.stack, r.cell.scenario, r.cell.variant, r.cell.device): r for r in published.records}
+    keys = zip(table["stack"], table["scenario"], table["variant"], table["device"], strict=True)
+    message = {
+        "schema": SCHEMA,
+        "stacks": [stack_entry(lock, published.records) for lock in published.locks],
+        "cells": [cell_entry(by_cell[key]) for key in keys],
+    }
+    return msgspec.json.format(msgspec.json.encode(message), indent=1) + b"\n"
+
+
+def stack_entry(lock: Lock, records: Iterable[Record]) -> dict[str, Any]:
+    """One stack of matrix.json; ``build`` is null where no cell of it ran."""
+    builds = [(r.recorded_at, r.build) for r in records if r.cell.stack == lock.stack and r.build]
+    return {
+        "name": lock.stack,
+        "python": lock.python,
+        "as_of": lock.as_of,
+        "packages": {package.name: package.version for package in lock.packages},
+        "build": max(builds)[1] if builds else None,
+        "fallen_behind": {p.name: p.behind_days for p in fallen_behind(lock, SHOWN)},
+    }
+
+
+def cell_entry(record: Record) -> dict[str, Any]:
+    """One cell of matrix.json."""
+    return {
+        "stack": record.cell.stack,
+        "scenario": record.cell.scenario,
+        "variant": record.cell.variant,
+        "role": record.role,
+        "device": record.cell.device,
+        "outcome": record.outcome,
+        "passed": record.passed,
+        "gradient": record.gradient,
+        "steps_per_s": steps_per_s(record),
+        "peak_memory_bytes": record.observation.peak_memory_bytes if record.observation else None,
+        "message": record.message,
+    }
+
+
+def as_csv(published: Published) -> bytes:
+    """One row per cell; text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    table = frame(published.records, published.scenarios, published.stacks)
+    table["message"] = [f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text for text in table["message"]]
+    table["passed"] = table["passed"].map({True: "true", False: "false"}).fillna("")
+    return table.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
+
+
+def as_markdown(published: Published) -> str:
+    """The matrix as GitHub shows it: stacks, who trains, and who is told about a misuse."""
+    parts = ["# Which stacks train?", "", legend(), "", "## Stacks", "", stacks_table(published), ""]
+    for device in dict.fromkeys(record.cell.device for record in published.records):
+        records = published.of_device(device)
+        if not any(record.passed is not None for record in records):
+            parts += [f"No cell was judged on `{device}`: {records[0].message}.", ""]
+            continue
+        misuse = [record for record in records if record.role is Role.MISUSE]
+        others = [record for record in records if record.role is not Role.MISUSE]
+        for title, section in (("Does it train?", others), ("Does the stack tell you?", misuse)):
+            if section:
+                table = wide(section, published.scenarios, published.stacks)
+                parts += [f"## {title} ({device})", "", markdown_table(table), ""]
+    return "\n".join(parts)
+
+
+def legend() -> str:
+    """How to read the tables."""
+    return (
+        "Each cell is a real run of a script in `scenarios/` in a real environment. ✓ trains: every parameter that should "
+        "learn got a finite, non-zero gradient and changed, and the loss stayed finite; with optimizer steps per second "
+        "(median). ✗ `phase:reason`: where it stopped being one that trains. – not judged: the stack has no such "
+        "feature, or the machine no such device. A misuse cannot train; there ✓ means that the stack says so."
+    )
+
+
+def stacks_table(published: Published) -> str:
+    """Name, date and the versions that matter; ⚠ where the resolver silently took an old release."""
+    lines = ["| stack | as of | Python | " + " | ".join(SHOWN) + " |", "| --- " * (3 + len(SHOWN)) + "|"]
+    for lock in published.locks:
+        behind = {p.name: p for p in fallen_behind(lock, SHOWN)}
+        cells = [lock.stack, f"{lock.as_of}", lock.python]
+        for name in SHOWN:
+            package = behind.get(name)
+            mark = f" ⚠ {package.behind_days} days behind {package.newest}" if package else ""
+            cells.append((lock.version(name) or "–") + mark)
+        lines.append("| " + " | ".join(markdown_text(cell) for cell in cells) + " |")
+        if lock.failure is not None:
+            lines[-1] = f"| {lock.stack} | {lock.as_of} | {lock.python} | {markdown_text(lock.failure.outcome)} |"
+    return "\n".join(lines)
+
+
+def markdown_table(table: pd.DataFrame) -> str:
+    """A table with a two-level index; the first level is written once per group."""
+    lines = ["| " + " | ".join(map(str, [*table.index.names, *table.columns])) + " |", "| --- " * (2 + table.shape[1]) + "|"]
+    last = ""
+    for (scenario, variant), row in zip(table.index, table.itertuples(index=False), strict=True):
+        first = f"**{scenario}**" if scenario != last else ""
+        last = scenario
+        lines.append("| " + " | ".join([first, f"`{variant}`", *(markdown_text(cell) for cell in row)]) + " |")
+    return "\n".join(lines)
+
+
+def markdown_text(text: str) -> str:
+    """Untrusted text in a Markdown table cell: no markup, no new column, no new line."""
+    flat = " ".join(html.escape(text, quote=False).split())
+    return "".join(f"\\{letter}" if letter in "|`*_[]\\" else letter for letter in flat)

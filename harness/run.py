@@ -1,0 +1,176 @@
+"""The table of contents: plan, lock, install, launch, verdict, store."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from harness import environment
+from harness.errors import UserError
+from harness.launch import Answer
+from harness.model import SCHEMA, Failure, Lock, Record, Role, Scenario, Stack
+from harness.outcome import Outcome
+from harness.plan import Action, Planned, Selection, plan
+from harness.pool import ServerPool, Settings
+from harness.store import Store
+from harness.verdict import Verdict, passes
+
+
+class Progress(Protocol):
+    """What a run tells whoever watches it."""
+
+    def stage(self, stack: str, text: str) -> None:
+        """The run turned to something that takes a while: installing, importing."""
+
+    def planned(self, stack: str, cells: list[Planned]) -> None:
+        """These cells are about to be run, kept or settled."""
+
+    def ended(self, record: Record, output: str) -> None:
+        """A cell ended and was recorded; ``output`` is the end of what it printed."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one stack's run did, and what it cost in seconds."""
+
+    stack: str
+    executed: int = 0
+    kept: int = 0
+    settled: int = 0
+    import_s: float = 0.0
+    cells_s: float = 0.0
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class StackRun:
+    """One stack's run: everything it needs, so that each step is a small method."""
+
+    stack: Stack
+    lock: Lock
+    scenarios: tuple[Scenario, ...]
+    devices: Mapping[str, str | None]
+    settings: Settings
+    store: Store
+    locks: Path
+    environments: Path
+    progress: Progress
+    run_id: str
+
+    def execute(self, selection: Selection) -> Summary:
+        """Run what has to be run and record every cell; a stack that cannot be installed fills its column."""
+        cells = self.plan(selection)
+        self.progress.planned(self.stack.name, cells)
+        kept = sum(cell.action is Action.KEEP for cell in cells)
+        if self.lock.failure is not None:
+            return self.fill([cell for cell in cells if cell.action is not Action.KEEP], self.lock.failure, kept)
+        settled = [self.settle(cell) for cell in cells if cell.action is Action.SETTLED]
+        summary = Summary(self.stack.name, kept=kept, settled=len(settled))
+        to_run = [cell for cell in cells if cell.action is Action.RUN]
+        if not to_run:
+            return summary
+        self.stage("installing")
+        try:
+            installed = environment.ensure(self.lock, self.locks, self.environments)
+        except environment.InstallFailed as error:
+            filled = self.fill(to_run, error.failure, kept)
+            return replace(filled, settled=len(settled))
+        import_s, cells_s = self.run_cells(to_run, installed)
+        return replace(
+            summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=installed.notice or ""
+        )
+
+    def stage(self, text: str) -> None:
+        """Tell whoever watches what takes a while now."""
+        self.progress.stage(self.stack.name, text)
+
+    def plan(self, selection: Selection) -> list[Planned]:
+        """The selected cells of this stack."""
+        known = self.store.recorded_here(self.stack.name)
+        return plan(self.lock, self.scenarios, self.devices, self.settings.steps, known, selection)
+
+    def fill(self, cells: list[Planned], failure: Failure, kept: int) -> Summary:
+        """Record the stack's own failure in each of ``cells``."""
+        verdict = Verdict(Outcome.parse(failure.outcome), None, failure.message)
+        for cell in cells:
+            self.record(cell, verdict, None, build="")
+        if verdict.outcome.spurious:
+            raise UserError(
+                f"Stack {self.stack.name} was not judged: {failure.outcome}.",
+                cause=failure.message,
+                next_step="mend that and run the same command again; what has been recorded is kept",
+            )
+        return Summary(self.stack.name, settled=len(cells), kept=kept, notice=failure.message)
+
+    def settle(self, cell: Planned) -> Record:
+        """Record an outcome that is known without running anything."""
+        assert cell.outcome is not None
+        return self.record(cell, Verdict(cell.outcome, None, cell.why), None, build="")
+
+    def run_cells(self, cells: list[Planned], installed: environment.Environment) -> tuple[float, float]:
+        """Run ``cells`` in ``installed``; the seconds spent importing and the seconds spent in the cells."""
+        with workplace() as directory:
+            scripts = {Path(cell.scenario.path).resolve() for cell in cells}
+            pool = ServerPool(self.settings, installed.python, scripts, directory, self.stage)
+            try:
+                for number, cell in enumerate(cells):
+                    self.stage(f"{cell.scenario.name} {cell.variant.name}")
+                    answer, verdict = pool.run(cell, directory / f"cell-{number}")
+                    record = self.record(cell, verdict, answer, build=installed.build.value)
+                    self.progress.ended(record, answer.ended.output_tail if answer else "")
+                    shutil.rmtree(directory / f"cell-{number}", ignore_errors=True)
+            finally:
+                pool.close()
+            return pool.import_s, pool.cells_s
+
+    def record(self, cell: Planned, verdict: Verdict, answer: Answer | None, *, build: str) -> Record:
+        """Append one cell's record to the journal."""
+        observation = answer.observation if answer else None
+        record = Record(
+            schema=SCHEMA,
+            cell=cell.cell,
+            role=cell.variant.role,
+            key=cell.key,
+            outcome=str(verdict.outcome),
+            passed=passes(cell.variant.role, verdict, observation),
+            gradient=verdict.gradient,
+            message=verdict.message[:500],
+            recorded_at=dt.datetime.now(dt.UTC),
+            run=self.run_id,
+            isolation=self.settings.isolation if answer else "none",
+            inputs=cell.inputs,
+            build=build,
+            observation=observation,
+        )
+        self.store.append(record)
+        return record
+
+
+def new_run_id() -> str:
+    """A name for this run that sorts by time."""
+    return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A temporary folder for the files of the protocol."""
+    directory = Path(tempfile.mkdtemp(prefix="gradmatrix-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def failed(records: Iterable[Record]) -> list[Record]:
+    """The records of judged cells that did not pass, misuse after the rest."""
+    return sorted(
+        (record for record in records if record.passed is False),
+        key=lambda record: (record.role is Role.MISUSE, record.cell),
+    )

@@ -1,0 +1,93 @@
+"""Read a scenario's literals without importing it: importing would need the libraries it trains with."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from harness.errors import UserError
+from harness.model import Lock, Role, Scenario, Variant
+
+
+def load_all(folder: Path) -> dict[str, Scenario]:
+    """Every scenario of ``folder`` by name."""
+    return {path.stem: load(path) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")}
+
+
+def load(path: Path) -> Scenario:
+    """The scenario in ``path``; UserError where its literals are missing or wrong."""
+    source = path.read_bytes()
+    try:
+        tree = ast.parse(source, filename=str(path))
+    except SyntaxError as error:
+        raise UserError(
+            f"{path} is no valid Python: {error.msg} in line {error.lineno}.",
+            cause="a scenario is an ordinary script",
+            next_step=f"run: python {path} VARIANT",
+        ) from error
+    literals = {name: _literal(tree, name, path) for name in ("NEEDS", "VARIANTS", "AGREE")}
+    title = (ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip(".")
+    needs = _needs(literals["NEEDS"] or (), path)
+    if not isinstance(literals["VARIANTS"], dict) or not literals["VARIANTS"]:
+        raise _wrong(path, "has no VARIANTS dictionary")
+    return Scenario(
+        name=path.stem,
+        title=title,
+        path=str(path),
+        source_digest=hashlib.sha256(source).hexdigest(),
+        variants=tuple(_variant(name, entry, needs, path) for name, entry in literals["VARIANTS"].items()),
+        agree=tuple((str(a), str(b)) for a, b in literals["AGREE"] or ()),
+    )
+
+
+def unmet(variant: Variant, lock: Lock) -> str | None:
+    """The first requirement of ``variant`` that ``lock`` does not meet, in words; None where it meets all."""
+    for text in variant.needs:
+        requirement = Requirement(text)
+        version = lock.version(canonicalize_name(requirement.name))
+        if version is None:
+            return f"needs {text}, which this stack does not have"
+        if not requirement.specifier.contains(version, prereleases=True):
+            return f"needs {text}, this stack has {version}"
+    return None
+
+
+def _variant(name: str, entry: Any, needs: tuple[str, ...], path: Path) -> Variant:
+    if not isinstance(entry, dict) or "role" not in entry or "summary" not in entry:
+        raise _wrong(path, f'variant {name!r} needs "role" and "summary"')
+    if entry["role"] not in set(Role):
+        raise _wrong(path, f"variant {name!r} has the unknown role {entry['role']!r} (one of {', '.join(Role)})")
+    own = _needs(entry["needs"], path) if "needs" in entry else needs
+    return Variant(name=name, role=Role(entry["role"]), summary=str(entry["summary"]), needs=own)
+
+
+def _needs(entry: Any, path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(str(Requirement(text)) for text in entry)
+    except (InvalidRequirement, TypeError) as error:
+        raise _wrong(path, f"has an unreadable requirement: {error}") from error
+
+
+def _literal(tree: ast.Module, name: str, path: Path) -> Any:
+    """The value assigned to ``name`` at the top of the module, or None."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            try:
+                return ast.literal_eval(node.value)  # type: ignore[attr-defined]
+            except ValueError as error:
+                raise _wrong(path, f"{name} is no literal: it is read without importing the file") from error
+    return None
+
+
+def _wrong(path: Path, what: str) -> UserError:
+    return UserError(
+        f"{path.name} {what}.",
+        cause="a scenario's NEEDS, VARIANTS and AGREE are literals at the top of the file",
+        next_step="see 'Add a scenario' in README.md",
+    )

@@ -1,0 +1,114 @@
+"""Records on disk: an append-only journal of this checkout, and the published records in ``results/``.
+
+A line is appended and synced the moment a cell ends. Reading never fails on a line that a killed run left half
+written: it is reported and skipped. The newest record of a cell is the cell.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.model import SCHEMA, Cell, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class _Version(msgspec.Struct):
+    schema: int
+
+
+@dataclass
+class Store:
+    """The records of one checkout. ``problems`` collects what could not be read, one sentence each."""
+
+    journal: Path
+    published: Path
+    problems: list[str] = field(default_factory=list)
+
+    def append(self, record: Record) -> None:
+        """Add one line to the journal of the record's stack; on disk when this returns."""
+        self.journal.mkdir(parents=True, exist_ok=True)
+        path = self._file(self.journal, record.cell.stack)
+        line = msgspec.json.encode(record) + b"\n"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line  # a killed run left half a line
+            os.write(descriptor, line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def recorded_here(self, stack: str) -> dict[Cell, Record]:
+        """The newest record of each cell of ``stack`` that this checkout ran."""
+        return newest(self._read(self._file(self.journal, stack)))
+
+    def everything(self) -> dict[Cell, Record]:
+        """The newest record of each cell, published ones included."""
+        files = sorted({*self.published.glob("*.jsonl"), *self.journal.glob("*.jsonl")})
+        return newest(record for path in files for record in self._read(path))
+
+    def publish(self, records: Iterable[Record]) -> None:
+        """Write one line per cell, in a stable order, to ``results/records/``: a night's change is a readable diff."""
+        by_stack: dict[str, list[Record]] = {}
+        for record in records:
+            by_stack.setdefault(record.cell.stack, []).append(record)
+        for stack, members in by_stack.items():
+            lines = [msgspec.json.encode(record) + b"\n" for record in sorted(members, key=lambda r: r.cell)]
+            write_atomically(self._file(self.published, stack), b"".join(lines))
+
+    def _file(self, folder: Path, stack: str) -> Path:
+        return folder / f"{stack}.jsonl"
+
+    def _read(self, path: Path) -> list[Record]:
+        try:
+            lines = path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                if line.strip():
+                    records.append(decode(line))
+            except msgspec.MsgspecError as error:
+                self.problems.append(f"{path.name}, line {number} was skipped: {error}")
+        return records
+
+
+def decode(line: bytes) -> Record:
+    """One record; a MsgspecError that names the schema where it is of another version."""
+    try:
+        return msgspec.json.decode(line, type=Record)
+    except msgspec.ValidationError as error:
+        version = msgspec.json.decode(line, type=_Version).schema
+        if version != SCHEMA:
+            text = f"it has schema {version}, this release reads {SCHEMA}"
+            raise msgspec.ValidationError(text) from error
+        raise
+
+
+def newest(records: Iterable[Record]) -> dict[Cell, Record]:
+    """The newest record of each cell; of two of the same moment the later line."""
+    found: dict[Cell, Record] = {}
+    for record in records:
+        known = found.get(record.cell)
+        if known is None or record.recorded_at >= known.recorded_at:
+            found[record.cell] = record
+    return found
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace ``path`` in one step; nothing is touched where it already has this content."""
+    if path.exists() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_bytes(content)
+    partial.replace(path)

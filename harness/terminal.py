@@ -1,0 +1,152 @@
+"""What a run shows on the terminal: progress, the table, the failures, and the command that repeats one cell."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from harness.model import Role
+from harness.plan import Action
+from harness.run import failed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.model import Cell, Record, Scenario
+    from harness.plan import Planned
+    from harness.publish.files import Published
+    from harness.run import Summary
+
+STYLES = {"✓": "green", "✗": "red", "–": "dim"}
+CONTROL_CHARACTERS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+class Display:
+    """A progress bar with the stack, the cell and the time left; with ``verbose`` also what the children print."""
+
+    def __init__(self, console: Console, *, verbose: bool = False, explain: bool = False) -> None:
+        self.console = console
+        self.verbose = verbose
+        self.explain = explain
+        self._progress = Progress(
+            TextColumn("{task.fields[stack]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[stage]}"),
+            console=console,
+            transient=True,
+        )
+        self._task = self._progress.add_task("", stack="", stage="", total=None)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def stage(self, stack: str, text: str) -> None:
+        """Show what the run is at."""
+        self._progress.update(self._task, stack=stack, stage=text)
+
+    def planned(self, stack: str, cells: Sequence[Planned]) -> None:
+        """Set the bar's length; with ``explain`` say of every cell why it is run or not."""
+        total = sum(cell.action is Action.RUN for cell in cells)
+        self._progress.reset(self._task, total=total, stack=stack, stage="planning")
+        if self.explain:
+            for cell in cells:
+                self.console.print(Text(f"{cell.action.value:8} {cell.cell}: {cell.why}"), soft_wrap=True)
+
+    def ended(self, record: Record, output: str) -> None:
+        """Move the bar; with ``verbose`` print the cell's outcome and output."""
+        self._progress.advance(self._task)
+        if self.verbose:
+            self.console.print(Text(f"── {record.cell}: {record.outcome}", style="bold"), soft_wrap=True)
+            if output.strip():
+                self.console.print(Text(plain(output)), soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """Untrusted text without control sequences and marks that turn the direction of writing."""
+    return CONTROL_CHARACTERS.sub("", text)
+
+
+def show_summary(console: Console, summary: Summary) -> None:
+    """One line on what was done for a stack, and its notice."""
+    console.print(
+        Text(
+            f"{summary.stack}: {summary.executed} cells run, {summary.kept} kept, {summary.settled} settled without "
+            f"running; importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
+        ),
+        soft_wrap=True,
+    )
+    if summary.notice:
+        console.print(Text(f"  note: {plain(summary.notice)}", style="yellow"), soft_wrap=True)
+
+
+def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -> None:
+    """The table of the judged cells, a column per stack; misuse in a section of its own."""
+    from harness.publish.frame import wide
+
+    chosen = [r for r in published.records if r.cell.stack in set(stacks)]
+    for device in dict.fromkeys(r.cell.device for r in chosen):
+        of_device = [r for r in chosen if r.cell.device == device]
+        if all(r.passed is None for r in of_device) and device != "cpu":
+            console.print(f"{device}: not judged, {of_device[0].message}", style="dim")
+            continue
+        for title, misuse in ((f"Does it train? ({device})", False), (f"Does the stack tell you? ({device})", True)):
+            section = [r for r in of_device if (r.role is Role.MISUSE) == misuse]
+            if section:
+                console.print(rich_table(title, wide(section, published.scenarios, stacks)))
+
+
+def rich_table(title: str, frame: object) -> Table:
+    """A pandas table with a two-level index as a terminal table."""
+    import pandas as pd
+
+    assert isinstance(frame, pd.DataFrame)
+    table = Table(title=title, title_justify="left", header_style="bold", padding=(0, 1))
+    for name in (*frame.index.names, *frame.columns):
+        table.add_column(str(name), overflow="fold")
+    last = ""
+    for (scenario, variant), row in zip(frame.index, frame.itertuples(index=False), strict=True):
+        if last and scenario != last:
+            table.add_section()
+        first = "" if scenario == last else scenario
+        last = scenario
+        table.add_row(first, variant, *(Text(plain(cell), style=STYLES.get(cell[0], "")) for cell in row))
+    return table
+
+
+def show_failures(console: Console, records: Mapping[Cell, Record], repeat: str) -> None:
+    """One line per failed cell, and the command that repeats one; ``repeat`` has fields of a cell in braces."""
+    red = failed(records.values())
+    if not red:
+        return
+    console.print(Text(f"\n{len(red)} cells did not pass:", style="bold"))
+    for record in red:
+        gradient = f" [gradient {record.gradient}]" if record.gradient else ""
+        where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant}"
+        console.print(Text(f"  ✗ {where}  {record.outcome}{gradient}  {plain(record.message)}"), overflow="ellipsis", no_wrap=True)
+    first = red[0].cell
+    command = repeat.format(stack=first.stack, scenario=first.scenario, variant=first.variant)
+    console.print(Text(f"Repeat one: {command}"), soft_wrap=True)
+
+
+def show_plan(console: Console, scenarios: Mapping[str, Scenario]) -> None:
+    """The scenarios and their variants, one line each."""
+    for scenario in scenarios.values():
+        roles = Counter(variant.role.value for variant in scenario.variants)
+        console.print(Text(f"{scenario.name}: {scenario.title}", style="bold"))
+        console.print(Text("  " + ", ".join(f"{count} {role}" for role, count in roles.items()), style="dim"))
+        for variant in scenario.variants:
+            console.print(Text(f"  {variant.name:30} {variant.role.value:9} {variant.summary}"), soft_wrap=True)

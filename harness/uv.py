@@ -1,0 +1,104 @@
+"""Run uv: which binary, which package index, and its words without the index's host name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import uv
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LEAKS = (
+    "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date and would enter every dated stack
+    "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION", "UV_FORK_STRATEGY",
+    "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE", "VIRTUAL_ENV", "CONDA_PREFIX",
+)  # fmt: skip
+"""Environment variables that would make a lock depend on the machine that made it."""
+TIMED_OUT = 124
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How one uv command ended; ``stderr`` names no host."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(
+    arguments: Sequence[str], *, stdin: str = "", variables: Mapping[str, str] | None = None, timeout_s: float = 1800
+) -> Ran:
+    """Run ``uv ARGUMENTS``; never raises for a uv that fails or is too slow."""
+    environment = {key: value for key, value in os.environ.items() if key not in LEAKS}
+    environment |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", **(variables or {})}
+    try:
+        ran = subprocess.run(
+            [binary(), *arguments],
+            input=stdin,
+            env=environment,
+            timeout=timeout_s,
+            capture_output=True,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        return Ran(TIMED_OUT, "", f"uv timed out: no answer in {timeout_s:g} s")
+    return Ran(ran.returncode, ran.stdout, scrub(ran.stderr))
+
+
+@cache
+def binary() -> str:
+    """The uv that came with this project's requirements."""
+    return uv.find_uv_bin()
+
+
+@cache
+def version() -> str:
+    """Name and version of the resolver, such as ``uv 0.9.2``."""
+    return " ".join(run(["--version"]).stdout.split()[:2])
+
+
+def index_url() -> str:
+    """The simple API of the package index this machine is configured for: uv's settings, then pip's, then the default.
+
+    uv itself is asked for its default, so that no host name is written here.
+    """
+    pips = os.environ.get("PIP_INDEX_URL")
+    if pips and not any(os.environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL")):
+        return pips.rstrip("/")
+    return _uv_index_url()
+
+
+@cache
+def _uv_index_url() -> str:
+    asked = run(["pip", "compile", "-", "--quiet", "--no-header", "--emit-index-url"])
+    found = re.search(r"^--(?:default-)?index(?:-url)?[ =](\S+)", asked.stdout, re.MULTILINE)
+    if not found:
+        raise UserError(
+            "uv is configured without a package index.",
+            cause=summary(asked.stderr) or "its settings say no-index",
+            next_step="set UV_DEFAULT_INDEX to the simple API of an index",
+        )
+    return found[1].rstrip("/")
+
+
+def scrub(text: str) -> str:
+    """``text`` with the host of every address, and credentials with it, replaced."""
+    return re.sub(r"\b(?:https?|file)://[^/\s`'\")]*", "the package index", text)
+
+
+def summary(stderr: str) -> str:
+    """What uv printed as one line: without warnings, "error:" and its line breaks."""
+    lines = (line.strip() for line in stderr.splitlines() if not line.startswith("warning:"))
+    kept = (re.sub(r"^(?:error: |cause: )+", "", line) for line in lines)
+    return " ".join(line for line in kept if line)

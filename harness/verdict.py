@@ -1,0 +1,193 @@
+"""Pure: an observation, or its absence, becomes an outcome. The one place that decides."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.model import Gradient, Observation, Parameter, Role
+from harness.outcome import Outcome, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE)
+NAMES_THE_PROBLEM = re.compile(
+    r"requires?[_ ]grad\b|\bgrad_fn\b|gradients? (?:will be|is|are|was|were) (?:none|zero)\b|\bno gradients?\b"
+    r"|(?:no|not|without|any|zero) (?:\w+ )?trainable|\bfrozen\b|empty parameter list"
+    r"|learning[ _]rate (?:is|of|was|=|set to) ?0|zero learning rate|not (?:held|managed) by the optimizer",
+    re.IGNORECASE,
+)
+"""Wording with which a stack says that nothing can learn. The checkpointing hints about ``use_reentrant`` and the
+hint about the order of ``lr_scheduler.step()`` name no such thing."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a cell's process ended, as the host saw it."""
+
+    signal: int | None = None
+    exit: int | None = None
+    timed_out: bool = False
+    lost: bool = False
+    """The server or the host's connection to it went away: the cell itself is not to blame."""
+    output_tail: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome with what a table shows beside it."""
+
+    outcome: Outcome
+    gradient: Gradient | None
+    message: str
+
+
+def judge(observation: Observation | None, ended: Ended) -> Verdict:
+    """The verdict on one cell."""
+    process = process_outcome(observation, ended)
+    if process is not None:
+        return Verdict(process[0], None, process[1])
+    assert observation is not None
+    return judge_observation(observation)
+
+
+def process_outcome(observation: Observation | None, ended: Ended) -> tuple[Outcome, str] | None:
+    """The outcome of a process that left no observation; None where it left one."""
+    if observation is not None:
+        return None
+    if ended.timed_out:
+        return Outcome(Phase.PROCESS, "timeout"), "still running when its time was up"
+    if ended.lost:
+        return Outcome(Phase.PROCESS, "lost"), "the process that ran the cell disappeared"
+    if OUT_OF_MEMORY.search(ended.output_tail):
+        return Outcome(Phase.PROCESS, "out-of-memory"), last_line(ended.output_tail)
+    if ended.signal is not None:
+        return Outcome(Phase.PROCESS, f"signal-{ended.signal}"), f"killed by signal {ended.signal}"
+    return Outcome(Phase.PROCESS, f"exit-{ended.exit or 0}"), f"the process exited with {ended.exit or 0} by itself"
+
+
+def judge_observation(seen: Observation) -> Verdict:
+    """The verdict on a cell whose process could still tell what it saw."""
+    if seen.no_device:
+        return Verdict(Outcome(Phase.SETUP, "no-device"), None, "no CUDA device here")
+    if seen.skipped is not None:
+        return Verdict(Outcome(Phase.SETUP, "unsupported"), None, seen.skipped)
+    status = gradient_status(seen)
+    if seen.raised is not None:
+        return Verdict(exception_outcome(seen), status, f"{seen.raised.type}: {first_line(seen.raised.message)}")
+    learning = [p for p in seen.parameters if p.learns]
+    if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
+        return Verdict(Outcome(Phase.STEP, "nonfinite-loss"), status, f"loss {seen.losses}, at last {seen.last_loss}")
+    if seen.steps == 0:
+        return Verdict(Outcome(Phase.UPDATE, "none"), status, "no optimizer ever stepped")
+    if status is not Gradient.FLOWING:
+        bad = [p for p in learning if letter(p) != "f"]
+        message = f"{len(bad)} of {len(learning)} trainable parameters got {GOT[status or Gradient.NONE]}: {some_names(bad)}"
+        return Verdict(Outcome(Phase.GRADIENT, (status or Gradient.NONE).value), status, message if learning else "nothing is trainable")
+    still = [p for p in learning if not p.changed]
+    if still:
+        reason = "none" if len(still) == len(learning) else "partial"
+        message = f"{len(still)} of {len(learning)} trainable parameters did not change: {some_names(still)}"
+        return Verdict(Outcome(Phase.UPDATE, reason), status, message)
+    return Verdict(Outcome(None, ""), status, "")
+
+
+GOT = {
+    Gradient.NONE: "no gradient",
+    Gradient.PARTIAL: "no gradient or only zeros",
+    Gradient.ZERO: "a gradient of exactly zero",
+    Gradient.NONFINITE: "a non-finite gradient",
+    Gradient.FLOWING: "a gradient",
+}
+
+
+def exception_outcome(seen: Observation) -> Outcome:
+    """Where an exception belongs: to memory, an import, the missing graph, setting up, or the training step."""
+    assert seen.raised is not None
+    name, message = seen.raised.type, seen.raised.message
+    if name == "SystemExit":
+        code = message if message.isdigit() else ("0" if message in {"", "None"} else "1")
+        return Outcome(Phase.PROCESS, f"exit-{code}")
+    if name == "MemoryError" or "OutOfMemoryError" in name or OUT_OF_MEMORY.search(message):
+        return Outcome(Phase.PROCESS, "out-of-memory")
+    if seen.reached in {"import", "setup"} and is_import_error(name, message):
+        return Outcome(Phase.IMPORT, "missing-module" if "ModuleNotFoundError" in name + message else "exception")
+    if NO_GRAD_FN.search(message):
+        return Outcome(Phase.STEP, "no-grad-fn")
+    if seen.reached == "import":
+        return Outcome(Phase.IMPORT, "exception")
+    return Outcome(Phase.SETUP if seen.reached == "setup" else Phase.STEP, "exception")
+
+
+def is_import_error(name: str, message: str) -> bool:
+    """Whether an exception is an import that failed, also where Transformers wraps it in a RuntimeError."""
+    return name in {"ModuleNotFoundError", "ImportError"} or message.startswith("Failed to import")
+
+
+def gradient_status(seen: Observation) -> Gradient | None:
+    """Gradient status over the audited steps; None where the script never came to a backward pass.
+
+    Per parameter that should learn the best audited step counts (LoRA's A has a zero gradient at step 1). Then
+    a non-finite one outweighs everything, some finite ones among others are ``partial``, and zero outweighs none.
+    """
+    if not seen.backward and not seen.steps:
+        return None
+    letters = {letter(p) for p in seen.parameters if p.learns and p.gradients}
+    if not letters:
+        return Gradient.NONE
+    if "x" in letters:
+        return Gradient.NONFINITE
+    if "f" in letters:
+        return Gradient.FLOWING if letters == {"f"} else Gradient.PARTIAL
+    return Gradient.ZERO if "z" in letters else Gradient.NONE
+
+
+def letter(parameter: Parameter) -> str:
+    """The best of a parameter's audited steps: finite, else non-finite, else zero, else none."""
+    return next((kind for kind in "fxz" if kind in parameter.gradients), "n")
+
+
+def passes(role: Role, verdict: Verdict, observation: Observation | None) -> bool | None:
+    """Whether the cell passes; None where the stack was not judged.
+
+    A misuse variant cannot train: it passes when the stack says so.
+    """
+    if not verdict.outcome.judged:
+        return None
+    if role is Role.MISUSE:
+        return observation is not None and says_so(observation)
+    return verdict.outcome.trains
+
+
+def says_so(seen: Observation) -> bool:
+    """Whether an exception or a warning names the problem."""
+    said = [warned.message for warned in seen.warnings]
+    if seen.raised is not None:
+        said.append(seen.raised.message)
+    return any(NAMES_THE_PROBLEM.search(text) for text in said)
+
+
+def is_finite(loss: float | str | None) -> bool:
+    """Whether a loss is finite; one that was no scalar is not held against the script."""
+    return loss is None or (not isinstance(loss, str) and math.isfinite(loss))
+
+
+def some_names(parameters: Iterable[Parameter], most: int = 3) -> str:
+    """The first names and how many more there are."""
+    names = [p.name for p in parameters]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def last_line(text: str) -> str:
+    """The last line that says something."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

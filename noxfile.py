@@ -1,0 +1,125 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#   "nox[uv]>=2026.8.10",
+#   "msgspec>=0.19",
+#   "packaging>=24",
+#   "pandas>=2.2",
+#   "rich>=13.7",
+# ]
+# ///
+"""The sessions; thin. ``pip install nox && nox -s matrix`` is all the set-up there is.
+
+nox makes the environment of this file from the block above; the harness runs in it and makes the tested
+environments itself with uv, because a stack whose cells are all recorded needs none.
+"""
+
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from harness import cli  # noqa: E402  (the checkout is not installed)
+from harness.errors import UserError  # noqa: E402
+from harness.project import Project  # noqa: E402
+
+nox.needs_version = ">=2026.8.10"
+nox.options.sessions = ["matrix"]
+nox.options.default_venv_backend = "uv"
+
+try:
+    STACKS = Project.at(ROOT).stacks_named_by(sys.argv[1:])
+except UserError as error:
+    print(f"gradmatrix: {error}", file=sys.stderr)
+    raise SystemExit(2) from None
+ran: list[str] = []
+
+
+def run_stack(session: nox.Session, stack: str) -> None:
+    """Run one stack's cells; the table of all comes at the end, where sessions share a process."""
+    later = [] if session.parallel else ["--no-table"]
+    harness(session, "run", stack, *later, *session.posargs)
+    ran.append(stack)
+    if not session.parallel:
+        session.notify("table")
+
+
+def harness(session: nox.Session, *arguments: str) -> None:
+    """Run a command of the harness in this process; exit code 2 (bad input) ends nox with 2."""
+    code = cli.main(arguments)
+    if code in {2, 130}:
+        raise SystemExit(code)
+    if code:
+        session.error(f"gradmatrix {' '.join(arguments)} ended with {code}")
+
+
+@nox.session(venv_backend="none", allow_parallel=True)
+@nox.parametrize("stack", [nox.param(stack.name, id=stack.name) for stack in STACKS if stack.core])
+def matrix(session: nox.Session, stack: str) -> None:
+    """Run the core stacks; one stack: nox -s "matrix(NAME)"; all: nox -t all; options of the harness after --."""
+    run_stack(session, stack)
+
+
+def further(stack: str) -> None:
+    """A session for a stack that is not core: `nox -s matrix` must not select it, its own name must."""
+
+    @nox.session(name=f"matrix({stack})", venv_backend="none", allow_parallel=True, tags=["all"], default=False)
+    def one(session: nox.Session) -> None:
+        """Run one stack of matrix.toml that is not core."""
+        run_stack(session, stack)
+
+
+for further_stack in (stack.name for stack in STACKS if not stack.core):
+    further(further_stack)
+
+
+@nox.session(venv_backend="none", default=False)
+def table(session: nox.Session) -> None:
+    """Print the matrix from the records and write it to results/."""
+    harness(session, "table", *(session.posargs if not ran else ran))
+
+
+@nox.session(venv_backend="none", default=False)
+def lock(session: nox.Session) -> None:
+    """Resolve stacks without a current lock, and move `latest` to today; stacks to lock anew after --."""
+    harness(session, "lock", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def isolation(session: nox.Session) -> None:
+    """Repeat cells in fresh processes and compare the verdicts: nox -s isolation -- STACK."""
+    harness(session, "isolation", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def bench(session: nox.Session) -> None:
+    """Print the four ratios of the performance contract, measured in one run."""
+    harness(session, "bench", *session.posargs)
+
+
+@nox.session(default=False)
+def tests(session: nox.Session) -> None:
+    """All checks: the tests, with one historical stack end to end, then lint and types."""
+    session.install("-e", ".[tests]")
+    session.run("pytest", *session.posargs)
+    if not session.parallel:
+        session.notify("lint")
+        session.notify("types")
+
+
+@nox.session(default=False)
+def lint(session: nox.Session) -> None:
+    """Ruff, every rule; each exemption has its reason in pyproject.toml."""
+    session.install("ruff==0.17.5")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(default=False)
+def types(session: nox.Session) -> None:
+    """Mypy, strict, on the host side and on what runs inside."""
+    session.install("-e", ".[types]")
+    session.run("mypy")

@@ -1,0 +1,178 @@
+"""GRPO on a LoRA model with gradient checkpointing."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig, get_peft_model
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+NEEDS = ("torch", "transformers", "peft", "datasets", "trl>=0.14")
+
+VARIANTS = {
+    "full": {"role": "control", "summary": "no LoRA, no checkpointing"},
+    "full_reentrant": {
+        "role": "reported",
+        "summary": "no LoRA, use_reentrant=True (issue 2671: the adapter is not to blame)",
+    },
+    "reported": {
+        "role": "reported",
+        "summary": "a wrapped LoRA model, gradient_checkpointing=True, no kwargs",
+    },
+    "reentrant": {"role": "reported", "summary": "the same with use_reentrant=True"},
+    "non_reentrant": {"role": "reported", "summary": "the same with use_reentrant=False"},
+    "peft_config": {
+        "role": "reported",
+        "summary": "reentrant, the adapter given to the trainer as peft_config=",
+    },
+    "bfloat16": {"role": "reported", "summary": "reentrant with bf16 weights and bf16=True"},
+    "input_grads": {
+        "role": "remedy",
+        "summary": "reentrant, model.enable_input_require_grads() before get_peft_model",
+    },
+    "no_checkpointing": {
+        "role": "remedy",
+        "summary": "a wrapped LoRA model, gradient_checkpointing=False",
+    },
+    "constant_reward": {
+        "role": "misuse",
+        "summary": "full, every completion gets the same reward",
+    },
+}
+
+AGREE = [
+    ("full", "full_reentrant"),
+    ("no_checkpointing", "reported"),
+    ("no_checkpointing", "reentrant"),
+    ("no_checkpointing", "non_reentrant"),
+    ("no_checkpointing", "input_grads"),
+]
+
+WORDS = 60
+GENERATIONS = 4  # completions of one prompt: the group within which rewards are compared
+
+FULL = ("full", "full_reentrant", "constant_reward")
+CHECKPOINTING_KWARGS = {
+    "reported": None,  # the release decides
+    "full_reentrant": {"use_reentrant": True},
+    "non_reentrant": {"use_reentrant": False},
+    "reentrant": {"use_reentrant": True},
+    "peft_config": {"use_reentrant": True},
+    "bfloat16": {"use_reentrant": True},
+    "input_grads": {"use_reentrant": True},
+}
+
+
+def train(variant: str, device: str, steps: int) -> None:
+    """Train for `steps` optimizer steps, each on fresh completions of one prompt."""
+    torch.manual_seed(0)
+    tokenizer = build_tokenizer()
+    lora = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=4,
+        lora_alpha=8,
+        lora_dropout=0.0,
+        target_modules=["q_proj", "k_proj", "v_proj", "o_proj"],
+    )
+    model = build_model(tokenizer)
+    if variant == "bfloat16":
+        model.to(torch.bfloat16)
+    if variant == "input_grads":
+        model.enable_input_require_grads()
+    if variant not in (*FULL, "peft_config"):
+        model = get_peft_model(model, lora)
+    prompts = [" ".join(f"w{(start + i) % WORDS}" for i in range(4)) for start in range(8)]
+    with tempfile.TemporaryDirectory() as output_dir:
+        trainer = GRPOTrainer(
+            model=model,
+            reward_funcs=constant if variant == "constant_reward" else mean_word,
+            args=build_config(variant, device, steps, output_dir),
+            train_dataset=Dataset.from_dict({"prompt": prompts}),
+            processing_class=tokenizer,
+            peft_config=lora if variant == "peft_config" else None,
+        )
+        trainer.train()
+
+
+def build_config(variant: str, device: str, steps: int, output_dir: str) -> GRPOConfig:
+    """Set what decides the outcome; TRL's defaults for checkpointing and bf16 became True."""
+    settings = {
+        "output_dir": output_dir,
+        "max_steps": steps,
+        "per_device_train_batch_size": GENERATIONS,
+        "num_generations": GENERATIONS,
+        "gradient_accumulation_steps": 1,
+        "max_completion_length": 8,
+        "learning_rate": 1e-3,
+        "lr_scheduler_type": "constant",
+        "max_grad_norm": 0.0,  # no clipping: clipped gradients of two variants always agree
+        "gradient_checkpointing": variant in CHECKPOINTING_KWARGS,
+        "bf16": variant == "bfloat16",
+        "seed": 0,
+        "report_to": [],
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": device == "cpu",
+    }
+    if CHECKPOINTING_KWARGS.get(variant):
+        settings["gradient_checkpointing_kwargs"] = dict(CHECKPOINTING_KWARGS[variant])
+    return GRPOConfig(**settings)
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
+    """Build a two-layer Qwen2."""
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=False,
+        initializer_range=0.2,  # completions then depend on what stands before them
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """Make a tokenizer of the words w0, w1, ... and the special tokens a trainer asks for."""
+    vocabulary = ["<pad>", "<eos>", "<unk>", *(f"w{i}" for i in range(WORDS))]
+    word_level = models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<unk>")
+    tokenizer = Tokenizer(word_level)
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        padding_side="left",
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def mean_word(completions: list[str], **_: object) -> list[float]:
+    """Reward words of a high number, so that no two completions of a group get the same."""
+    rewards = []
+    for completion in completions:
+        numbers = [int(word[1:]) for word in completion.split()]
+        rewards.append(sum(numbers) / max(len(numbers), 1))
+    return rewards
+
+
+def constant(completions: list[str], **_: object) -> list[float]:
+    """Reward every completion alike."""
+    return [1.0] * len(completions)
+
+
+if __name__ == "__main__":
+    train(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cpu", steps=16)

@@ -1,0 +1,186 @@
+"""The upcast in Qwen2RMSNorm and the gradient that is gone after it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import types
+
+import torch
+
+with contextlib.suppress(ImportError):  # `cast_alone` needs neither; the others import them again below
+    import peft
+    from transformers.models.qwen2 import modeling_qwen2
+
+NEEDS = ("torch", "transformers>=4.37", "peft")
+
+VARIANTS = {
+    "cast_alone": {
+        "role": "control",
+        "summary": "no model: a bf16 parameter, .to(torch.float32), loss, backward",
+        "needs": ("torch",),
+    },
+    "full": {"role": "control", "summary": "full fine-tune, no checkpointing"},
+    "full_reentrant": {
+        "role": "control",
+        "summary": "full fine-tune, checkpointing with use_reentrant=True",
+    },
+    "full_non_reentrant": {
+        "role": "control",
+        "summary": "full fine-tune, checkpointing with use_reentrant=False",
+    },
+    "frozen_embeddings_reentrant": {
+        "role": "reported",
+        "summary": "only the embeddings are frozen, use_reentrant=True",
+    },
+    "lora_reentrant": {"role": "reported", "summary": "LoRA, use_reentrant=True"},
+    "lora_default": {
+        "role": "reported",
+        "summary": "LoRA, checkpointing switched on with no arguments",
+    },
+    "lora_reentrant_float32": {
+        "role": "reported",
+        "summary": "lora_reentrant with fp32 weights: the cast has nothing to do",
+    },
+    "lora_non_reentrant": {"role": "remedy", "summary": "LoRA, use_reentrant=False"},
+    "lora_input_grads": {
+        "role": "remedy",
+        "summary": "lora_reentrant after model.enable_input_require_grads()",
+    },
+    "lora_wrapped_last": {
+        "role": "remedy",
+        "summary": "use_reentrant=True is switched on before get_peft_model, not after it",
+    },
+    "no_checkpointing": {"role": "remedy", "summary": "LoRA, checkpointing off"},
+    "requires_grad_after_cast": {
+        "role": "remedy",
+        "summary": "lora_reentrant, the norm sets requires_grad_(True) after its cast",
+    },
+    "autocast": {
+        "role": "remedy",
+        "summary": "lora_reentrant with fp32 weights under bf16 autocast",
+    },
+}
+
+AGREE = [
+    ("full", "full_reentrant"),
+    ("full", "full_non_reentrant"),
+    ("no_checkpointing", "lora_non_reentrant"),
+    ("no_checkpointing", "lora_input_grads"),
+    ("no_checkpointing", "lora_wrapped_last"),
+    ("no_checkpointing", "lora_reentrant"),
+    ("no_checkpointing", "lora_default"),
+    ("no_checkpointing", "requires_grad_after_cast"),
+]
+
+FLOAT32 = ("lora_reentrant_float32", "autocast")
+FULL = ("full", "full_reentrant", "full_non_reentrant", "frozen_embeddings_reentrant")
+NO_CHECKPOINTING = ("full", "no_checkpointing")
+NON_REENTRANT = ("full_non_reentrant", "lora_non_reentrant")
+
+
+def train(variant: str, device: str, steps: int) -> None:
+    """Train for `steps` optimizer steps on one batch."""
+    torch.manual_seed(0)
+    if variant == "cast_alone":
+        cast_alone(device, steps)
+        return
+    model = build_model(variant).to(device)
+    model.train()
+    input_ids = torch.randint(0, model.config.vocab_size, (4, 12), device=device)
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trainable, lr=1e-2, weight_decay=0.0)  # moves a bf16 1.0
+    for _ in range(steps):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=variant == "autocast"):
+            loss = model(input_ids=input_ids, labels=input_ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def cast_alone(device: str, steps: int) -> None:
+    """Learn through the cast and nothing else."""
+    weight = torch.nn.Parameter(torch.randn(16, dtype=torch.bfloat16, device=device))
+    optimizer = torch.optim.Adam([weight], lr=1e-2)
+    for _ in range(steps):
+        loss = weight.to(torch.float32).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def build_model(variant: str) -> torch.nn.Module:
+    """Build a two-layer Qwen2 and freeze, wrap and checkpoint it as the variant asks."""
+    from transformers.models.qwen2 import modeling_qwen2
+
+    config = modeling_qwen2.Qwen2Config(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=False,  # so that freezing the embeddings freezes nothing else
+        use_cache=False,
+    )
+    model = modeling_qwen2.Qwen2ForCausalLM(config)
+    model.to(torch.float32 if variant in FLOAT32 else torch.bfloat16)
+    if variant == "requires_grad_after_cast":
+        follow_the_advice(model)
+    if variant == "lora_input_grads":
+        model.enable_input_require_grads()
+    if variant == "lora_wrapped_last":
+        enable_checkpointing(model, use_reentrant=True)  # PEFT sees it and enables input gradients
+    if variant == "frozen_embeddings_reentrant":
+        model.get_input_embeddings().requires_grad_(False)
+    if variant not in FULL:
+        model = add_lora(model)
+    if variant == "lora_default":
+        enable_checkpointing(model)
+    elif variant not in (*NO_CHECKPOINTING, "lora_wrapped_last"):
+        enable_checkpointing(model, use_reentrant=variant not in NON_REENTRANT)
+    return model
+
+
+def add_lora(model: torch.nn.Module) -> torch.nn.Module:
+    """Freeze the model and add LoRA to its attention."""
+    import peft
+
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        r=4,
+        lora_alpha=8,
+        lora_dropout=0.0,
+        target_modules=["q_proj", "k_proj", "v_proj", "o_proj"],
+    )
+    return peft.get_peft_model(model, config)
+
+
+def enable_checkpointing(model: torch.nn.Module, **kwargs: bool) -> None:
+    """Switch gradient checkpointing on; transformers 6 drops the name of the second branch."""
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs=kwargs or None)
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs or None)
+
+
+def follow_the_advice(model: torch.nn.Module) -> None:
+    """Let every Qwen2RMSNorm set `requires_grad` after its cast, as the issue was told to."""
+    from transformers.models.qwen2 import modeling_qwen2
+
+    def forward(self: torch.nn.Module, hidden_states: torch.Tensor) -> torch.Tensor:
+        input_dtype = hidden_states.dtype
+        hidden_states = hidden_states.to(torch.float32)
+        hidden_states.requires_grad_(True)  # the advice; all else is the library's code
+        variance = hidden_states.pow(2).mean(-1, keepdim=True)
+        hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
+        return self.weight * hidden_states.to(input_dtype)
+
+    for module in model.modules():
+        if isinstance(module, modeling_qwen2.Qwen2RMSNorm):
+            module.forward = types.MethodType(forward, module)
+
+
+if __name__ == "__main__":
+    train(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cpu", steps=16)

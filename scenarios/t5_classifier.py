@@ -1,0 +1,209 @@
+"""T5 under Lightning: an optimizer that runs the closure without gradients.
+
+DOCSTRING
+"""
+
+from __future__ import annotations
+
+import argparse
+import unittest
+from typing import Any
+
+import lightning as L
+import torch
+import transformers
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import T5Config, T5ForConditionalGeneration
+from transformers.optimization import Adafactor
+
+NEEDS = ("torch>=2.0", "lightning>=2.0", "transformers>=4.29")
+
+VARIANTS = {
+    "torch_adamw": {"role": "control", "summary": "torch.optim.AdamW"},
+    "hf_adafactor": {"role": "reported", "summary": "transformers.optimization.Adafactor"},
+    "hf_adamw": {"role": "reported", "summary": "transformers.AdamW"},
+    "closure_without_lightning": {
+        "role": "reported",
+        "summary": "Adafactor in a plain loop: optimizer.step(closure)",
+    },
+    "set_grad_enabled": {
+        "role": "remedy",
+        "summary": "Adafactor, torch.set_grad_enabled(True) first thing in training_step",
+    },
+    "enable_grad_forward": {
+        "role": "remedy",
+        "summary": "Adafactor, the forward pass under torch.enable_grad()",
+    },
+    "closure_enable_grad": {
+        "role": "remedy",
+        "summary": "Adafactor, optimizer_step runs the closure under torch.enable_grad()",
+    },
+    "manual_optimization": {
+        "role": "remedy",
+        "summary": "Adafactor, automatic_optimization = False: no closure",
+    },
+}
+
+AGREE = [
+    ("hf_adafactor", "set_grad_enabled"),
+    ("hf_adafactor", "enable_grad_forward"),
+    ("hf_adafactor", "closure_enable_grad"),
+    ("hf_adafactor", "manual_optimization"),
+    ("manual_optimization", "enable_grad_forward"),
+    ("manual_optimization", "closure_enable_grad"),
+    ("manual_optimization", "closure_without_lightning"),
+]
+
+VOCABULARY = 64
+CLASSES = 4
+
+
+class Classifier(L.LightningModule):
+    """A linear classifier on the last hidden state of T5's decoder, trained together with T5."""
+
+    def __init__(self, optimizer: str) -> None:
+        super().__init__()
+        self.optimizer_name = optimizer
+        config = T5Config(
+            vocab_size=VOCABULARY,
+            d_model=32,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_heads=4,
+            dropout_rate=0.0,
+            decoder_start_token_id=0,
+        )
+        self.t5 = T5ForConditionalGeneration(config)
+        self.classifier = nn.Linear(config.d_model, CLASSES)
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the loss of the classification."""
+        outputs = self.t5(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            decoder_input_ids=batch["decoder_input_ids"],
+            output_hidden_states=True,
+            return_dict=True,
+        )
+        last = outputs.decoder_hidden_states[-1]  # (batch, length, d_model)
+        return nn.functional.cross_entropy(self.classifier(last.mean(dim=1)), batch["classes"])
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> Any:
+        return self(batch)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        if self.optimizer_name == "torch_adamw":
+            return torch.optim.AdamW(self.parameters(), lr=1e-3)
+        if self.optimizer_name == "hf_adamw":
+            return transformers.AdamW(self.parameters(), lr=1e-3)
+        return Adafactor(  # the settings its documentation recommends for T5
+            self.parameters(), lr=1e-3, scale_parameter=False, relative_step=False
+        )
+
+
+class SetGradEnabled(Classifier):
+    """The advice in Lightning 18222."""
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> Any:
+        torch.set_grad_enabled(True)  # never set back: the rest of optimizer.step runs with it
+        return self(batch)
+
+
+class EnableGradForward(Classifier):
+    """The same, for the forward pass only."""
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> Any:
+        with torch.enable_grad():
+            return self(batch)
+
+
+class ClosureEnableGrad(Classifier):
+    """What Lightning 18268 does, done by the user."""
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
+    ) -> None:
+        def closure() -> Any:
+            with torch.enable_grad():
+                return optimizer_closure()
+
+        optimizer.step(closure=closure)
+
+
+class ManualOptimization(Classifier):
+    """Forward and backward outside of `optimizer.step`."""
+
+    def __init__(self, optimizer: str) -> None:
+        super().__init__(optimizer)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> None:
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(self(batch))
+        optimizer.step()
+
+
+MODULES = {
+    "set_grad_enabled": SetGradEnabled,
+    "enable_grad_forward": EnableGradForward,
+    "closure_enable_grad": ClosureEnableGrad,
+    "manual_optimization": ManualOptimization,
+}
+
+
+def make_batch() -> dict[str, torch.Tensor]:
+    """Return eight sequences of 12 tokens, a decoder prompt of 5 and two sequences per class."""
+    return {
+        "input_ids": torch.randint(2, VOCABULARY, (8, 12)),
+        "attention_mask": torch.ones(8, 12, dtype=torch.long),
+        "decoder_input_ids": torch.randint(2, VOCABULARY, (8, 5)),
+        "classes": torch.arange(8) % CLASSES,
+    }
+
+
+def train_without_lightning(model: Classifier, batch: dict[str, torch.Tensor], steps: int) -> None:
+    """Train as PyTorch documents it for an optimizer that takes a closure."""
+    optimizer = model.configure_optimizers()
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(batch)
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        optimizer.step(closure)
+
+
+def train(variant: str, device: str, steps: int) -> None:
+    """Train the variant for `steps` optimizer steps."""
+    if variant == "hf_adamw" and not hasattr(transformers, "AdamW"):
+        raise unittest.SkipTest("this release of transformers has no AdamW")
+    torch.manual_seed(0)
+    model = MODULES.get(variant, Classifier)(optimizer=variant)
+    batch = make_batch()
+    if variant == "closure_without_lightning":
+        batch = {name: tensor.to(device) for name, tensor in batch.items()}
+        train_without_lightning(model.to(device), batch, steps)
+        return
+    trainer = L.Trainer(
+        max_steps=steps,
+        accelerator="gpu" if device == "cuda" else "cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(model, DataLoader([batch] * steps, batch_size=None))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=16)
+    train(**vars(parser.parse_args()))
