@@ -79,7 +79,7 @@ for further_stack in (stack.name for stack in STACKS if not stack.core):
 @nox.session(venv_backend="none", default=False)
 def table(session: nox.Session) -> None:
     """Print the matrix from the records and write it to results/."""
-    harness(session, "table", *(session.posargs if not ran else ran))
+    harness(session, "table", *(ran or session.posargs))
 
 
 @nox.session(venv_backend="none", default=False)

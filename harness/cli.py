@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from harness import terminal
+from harness import bench, terminal
 from harness.errors import UserError
 from harness.project import Project
+from harness.publish.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,10 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         project = Project.at(options.root, matrix_file=options.matrix, results=options.results)
         code: int = options.command(options, project, console)
     except UserError as error:
-        Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {terminal.plain(str(error))}"), soft_wrap=True)
+        Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True)
         return 2
     except KeyboardInterrupt:
-        Console(stderr=True).print("gradmatrix: stopped; every finished cell is recorded, run the same command to go on")
+        Console(stderr=True).print(
+            "gradmatrix: stopped; every finished cell is recorded, run the same command to go on"
+        )
         return 130
     return code
 
@@ -48,7 +51,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)")
     run.add_argument("--all", action="store_true", help="every stack of matrix.toml")
     run.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this scenario (repeatable)")
-    run.add_argument("--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)")
+    run.add_argument(
+        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
+    )
     run.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
     run.add_argument("--fresh", action="store_true", help="run the cells even where their outcome is recorded")
     run.add_argument("--explain", action="store_true", help="say of every cell why it is run or not")
@@ -58,16 +63,25 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("-v", "--verbose", action="store_true", help="show what the scenarios print")
 
     lock = add(commands, "lock", lock_command, "resolve stacks again, as of their dates, into results/locks/")
-    lock.add_argument("stacks", nargs="*", metavar="STACK", help="default: those without a current lock, and as_of today")
+    lock.add_argument(
+        "stacks", nargs="*", metavar="STACK", help="default: those without a current lock, and as_of today"
+    )
     lock.add_argument("--all", action="store_true", help="every stack of matrix.toml")
 
     table = add(commands, "table", table_command, "print the matrix from the records, and write it to results/")
     table.add_argument("stacks", nargs="*", metavar="STACK", help="only these columns")
 
-    same = add(commands, "isolation", isolation_command, "repeat cells in fresh processes: do forks give the same verdict?")
+    same = add(
+        commands, "isolation", isolation_command, "repeat cells in fresh processes: do forks give the same verdict?"
+    )
     same.add_argument("stacks", nargs="+", metavar="STACK")
     same.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this scenario (repeatable)")
-    same.add_argument("--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)")
+    same.add_argument(
+        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
+    )
+
+    measure = add(commands, "bench", bench_command, "measure the performance contract on one installed stack")
+    measure.add_argument("stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
 
     add(commands, "list", list_command, "the stacks, scenarios and variants")
     return top
@@ -119,7 +133,7 @@ def lock_command(options: argparse.Namespace, project: Project, console: Console
             text = f"  ⚠ {package.name} {package.version} is {package.behind_days} days behind {package.newest}"
             console.print(Text(text, style="yellow"))
         if lock.failure is not None:
-            console.print(Text(terminal.plain(lock.failure.message)), soft_wrap=True)
+            console.print(Text(plain(lock.failure.message)), soft_wrap=True)
     return 1 if failures else 0
 
 
@@ -152,10 +166,22 @@ def isolation_command(options: argparse.Namespace, project: Project, console: Co
     return 1 if different else 0
 
 
+def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``bench``: print each ratio as it is measured."""
+    stack = project.matrix.stack(options.stacks) if options.stacks else project.matrix.core[-1]
+    console.print(f"measured on {stack.name}, one run")
+    for ratio in bench.measure(project, stack):
+        console.print(Text(str(ratio)), soft_wrap=True)
+    return 0
+
+
 def list_command(_options: argparse.Namespace, project: Project, console: Console) -> int:
     """``list``: what there is."""
     for stack in project.matrix.stacks:
-        console.print(Text(f"{stack.name:22} as of {stack.as_of}{'  core' if stack.core else ''}  {stack.summary}"), soft_wrap=True)
+        console.print(
+            Text(f"{stack.name:22} as of {stack.as_of}{'  core' if stack.core else ''}  {stack.summary}"),
+            soft_wrap=True,
+        )
     terminal.show_plan(console, {s.name: s for s in project.chosen_scenarios()})
     return 0
 
@@ -170,7 +196,7 @@ def chosen(project: Project, names: Sequence[str], *, everything: bool) -> list[
 def warn_and_code(project: Project, console: Console, *, failed: bool) -> int:
     """Print what could not be read of the records; the exit code."""
     for problem in project.store.problems:
-        console.print(Text(f"warning: {terminal.plain(problem)}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
     return 1 if failed else 0
 
 

@@ -94,6 +94,8 @@ class Server:
     import_s: float = field(default=0.0, init=False)
     imports: dict[str, Raised | None] = field(default_factory=dict, init=False)
     threads: int = field(default=1, init=False)
+    _cell: int | None = field(default=None, init=False)
+    """The running cell's process, which leads a group of its own."""
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -137,6 +139,7 @@ class Server:
         try:
             self._send(request.line())
             started = self._event(began + 60)
+            self._cell = int(started["pid"]) if started else None
             event = self._event(deadline, watch=output) if started else None
             timed_out = event is None
             if timed_out and started:
@@ -147,8 +150,10 @@ class Server:
                 ended = Ended(timed_out=timed_out, lost=not timed_out, output_tail=tail(output))
             else:
                 kill_group(int(event["pid"]))  # what the script left running
+                self._cell = None
                 ended = Ended(event["signal"], event["exit"], timed_out=timed_out, output_tail=tail(output))
         except (ServerDied, OSError) as error:
+            self.close()
             found = error.ended if isinstance(error, ServerDied) and not self.fork else Ended(lost=True)
             ended, event = Ended(found.signal, found.exit, lost=found.lost, output_tail=tail(output)), None
         import_s = float(event.get("import_s", 0.0)) if event else 0.0
@@ -168,6 +173,8 @@ class Server:
         with contextlib.suppress(subprocess.TimeoutExpired):
             if not self.fork:
                 self._process.wait(timeout=1)
+        if self._cell is not None:
+            kill_group(self._cell)
         kill_group(self._process.pid)
         self._process.wait()
         if self._process.stdout is not None:
@@ -225,10 +232,13 @@ def kill_group(pid: int) -> None:
 
 
 def cut_back(path: Path) -> None:
-    """Empty ``path`` when it has grown past the limit; whoever appends to it goes on at its start."""
+    """Cut ``path`` to its end when it has grown past the limit; whoever appends to it goes on after that."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > OUTPUT_LIMIT_BYTES:
+            kept = tail(path)
             os.truncate(path, 0)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(kept)
 
 
 def tail(path: Path, most_bytes: int = 4000) -> str:

@@ -145,7 +145,10 @@ def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Fa
     for requirement in map(Requirement, stack.requirements):
         message = _no_release(requirement, as_of, index.releases(requirement.name))
         if message:
-            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {explanation}")
+            told = explanation.partition(" hint: ")[0]  # uv's hint is to lift the date: not here
+            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {told}")
+    if "No solution found" not in explanation and "Failed to build" in explanation:
+        return Failure(outcome="install:build", message=explanation)  # a source release must be built to be read
     return Failure(outcome="resolve:conflict", message=explanation)
 
 

@@ -66,6 +66,7 @@ def plan(
     lock: Lock,
     scenarios: Iterable[Scenario],
     devices: Mapping[str, str | None],
+    *,
     steps: Steps,
     recorded: Mapping[Cell, Record],
     selection: Selection,
@@ -75,73 +76,76 @@ def plan(
     ``devices`` maps each device to its class (processor or GPU), None where there is no such device.
     """
     return [
-        planned
+        plan_cell(
+            cell,
+            lock,
+            scenario,
+            variant,
+            device_class=device_class,
+            steps=steps,
+            known=recorded.get(cell),
+            fresh=selection.fresh,
+        )
         for device, device_class in devices.items()
         for scenario in scenarios
         for variant in scenario.variants
-        if (planned := plan_cell(lock, scenario, variant, (device, device_class), steps, recorded, selection))
+        if selection.has(cell := Cell(stack=lock.stack, scenario=scenario.name, variant=variant.name, device=device))
     ]
 
 
 def plan_cell(
+    cell: Cell,
     lock: Lock,
     scenario: Scenario,
     variant: Variant,
-    device: tuple[str, str | None],
+    *,
+    device_class: str | None,
     steps: Steps,
-    recorded: Mapping[Cell, Record],
-    selection: Selection,
-) -> Planned | None:
-    """One cell's plan, None where it was not asked for."""
-    cell = Cell(stack=lock.stack, scenario=scenario.name, variant=variant.name, device=device[0])
-    if not selection.has(cell):
-        return None
+    known: Record | None,
+    fresh: bool,
+) -> Planned:
+    """What is done about one cell; ``known`` is its newest record in this checkout."""
     inputs = {
         "lock": lock.digest[:16],
         "scenario": scenario.source_digest[:16],
         "observer": inside_digest()[:16],
         "schema": str(SCHEMA),
-        "device": device[1] or "absent",
+        "device": device_class or "absent",
         "steps": f"{steps.audit}+{steps.warmup}+{steps.timed}",
     }
     key = key_of(inputs)
-    action, why, outcome = decide(lock, variant, device, key, inputs, recorded.get(cell), fresh=selection.fresh)
+    certain = foregone(lock, variant, cell.device, device_class)
+    if certain is None:
+        action, why = decide(key, inputs, known, fresh=fresh)
+        return Planned(cell, scenario, variant, key, inputs, action, why)
+    outcome, why = certain
+    says_so = known is not None and known.key == key and known.outcome == str(outcome)
+    action = Action.KEEP if says_so and not outcome.spurious else Action.SETTLED
     return Planned(cell, scenario, variant, key, inputs, action, why, outcome)
 
 
-def decide(
-    lock: Lock,
-    variant: Variant,
-    device: tuple[str, str | None],
-    key: str,
-    inputs: Mapping[str, str],
-    known: Record | None,
-    *,
-    fresh: bool,
-) -> tuple[Action, str, Outcome | None]:
-    """What to do about a cell and why; with an outcome where nothing need be run for it."""
-    if device[1] is None:
-        return settle(Outcome(Phase.SETUP, "no-device"), f"this machine has no {device[0]} device", known, key)
+def foregone(lock: Lock, variant: Variant, device: str, device_class: str | None) -> tuple[Outcome, str] | None:
+    """The outcome that is known without running anything, and why; None where the cell must run to tell."""
+    if lock.failure is not None:
+        return Outcome.parse(lock.failure.outcome), lock.failure.message
+    if device_class is None:
+        return Outcome(Phase.SETUP, "no-device"), f"this machine has no {device} device"
     missing = unmet(variant, lock)
-    if missing is not None:
-        return settle(Outcome(Phase.SETUP, "unsupported"), missing, known, key)
+    return None if missing is None else (Outcome(Phase.SETUP, "unsupported"), missing)
+
+
+def decide(key: str, inputs: Mapping[str, str], known: Record | None, *, fresh: bool) -> tuple[Action, str]:
+    """Whether a cell that must run to tell is run now, and why."""
     if fresh:
-        return Action.RUN, "--fresh was given", None
+        return Action.RUN, "--fresh was given"
     if known is None:
-        return Action.RUN, "never run in this checkout", None
+        return Action.RUN, "never run in this checkout"
     if Outcome.parse(known.outcome).spurious:
-        return Action.RUN, f"the last outcome, {known.outcome}, speaks of the machine only", None
+        return Action.RUN, f"the last outcome, {known.outcome}, speaks of the machine only"
     if known.key != key:
         changed = [name for name, value in inputs.items() if known.inputs.get(name) != value]
-        return Action.RUN, f"changed since it was recorded: {', '.join(changed)}", None
-    return Action.KEEP, f"recorded on {known.recorded_at:%Y-%m-%d %H:%M} with the same key", None
-
-
-def settle(outcome: Outcome, why: str, known: Record | None, key: str) -> tuple[Action, str, Outcome | None]:
-    """Keep a record that already says so, else have one written without running anything."""
-    if known is not None and known.key == key and known.outcome == str(outcome):
-        return Action.KEEP, why, None
-    return Action.SETTLED, why, outcome
+        return Action.RUN, f"changed since it was recorded: {', '.join(changed)}"
+    return Action.KEEP, f"recorded on {known.recorded_at:%Y-%m-%d %H:%M} with the same key"
 
 
 def key_of(inputs: Mapping[str, str]) -> str:

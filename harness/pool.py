@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from harness import environment
 from harness.launch import CAN_FORK, Answer, Request, Server, ServerDied
-from harness.model import Raised, Steps
 from harness.outcome import Outcome, Phase
 from harness.verdict import Ended, Verdict, is_import_error, judge, process_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from harness.model import Raised, Steps
     from harness.plan import Planned
 
 Isolation = Literal["fork", "fresh"]

@@ -13,9 +13,9 @@ from harness import matrix, scenarios
 from harness.devices import device_class
 from harness.errors import UserError, did_you_mean
 from harness.index import Index
-from harness.publish import files
 from harness.plan import Selection
 from harness.pool import Isolation, Settings
+from harness.publish import files, headline
 from harness.run import Progress, StackRun, new_run_id
 from harness.store import Store
 
@@ -146,11 +146,11 @@ class Project:
         published = self.published(records.values())
         self.store.publish(published.records)
         files.write_all(published, self.results)
+        if self.results == self.root / "results":
+            headline.write_headline(published, self.root / "README.md")
         return {record.cell: record for record in published.records}
 
-    def compare_isolation(
-        self, stack: Stack, selection: Selection, progress: Progress
-    ) -> list[tuple[Record, Record]]:
+    def compare_isolation(self, stack: Stack, selection: Selection, progress: Progress) -> list[tuple[Record, Record]]:
         """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""
         forked = self.stack_run(stack, progress)
         forked.execute(replace(selection, fresh=False))

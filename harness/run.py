@@ -6,21 +6,24 @@ import datetime as dt
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from harness import environment
 from harness.errors import UserError
-from harness.launch import Answer
 from harness.model import SCHEMA, Failure, Lock, Record, Role, Scenario, Stack
 from harness.outcome import Outcome
 from harness.plan import Action, Planned, Selection, plan
 from harness.pool import ServerPool, Settings
-from harness.store import Store
 from harness.verdict import Verdict, passes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from harness.launch import Answer
+    from harness.store import Store
 
 
 class Progress(Protocol):
@@ -83,9 +86,7 @@ class StackRun:
             filled = self.fill(to_run, error.failure, kept)
             return replace(filled, settled=len(settled))
         import_s, cells_s = self.run_cells(to_run, installed)
-        return replace(
-            summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=installed.notice or ""
-        )
+        return replace(summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=installed.notice or "")
 
     def stage(self, text: str) -> None:
         """Tell whoever watches what takes a while now."""
@@ -94,7 +95,9 @@ class StackRun:
     def plan(self, selection: Selection) -> list[Planned]:
         """The selected cells of this stack."""
         known = self.store.recorded_here(self.stack.name)
-        return plan(self.lock, self.scenarios, self.devices, self.settings.steps, known, selection)
+        return plan(
+            self.lock, self.scenarios, self.devices, steps=self.settings.steps, recorded=known, selection=selection
+        )
 
     def fill(self, cells: list[Planned], failure: Failure, kept: int) -> Summary:
         """Record the stack's own failure in each of ``cells``."""

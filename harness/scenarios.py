@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from harness.errors import UserError
 from harness.model import Lock, Role, Scenario, Variant
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAIR = 2
 
 
 def load_all(folder: Path) -> dict[str, Scenario]:
@@ -30,18 +34,17 @@ def load(path: Path) -> Scenario:
             cause="a scenario is an ordinary script",
             next_step=f"run: python {path} VARIANT",
         ) from error
-    literals = {name: _literal(tree, name, path) for name in ("NEEDS", "VARIANTS", "AGREE")}
-    title = (ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip(".")
-    needs = _needs(literals["NEEDS"] or (), path)
-    if not isinstance(literals["VARIANTS"], dict) or not literals["VARIANTS"]:
+    entries = _literal(tree, "VARIANTS", path)
+    if not isinstance(entries, dict) or not entries:
         raise _wrong(path, "has no VARIANTS dictionary")
+    needs = _needs(_literal(tree, "NEEDS", path) or (), path)
     return Scenario(
         name=path.stem,
-        title=title,
+        title=(ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip("."),
         path=str(path),
         source_digest=hashlib.sha256(source).hexdigest(),
-        variants=tuple(_variant(name, entry, needs, path) for name, entry in literals["VARIANTS"].items()),
-        agree=tuple((str(a), str(b)) for a, b in literals["AGREE"] or ()),
+        variants=tuple(_variant(name, entry, needs, path) for name, entry in entries.items()),
+        agree=_agree(_literal(tree, "AGREE", path) or (), list(entries), path),
     )
 
 
@@ -57,32 +60,51 @@ def unmet(variant: Variant, lock: Lock) -> str | None:
     return None
 
 
-def _variant(name: str, entry: Any, needs: tuple[str, ...], path: Path) -> Variant:
-    if not isinstance(entry, dict) or "role" not in entry or "summary" not in entry:
+def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) -> Variant:
+    if not isinstance(name, str) or not isinstance(entry, dict) or "role" not in entry or "summary" not in entry:
         raise _wrong(path, f'variant {name!r} needs "role" and "summary"')
-    if entry["role"] not in set(Role):
+    if entry["role"] not in list(Role):
         raise _wrong(path, f"variant {name!r} has the unknown role {entry['role']!r} (one of {', '.join(Role)})")
     own = _needs(entry["needs"], path) if "needs" in entry else needs
     return Variant(name=name, role=Role(entry["role"]), summary=str(entry["summary"]), needs=own)
 
 
-def _needs(entry: Any, path: Path) -> tuple[str, ...]:
+def _needs(entry: object, path: Path) -> tuple[str, ...]:
+    if not isinstance(entry, (tuple, list)):  # a lone string would be read letter by letter
+        raise _wrong(path, f"needs {entry!r}, which is no tuple of requirements")
     try:
         return tuple(str(Requirement(text)) for text in entry)
     except (InvalidRequirement, TypeError) as error:
         raise _wrong(path, f"has an unreadable requirement: {error}") from error
 
 
-def _literal(tree: ast.Module, name: str, path: Path) -> Any:
+def _agree(entry: object, variants: list[object], path: Path) -> tuple[tuple[str, str], ...]:
+    pairs: list[object] = list(entry) if isinstance(entry, (tuple, list)) else [entry]
+    found = []
+    for pair in pairs:
+        if not isinstance(pair, (tuple, list)) or len(pair) != PAIR or any(name not in variants for name in pair):
+            raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
+        found.append((str(pair[0]), str(pair[1])))
+    return tuple(found)
+
+
+def _literal(tree: ast.Module, name: str, path: Path) -> object:
     """The value assigned to ``name`` at the top of the module, or None."""
     for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+        targets, value = _assigned(node)
+        if value is not None and any(isinstance(target, ast.Name) and target.id == name for target in targets):
             try:
-                return ast.literal_eval(node.value)  # type: ignore[attr-defined]
-            except ValueError as error:
+                return ast.literal_eval(value)
+            except (ValueError, TypeError) as error:
                 raise _wrong(path, f"{name} is no literal: it is read without importing the file") from error
     return None
+
+
+def _assigned(node: ast.stmt) -> tuple[list[ast.expr], ast.expr | None]:
+    """What a statement assigns to, and the value."""
+    if isinstance(node, ast.Assign):
+        return node.targets, node.value
+    return ([node.target], node.value) if isinstance(node, ast.AnnAssign) else ([], None)
 
 
 def _wrong(path: Path, what: str) -> UserError:

@@ -77,7 +77,7 @@ class Store:
             try:
                 if line.strip():
                     records.append(decode(line))
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 self.problems.append(f"{path.name}, line {number} was skipped: {error}")
         return records
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from harness.model import Role
 from harness.plan import Action
+from harness.publish.files import lacks_device
+from harness.publish.frame import wide
+from harness.publish.text import one_line, plain
 from harness.run import failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pandas as pd
+    from rich.console import Console
 
     from harness.model import Cell, Record, Scenario
     from harness.plan import Planned
@@ -24,7 +28,6 @@ if TYPE_CHECKING:
     from harness.run import Summary
 
 STYLES = {"✓": "green", "✗": "red", "–": "dim"}
-CONTROL_CHARACTERS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Display:
@@ -41,7 +44,7 @@ class Display:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[stage]}"),
+            TextColumn("{task.fields[stage]}", markup=False),
             console=console,
             transient=True,
         )
@@ -75,11 +78,6 @@ class Display:
                 self.console.print(Text(plain(output)), soft_wrap=True)
 
 
-def plain(text: str) -> str:
-    """Untrusted text without control sequences and marks that turn the direction of writing."""
-    return CONTROL_CHARACTERS.sub("", text)
-
-
 def show_summary(console: Console, summary: Summary) -> None:
     """One line on what was done for a stack, and its notice."""
     console.print(
@@ -90,18 +88,16 @@ def show_summary(console: Console, summary: Summary) -> None:
         soft_wrap=True,
     )
     if summary.notice:
-        console.print(Text(f"  note: {plain(summary.notice)}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"  note: {one_line(summary.notice)}", style="yellow"), soft_wrap=True)
 
 
 def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -> None:
     """The table of the judged cells, a column per stack; misuse in a section of its own."""
-    from harness.publish.frame import wide
-
     chosen = [r for r in published.records if r.cell.stack in set(stacks)]
     for device in dict.fromkeys(r.cell.device for r in chosen):
         of_device = [r for r in chosen if r.cell.device == device]
-        if all(r.passed is None for r in of_device) and device != "cpu":
-            console.print(f"{device}: not judged, {of_device[0].message}", style="dim")
+        if lacks_device(of_device):
+            console.print(Text(f"{device}: not judged, {one_line(of_device[0].message)}", style="dim"), soft_wrap=True)
             continue
         for title, misuse in ((f"Does it train? ({device})", False), (f"Does the stack tell you? ({device})", True)):
             section = [r for r in of_device if (r.role is Role.MISUSE) == misuse]
@@ -109,11 +105,8 @@ def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -
                 console.print(rich_table(title, wide(section, published.scenarios, stacks)))
 
 
-def rich_table(title: str, frame: object) -> Table:
+def rich_table(title: str, frame: pd.DataFrame) -> Table:
     """A pandas table with a two-level index as a terminal table."""
-    import pandas as pd
-
-    assert isinstance(frame, pd.DataFrame)
     table = Table(title=title, title_justify="left", header_style="bold", padding=(0, 1))
     for name in (*frame.index.names, *frame.columns):
         table.add_column(str(name), overflow="fold")
@@ -123,7 +116,7 @@ def rich_table(title: str, frame: object) -> Table:
             table.add_section()
         first = "" if scenario == last else scenario
         last = scenario
-        table.add_row(first, variant, *(Text(plain(cell), style=STYLES.get(cell[0], "")) for cell in row))
+        table.add_row(Text(first), Text(variant), *(Text(plain(cell), style=STYLES.get(cell[0], "")) for cell in row))
     return table
 
 
@@ -136,7 +129,11 @@ def show_failures(console: Console, records: Mapping[Cell, Record], repeat: str)
     for record in red:
         gradient = f" [gradient {record.gradient}]" if record.gradient else ""
         where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant}"
-        console.print(Text(f"  ✗ {where}  {record.outcome}{gradient}  {plain(record.message)}"), overflow="ellipsis", no_wrap=True)
+        console.print(
+            Text(f"  ✗ {where}  {record.outcome}{gradient}  {one_line(record.message)}"),
+            overflow="ellipsis",
+            no_wrap=True,
+        )
     first = red[0].cell
     command = repeat.format(stack=first.stack, scenario=first.scenario, variant=first.variant)
     console.print(Text(f"Repeat one: {command}"), soft_wrap=True)

@@ -69,18 +69,18 @@ def version() -> str:
 
 
 def index_url() -> str:
-    """The simple API of the package index this machine is configured for: uv's settings, then pip's, then the default.
+    """The simple API of the package index this machine is configured for: by uv's variables, pip's, or uv's settings.
 
     uv itself is asked for its default, so that no host name is written here.
     """
-    pips = os.environ.get("PIP_INDEX_URL")
-    if pips and not any(os.environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL")):
-        return pips.rstrip("/")
-    return _uv_index_url()
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        if os.environ.get(name):
+            return re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")  # uv allows NAME=ADDRESS
+    return _default_index_url()
 
 
 @cache
-def _uv_index_url() -> str:
+def _default_index_url() -> str:
     asked = run(["pip", "compile", "-", "--quiet", "--no-header", "--emit-index-url"])
     found = re.search(r"^--(?:default-)?index(?:-url)?[ =](\S+)", asked.stdout, re.MULTILINE)
     if not found:
@@ -98,7 +98,7 @@ def scrub(text: str) -> str:
 
 
 def summary(stderr: str) -> str:
-    """What uv printed as one line: without warnings, "error:" and its line breaks."""
-    lines = (line.strip() for line in stderr.splitlines() if not line.startswith("warning:"))
-    kept = (re.sub(r"^(?:error: |cause: )+", "", line) for line in lines)
-    return " ".join(line for line in kept if line)
+    """What uv printed, without warnings, as one line: what failed, and its causes after colons."""
+    lines = (line for line in stderr.splitlines() if not line.startswith("warning:"))
+    joined = re.sub(r"\s*\n\s*cause: ", ": ", "\n".join(lines).strip())
+    return " ".join(joined.removeprefix("error: ").split())

@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
 OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE)
 NAMES_THE_PROBLEM = re.compile(
-    r"requires?[_ ]grad\b|\bgrad_fn\b|gradients? (?:will be|is|are|was|were) (?:none|zero)\b|\bno gradients?\b"
-    r"|(?:no|not|without|any|zero) (?:\w+ )?trainable|\bfrozen\b|empty parameter list"
+    r"\b(?:not|none|no|nothing|without)\b[^.:;]{0,60}\brequires?[_ ]grad\b|\brequires_grad ?(?:=|is|to) ?false\b"
+    r"|leaf variable that requires grad|\b(?:no|not|without)\b[^.:;]{0,20}\bgrad_fn\b|\bgrad_fn ?(?:=|is) ?none\b"
+    r"|gradients? (?:will be|is|are|was|were) (?:none|zero)\b"
+    r"|\bno gradients?\b(?! (?:accumulation|checkpointing|clipping))"
+    r"|(?:no|not|without|any|zero) (?:\w+ )?trainable|(?<!<)\bfrozen\b|empty parameter list"
     r"|learning[ _]rate (?:is|of|was|=|set to) ?0|zero learning rate|not (?:held|managed) by the optimizer",
     re.IGNORECASE,
 )
-"""Wording with which a stack says that nothing can learn. The checkpointing hints about ``use_reentrant`` and the
-hint about the order of ``lr_scheduler.step()`` name no such thing."""
+"""Wording with which a stack says that nothing can learn. No such thing is named by the checkpointing hints about
+``use_reentrant``, the hint about the order of ``lr_scheduler.step()``, the advice on converting "a tensor with
+requires_grad=True to a scalar", or a tensor that is printed with its ``grad_fn=<…>``."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +83,20 @@ def judge_observation(seen: Observation) -> Verdict:
     status = gradient_status(seen)
     if seen.raised is not None:
         return Verdict(exception_outcome(seen), status, f"{seen.raised.type}: {first_line(seen.raised.message)}")
-    learning = [p for p in seen.parameters if p.learns]
+    return judge_training(seen, status)
+
+
+def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
+    """The verdict on a script that ran to its end: loss, steps, gradients, updates, in this order."""
     if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
         return Verdict(Outcome(Phase.STEP, "nonfinite-loss"), status, f"loss {seen.losses}, at last {seen.last_loss}")
-    if seen.steps == 0:
+    if seen.steps == 0 or status is None:
         return Verdict(Outcome(Phase.UPDATE, "none"), status, "no optimizer ever stepped")
+    learning = [p for p in seen.parameters if p.learns]
     if status is not Gradient.FLOWING:
         bad = [p for p in learning if letter(p) != "f"]
-        message = f"{len(bad)} of {len(learning)} trainable parameters got {GOT[status or Gradient.NONE]}: {some_names(bad)}"
-        return Verdict(Outcome(Phase.GRADIENT, (status or Gradient.NONE).value), status, message if learning else "nothing is trainable")
+        got = f"{len(bad)} of {len(learning)} trainable parameters got {GOT[status]}: {some_names(bad)}"
+        return Verdict(Outcome(Phase.GRADIENT, status.value), status, got if learning else "nothing is trainable")
     still = [p for p in learning if not p.changed]
     if still:
         reason = "none" if len(still) == len(learning) else "partial"
@@ -110,7 +119,7 @@ def exception_outcome(seen: Observation) -> Outcome:
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
-        code = message if message.isdigit() else ("0" if message in {"", "None"} else "1")
+        code = message if message.isdecimal() else ("0" if message in {"", "None"} else "1")
         return Outcome(Phase.PROCESS, f"exit-{code}")
     if name == "MemoryError" or "OutOfMemoryError" in name or OUT_OF_MEMORY.search(message):
         return Outcome(Phase.PROCESS, "out-of-memory")

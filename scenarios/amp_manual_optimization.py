@@ -1,12 +1,58 @@
 """A pass without gradients inside autocast: the weight cache forgets the gradients.
 
-DOCSTRING
+Reported as Lightning issue 19810 (also 17949, 19517, 20251, 20644; PyTorch 112583, 158232): manual
+optimisation in mixed precision; the module is called under `torch.no_grad()` and then again with
+gradients, inside the same autocast context, and backward says "element 0 of tensors does not
+require grad and does not have a grad_fn". Explained by autocast's cache of cast weights: the copy
+made without gradients is handed out to the pass that needs them.
+
+Lightning's precision plugin opens autocast around the whole `training_step`. In manual
+optimisation the backward passes and the optimizer's steps are inside it too. The pass without
+gradients is only observed here: it does not enter the loss, so all variants of one network and
+precision do the same maths. The loss is in float32; bf16-mixed on CPU and on CUDA.
+
+- `reported`, `automatic`, `torch_only`, `inference_mode`: who is to blame? Manual optimisation,
+  Lightning, `no_grad`?
+- `mixed_parameter`: one parameter is multiplied elementwise, which autocast does not cast. The
+  loss keeps a grad_fn, so nothing is raised.
+- `autocast_off`, `fresh_autocast`: the two remedies given in 19810. `cache_disabled`,
+  `clear_cache`: two more. Lightning chose the first of these in PR 20921 and meant to take it back
+  in PR 21616.
+- `iterative`: the price of that choice, Lightning issue 21611: without a cache each of the 8 calls
+  casts every weight again and keeps its own copy for backward. `iterative_cached` asks for the
+  cache in an autocast of its own.
+- `two_updates`: the other thing a cache forgets. Two optimizer steps in one `training_step` are in
+  one autocast context: does the second update see the weights that the first one left?
+  `two_updates_cached` asks for the cache as `iterative_cached` does. Both must agree with
+  `two_updates_clear_cache`.
+
+What the measurement shows (CPU; PyTorch 2.0.1 to 2.15.0, Lightning 2.0.3 to 2.6.6):
+
+- It is neither manual optimisation nor Lightning. `torch_only` fails up to PyTorch 2.10.0 and
+  trains from 2.11.0 on (PyTorch PR 165068); `automatic` and `inference_mode` fail exactly where
+  `reported` does.
+- `reported` fails up to Lightning 2.5.2 (here with PyTorch 2.7.1 and older) and trains from 2.5.5
+  on, also with PyTorch 2.8.0 and 2.10.0: its autocast has `cache_enabled=False` from 2.5.5 to
+  2.6.6 (the source of 2.5.4 has not; issue 21611 names 2.6.0). The change of PR 21616 is not in
+  2.6.6.
+- Remedy 2, `fresh_autocast`, never helps. PyTorch drops the cache when the *outermost* autocast is
+  left, and Lightning's is still open: the inner one finds the same poisoned copies. It trains only
+  where `reported` does. `autocast_off`, `cache_disabled` and `clear_cache` work everywhere.
+- Where `reported` fails, `mixed_parameter` runs to its end without a word and trains one parameter
+  of seven (gradient:partial).
+- Up to Lightning 2.5.2, `two_updates` trains, and wrongly: the second update of each pair sees the
+  weights from before the first (its loss is the same to the last digit). PyTorch 2.11 did not
+  change that: `two_updates_cached` does it on every stack, PyTorch 2.15.0 included.
+- An inner autocast inherits `cache_enabled` from the outer one. In Lightning 2.5.5 and later a
+  plain `torch.autocast(...)` gets no cache back; only `cache_enabled=True` does.
+- `iterative` keeps 18.8 MB for backward without the cache (Lightning 2.5.5 and later), 3.3 MB with
+  it. The two do not agree to the last digit: with a cache the 8 gradients of a weight are summed in
+  bfloat16, without it in float32.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import Optional
 
 import lightning as L
 import torch
@@ -85,7 +131,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets, each (32, FEATU
 class Network(nn.Module):
     """Linear layers, whose weights and biases autocast casts and caches."""
 
-    def __init__(self, width: int, scaled: bool = False) -> None:
+    def __init__(self, width: int, *, scaled: bool = False) -> None:
         super().__init__()
         self.layers = nn.Sequential(
             nn.Linear(FEATURES, width),
@@ -95,7 +141,7 @@ class Network(nn.Module):
             nn.Linear(width, FEATURES),
         )
         # multiplied elementwise, which autocast leaves alone: this one is used as it is
-        self.scale: Optional[nn.Parameter] = nn.Parameter(torch.ones(FEATURES)) if scaled else None
+        self.scale = nn.Parameter(torch.ones(FEATURES)) if scaled else None
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs = self.layers(inputs)
@@ -109,7 +155,7 @@ class Reported(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.network = network
-        self.error_before: Optional[torch.Tensor] = None
+        self.error_before: torch.Tensor | None = None
 
     def error(self, batch: Batch) -> torch.Tensor:
         inputs, targets = batch
@@ -131,7 +177,7 @@ class Reported(L.LightningModule):
         self.manual_backward(loss)
         optimizer.step()
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Optional[torch.Tensor]:
+    def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor | None:
         self.observe(batch)
         self.update(batch)
         return None
@@ -145,7 +191,7 @@ class Automatic(Reported):
         super().__init__(network)
         self.automatic_optimization = True
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Optional[torch.Tensor]:
+    def training_step(self, batch: Batch, batch_idx: int) -> torch.Tensor | None:
         self.observe(batch)
         return self.loss(batch)
 
@@ -163,15 +209,17 @@ class AutocastOff(Reported):
 
 
 class FreshAutocast(Reported):
+    cache_enabled: bool | None = None  # as in the autocast around it
+
     def loss(self, batch: Batch) -> torch.Tensor:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+        with torch.autocast(
+            self.device.type, dtype=torch.bfloat16, cache_enabled=self.cache_enabled
+        ):
             return self.error(batch)
 
 
-class CacheDisabled(Reported):
-    def loss(self, batch: Batch) -> torch.Tensor:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=False):
-            return self.error(batch)
+class CacheDisabled(FreshAutocast):
+    cache_enabled = False
 
 
 class ClearCache(Reported):
@@ -189,20 +237,19 @@ class TwoUpdates(Reported):
                 self.update(batch)
 
 
-class TwoUpdatesCached(TwoUpdates):
-    def loss(self, batch: Batch) -> torch.Tensor:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=True):
-            return self.error(batch)
+class TwoUpdatesCached(TwoUpdates, FreshAutocast):
+    cache_enabled = True
 
 
-class TwoUpdatesClearCache(TwoUpdates):
-    def loss(self, batch: Batch) -> torch.Tensor:
-        torch.clear_autocast_cache()
-        return self.error(batch)
+class TwoUpdatesClearCache(TwoUpdates, ClearCache):
+    pass
 
 
 class Iterative(Reported):
-    """Every call refines the state the one before it left, as in an iterative decoder."""
+    """Every call refines the state that the one before it left, as an iterative decoder does."""
+
+    def observe(self, batch: Batch) -> None:
+        pass
 
     def error(self, batch: Batch) -> torch.Tensor:
         state, targets = batch
@@ -210,14 +257,9 @@ class Iterative(Reported):
             state = state + 0.1 * self.network(state).float()
         return nn.functional.mse_loss(state, targets)
 
-    def observe(self, batch: Batch) -> None:
-        pass
 
-
-class IterativeCached(Iterative):
-    def loss(self, batch: Batch) -> torch.Tensor:
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=True):
-            return self.error(batch)
+class IterativeCached(Iterative, FreshAutocast):
+    cache_enabled = True
 
 
 MODULES = {

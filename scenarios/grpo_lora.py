@@ -1,4 +1,35 @@
-"""GRPO on a LoRA model with gradient checkpointing."""
+"""GRPO on a LoRA model with gradient checkpointing.
+
+TRL issue 3150 (2025-03): GRPOTrainer on a Qwen2-0.5B-Instruct in bf16 that get_peft_model wrapped
+before the trainer saw it, gradient checkpointing: "element 0 of tensors does not require grad and
+does not have a grad_fn". The remedies given were `model.enable_input_require_grads()` before
+get_peft_model and `gradient_checkpointing=False`. Related: issues 2671 and 3089, PRs 2848, 4577,
+4723 (TRL lets the inputs require gradients) and 4811 (non-reentrant by default).
+
+The weights are fp32 but for `bfloat16`. `reported` leaves the kind of checkpointing to the release,
+the others name it. `input_grads` is reentrant: a remedy is worth the name where the illness is.
+`peft_config` stands for the way TRL's documentation prefers. `full_reentrant` follows issue 2671,
+which says that the adapter is not to blame. In `constant_reward` all advantages are zero.
+
+What the measurement shows
+- TRL 0.15.2 fails as reported, in fp32 and bf16 and also with `peft_config=`; both remedies work,
+  and so does `use_reentrant=False`. `full_reentrant` trains, though with the warning of issue
+  2671, "None of the inputs have requires_grad=True": without an adapter it is a false alarm.
+  From 0.16.0 on TRL itself lets the inputs require gradients where checkpointing is reentrant.
+- TRL 0.23.0 and 0.23.1 fail where the older ones worked, in `non_reentrant`: the trainer switches
+  checkpointing off to generate and on again without the kwargs, which with transformers 4.56 means
+  reentrant; only for a reentrant request had it let the inputs require gradients. TRL 0.27.2
+  trains.
+- With TRL 0.19.1 and transformers 4.53.2 every variant with checkpointing trains, but not what the
+  same variant without it trains on (see AGREE): in training mode the checkpointed layers drop the
+  KV cache while `generate` goes on to feed one token at a time, so each new token sees only the one
+  before it and the completions are not the model's. TRL 0.15.2 and 0.16.0 (transformers 4.49, 4.50)
+  generate without a cache; from 0.23.0 on checkpointing is off while generating (see issue 3683).
+- `constant_reward` is silent in every release from 0.15.2 to 1.16: no exception, no warning, all
+  gradients exactly zero, with `beta` 0.04, the default of 0.15 and 0.16, too: the KL term has no
+  gradient as long as the model is its own reference. (For who logs them, later releases have a
+  metric that tells: `frac_reward_zero_std`.)
+"""
 
 from __future__ import annotations
 
@@ -54,6 +85,7 @@ AGREE = [
 ]
 
 WORDS = 60
+SPECIAL_TOKENS = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
 GENERATIONS = 4  # completions of one prompt: the group within which rewards are compared
 
 FULL = ("full", "full_reentrant", "constant_reward")
@@ -146,15 +178,13 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> Qwen2ForCausalLM:
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """Make a tokenizer of the words w0, w1, ... and the special tokens a trainer asks for."""
-    vocabulary = ["<pad>", "<eos>", "<unk>", *(f"w{i}" for i in range(WORDS))]
+    vocabulary = [*SPECIAL_TOKENS.values(), *(f"w{i}" for i in range(WORDS))]
     word_level = models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<unk>")
     tokenizer = Tokenizer(word_level)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        unk_token="<unk>",
+        **SPECIAL_TOKENS,
         padding_side="left",
         model_input_names=["input_ids", "attention_mask"],
     )
@@ -175,4 +205,4 @@ def constant(completions: list[str], **_: object) -> list[float]:
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cpu", steps=16)
+    train(sys.argv[1], (sys.argv[2:] or ["cpu"])[0], steps=16)

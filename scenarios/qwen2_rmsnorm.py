@@ -1,16 +1,49 @@
-"""The upcast in Qwen2RMSNorm and the gradient that is gone after it."""
+"""The upcast in Qwen2RMSNorm and the gradient that is gone after it.
+
+LlamaFactory issue 6675 (torch 2.4.0, transformers 4.46.1, peft 0.12.0): inside Qwen2RMSNorm
+`requires_grad` is True before `hidden_states.to(torch.float32)` and False after it. The explanation
+given was that `.to()` makes a tensor which keeps no gradient information; the advice was to switch
+gradient checkpointing off, to set `requires_grad` after the cast, or to use autocast.
+
+The weights are bf16 unless a variant says otherwise. Checkpointing is switched on after the model
+is wrapped, since PEFT lets the inputs require gradients when it wraps a model that already
+checkpoints; `lora_wrapped_last` is that order. `cast_alone` and the `full` variants put the cast on
+trial without a frozen embedding, `lora_reentrant_float32` puts the frozen embedding on trial
+without a cast.
+
+What the measurement shows
+- The cast is innocent. `cast_alone` learns from torch 2.0 to 2.15; where `lora_reentrant` fails it
+  fails alike with fp32 weights, for which `.to(torch.float32)` returns its argument, and under
+  autocast: autocast is no remedy.
+- What was seen is a healthy run. Reentrant checkpointing runs a layer first under `no_grad`, where
+  the first norm gets an input that requires grad and casts it to one that does not; the recompute
+  in backward has True on both sides. `full_reentrant` and `lora_input_grads` show exactly this with
+  transformers 4.46.1, and train.
+- What does break training is a frozen embedding under reentrant checkpointing: no input of a layer
+  requires grad, so the checkpoint's output does not either (transformers 4.39 to 4.57). LoRA then
+  stops with "does not have a grad_fn". With only the embeddings frozen nothing is raised: the final
+  norm and lm_head learn, the layers silently get no gradient.
+- `requires_grad_after_cast` makes it worse (transformers 4.39 to 4.57): in the layers it marks
+  tensors under `no_grad`, which changes nothing, in the final norm it makes a leaf, so that
+  backward runs and ends there. The error is gone and no LoRA parameter ever gets a gradient.
+- transformers 5.4 and 5.23 train all variants: switching checkpointing on lets the embedding's
+  output require grad in every text model, wrapped by PEFT or not, and the default is non-reentrant.
+- `lora_default` is reentrant up to transformers 4.57: the default is what was reported.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import types
 
 import torch
 
-with contextlib.suppress(ImportError):  # `cast_alone` needs neither; the others import them again below
-    import peft
-    from transformers.models.qwen2 import modeling_qwen2
+# `cast_alone` needs neither; where one is missing, the other variants say so in their own imports.
+for library in ("peft", "transformers.models.qwen2.modeling_qwen2"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(library)
 
 NEEDS = ("torch", "transformers>=4.37", "peft")
 
@@ -133,7 +166,7 @@ def build_model(variant: str) -> torch.nn.Module:
     if variant == "lora_wrapped_last":
         enable_checkpointing(model, use_reentrant=True)  # PEFT sees it and enables input gradients
     if variant == "frozen_embeddings_reentrant":
-        model.get_input_embeddings().requires_grad_(False)
+        model.get_input_embeddings().requires_grad_(requires_grad=False)
     if variant not in FULL:
         model = add_lora(model)
     if variant == "lora_default":
@@ -172,7 +205,7 @@ def follow_the_advice(model: torch.nn.Module) -> None:
     def forward(self: torch.nn.Module, hidden_states: torch.Tensor) -> torch.Tensor:
         input_dtype = hidden_states.dtype
         hidden_states = hidden_states.to(torch.float32)
-        hidden_states.requires_grad_(True)  # the advice; all else is the library's code
+        hidden_states.requires_grad_(requires_grad=True)  # the advice; the rest is the library's
         variance = hidden_states.pow(2).mean(-1, keepdim=True)
         hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
         return self.weight * hidden_states.to(input_dtype)
@@ -183,4 +216,4 @@ def follow_the_advice(model: torch.nn.Module) -> None:
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cpu", steps=16)
+    train(sys.argv[1], (sys.argv[2:] or ["cpu"])[0], steps=16)

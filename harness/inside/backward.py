@@ -1,4 +1,4 @@
-"""Watch ``torch.autograd.backward``: does the root have a graph, and in which modes was it called?"""
+"""Watch ``torch.autograd.backward``: whether the root has a graph, and in which modes it was called."""
 
 from __future__ import annotations
 

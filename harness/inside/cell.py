@@ -9,11 +9,13 @@ import sys
 import time
 import traceback
 import unittest
-from types import ModuleType
-from typing import Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List
 
 from . import machine, protocol
 from .observer import Observer
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 MESSAGE_LIMIT = 2000
 TRACEBACK_LIMIT = 8000
@@ -63,7 +65,9 @@ def run(request: Dict[str, Any]) -> None:
             outcome["no_device"] = True
         else:
             with observer:
-                module.train(request["variant"], request["device"], request["audit"] + request["warmup"] + request["timed"])
+                module.train(
+                    request["variant"], request["device"], request["audit"] + request["warmup"] + request["timed"]
+                )
             outcome["reached"] = "done"
     except unittest.SkipTest as reason:
         outcome["skipped"] = str(reason)

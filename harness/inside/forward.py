@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from types import FrameType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set
 
 from . import machine
 from .backward import modes
 from .modules import ModuleTree, named
 
+if TYPE_CHECKING:
+    from types import FrameType
+
 LOST_KEPT = 8
-FRAMES_KEPT = 24
+FRAMES_KEPT = 12
+ERRORS_KEPT = 10
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -27,6 +30,8 @@ class ForwardWatch:
         """Modules whose forward ran, by id."""
         self.trained: Set[int] = set()
         """Ids of those that ran in training mode with gradients on."""
+        self._tops: List[Any] = []
+        """What contains them: kept alive, or what belongs together would be forgotten when the script returns."""
         self._lost: List[Dict[str, Any]] = []
         self._undo: List[Callable[[], None]] = []
 
@@ -48,7 +53,12 @@ class ForwardWatch:
             self._undo.pop()()
 
     def _before(self, module: Any, _inputs: Any) -> None:
-        self.seen[id(module)] = module
+        if id(module) not in self.seen:
+            self.seen[id(module)] = module
+            try:
+                self._tops.append(self.tree.top(module))
+            except Exception as error:
+                self._failed(error)
         if module.training and self._torch.is_grad_enabled():
             self.trained.add(id(module))
 
@@ -61,12 +71,14 @@ class ForwardWatch:
                 return
             fed = any(tensor.requires_grad for tensor in self._floating(inputs))
             if fed or any(parameter.requires_grad for parameter in module.parameters()):
-                self._lost.append(
-                    {"step": self.clock(), "module": module, "frames": frames(), **modes(self._torch)}
-                )
+                self._lost.append({"step": self.clock(), "module": module, "frames": frames(), **modes(self._torch)})
         except Exception as error:
-            if len(self.errors) < 10:
-                self.errors.append(f"forward: {type(error).__name__}: {error}"[:500])
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """An error of ours is recorded and never becomes the script's."""
+        if len(self.errors) < ERRORS_KEPT:
+            self.errors.append(f"forward: {type(error).__name__}: {error}"[:500])
 
     def _floating(self, value: Any, depth: int = 3) -> Iterator[Any]:
         """The floating-point tensors in nested tuples, lists and mappings."""

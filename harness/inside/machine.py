@@ -18,7 +18,7 @@ except ImportError:  # Windows
 
 def own_process_group() -> None:
     """Make this process the leader of a new group, so that a timeout ends all that the script starts."""
-    if hasattr(os, "setpgid"):
+    if hasattr(os, "setpgid") and os.getpgrp() != os.getpid():  # a server of its own session leads one already
         os.setpgid(0, 0)
 
 
@@ -114,7 +114,7 @@ def _cpu() -> str:
 def short_path(path: str) -> str:
     """``path`` from site-packages or the standard library on, so that no record carries a path of the machine."""
     for marker in ("site-packages" + os.sep, os.sep + "lib" + os.sep + "python"):
-        head, found, tail = path.rpartition(marker)
+        _, found, tail = path.rpartition(marker)
         if found:
             return tail if marker.startswith("site") else "python" + tail
     return os.path.basename(path)

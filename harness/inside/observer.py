@@ -8,14 +8,17 @@ during the audited steps; afterwards a tick is one clock reading, and a backward
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import protocol
 from .backward import BackwardWatch
-from .forward import ForwardWatch
+from .forward import ERRORS_KEPT, ForwardWatch
 from .messages import MessageWatch
 from .modules import ModuleTree
 from .parameters import ParameterWatch
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11; nothing reads it at run time
 
 
 class Observer:
@@ -24,7 +27,7 @@ class Observer:
     ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else.
     """
 
-    def __init__(self, audit: int, warmup: int, device: str, light: bool = False) -> None:
+    def __init__(self, audit: int, warmup: int, device: str, *, light: bool = False) -> None:
         self.audit = 0 if light else audit
         self.skip = audit + warmup
         self.device = device
@@ -52,7 +55,7 @@ class Observer:
         """Whether the running step is an audited one."""
         return self.steps < self.audit
 
-    def __enter__(self) -> Observer:
+    def __enter__(self) -> Self:
         import torch
         from torch.optim import optimizer as optim
 
@@ -76,13 +79,13 @@ class Observer:
         """The first optimizer that was built marks the way from setting up to training."""
         original = optimizer_class.__init__
 
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
             self.entered_training = True
             if not self.light:
                 self._optimizers.append(optimizer)
 
-        optimizer_class.__init__ = __init__
+        optimizer_class.__init__ = watched
 
         def undo() -> None:
             optimizer_class.__init__ = original
@@ -123,7 +126,7 @@ class Observer:
         try:
             watch(optimizer)
         except Exception as error:
-            if len(self.errors) < 10:
+            if len(self.errors) < ERRORS_KEPT:
                 self.errors.append(f"{watch.__qualname__}: {type(error).__name__}: {error}"[:500])
 
     def facts(self) -> Dict[str, Any]:

@@ -1,11 +1,13 @@
-"""Audit the parameters at each optimizer step: which should learn, what gradient they got, did they change?"""
+"""Audit the parameters at each optimizer step: which should learn, what gradient they got, whether they changed."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Set
+from typing import TYPE_CHECKING, Any, Dict, List, Set
 
-from .forward import ForwardWatch
 from .modules import ModuleTree, named
+
+if TYPE_CHECKING:
+    from .forward import ForwardWatch
 
 
 class ParameterWatch:
@@ -19,11 +21,15 @@ class ParameterWatch:
         self._letters: Dict[int, List[str]] = {}
         self._changed: Set[int] = set()
         self._before: Dict[int, Any] = {}
+        self._tops: List[Any] = []
+        """Modules that are trained without their own forward: kept alive, so that their parameters keep their names."""
 
     def before_step(self, optimizer: Any) -> None:
         """Keep a copy of every parameter that has not been seen changing yet."""
         import torch
 
+        if not self.forward.seen:
+            self._tops += self._loose({id(parameter) for parameter in held_by(optimizer)})
         with torch.no_grad():
             self._before = {
                 id(parameter): parameter.detach().clone()
@@ -65,9 +71,7 @@ class ParameterWatch:
         learning = self._should_learn(held)
         everything = {**self._parameters, **held, **learning}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
-        for top in self.tree.loose():
-            if any(id(parameter) in held for parameter in top.parameters()):
-                tops.setdefault(id(top), top)
+        tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
         _, names = named(list(tops.values()))
         order = {identity: position for position, identity in enumerate(names)}
         return [
@@ -85,12 +89,16 @@ class ParameterWatch:
             )
         ]
 
+    def _loose(self, held: Set[int]) -> List[Any]:
+        """The outermost modules that are alive and have a parameter among ``held`` (ids)."""
+        return [top for top in self.tree.loose() if any(id(parameter) in held for parameter in top.parameters())]
+
     def _should_learn(self, held: Dict[int, Any]) -> Dict[int, Any]:
         """The trainable parameters of what is being trained.
 
         That is each module tree of which an optimizer holds something, as far as it took part; a module beside
-        them counts when it ran in training mode with gradients on and belongs to the same outermost module. Where the
-        optimizers hold nothing of any module that ran, they hold the wrong parameters: then the modules that ran are it.
+        them counts when it ran in training mode with gradients on and belongs to the same outermost module. Where
+        the optimizers hold nothing of any module that ran, they hold the wrong parameters: the modules that ran are it.
         """
         roots = self.forward.roots()
         holding = [root for root in roots if any(id(p) in held for p in root.parameters())]

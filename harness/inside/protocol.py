@@ -47,9 +47,12 @@ def checked(message: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def write(path: str, message: Dict[str, Any]) -> None:
-    """Write ``message`` to ``path`` atomically: a reader sees all of it or no file."""
-    with open(path + ".partial", "w", encoding="utf-8") as file:
-        json.dump(message, file, allow_nan=False)
+    """Write ``message`` to ``path`` atomically: a reader sees all of it or no file.
+
+    Half a surrogate pair, which a script's exception may hold and JSON may not, becomes a question mark.
+    """
+    with open(path + ".partial", "w", encoding="utf-8", errors="replace") as file:
+        json.dump(message, file, allow_nan=False, ensure_ascii=False)
         file.flush()
         os.fsync(file.fileno())
     os.replace(path + ".partial", path)

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Dict, IO, Optional
+from typing import IO, Any, Dict, Optional
 
 if __name__ == "__main__":  # started by path: make this folder a package of its own name, off sys.path
     here = os.path.dirname(os.path.abspath(__file__))
@@ -21,7 +21,8 @@ if __name__ == "__main__":  # started by path: make this folder a package of its
     spec = importlib.util.spec_from_file_location(
         "gradmatrix_inside", os.path.join(here, "__init__.py"), submodule_search_locations=[here]
     )
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     package = importlib.util.module_from_spec(spec)
     sys.modules["gradmatrix_inside"] = package
     spec.loader.exec_module(package)
@@ -111,7 +112,7 @@ def leave(code: int) -> None:
 
 def take_stdout(log: str) -> IO[str]:
     """Keep the host's pipe under a private descriptor; everything printed goes to ``log``."""
-    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -121,7 +122,7 @@ def take_stdout(log: str) -> IO[str]:
 
 def emit(events: IO[str], **event: Any) -> None:
     """Send one event to the host."""
-    events.write(json.dumps(event) + "\n")
+    events.write(json.dumps(event, ensure_ascii=False) + "\n")
     events.flush()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +10,11 @@ import msgspec
 from harness.lock import fallen_behind
 from harness.model import SCHEMA, Lock, Record, Role, Scenario
 from harness.publish.frame import frame, steps_per_s, wide
+from harness.publish.text import markdown, spreadsheet
 from harness.store import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pandas as pd
@@ -46,7 +46,12 @@ def gather(locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Itera
     names = {lock.stack for lock in ordered}
     variants = {(s.name, v.name) for s in scenarios.values() for v in s.variants}
     kept = (r for r in records if r.cell.stack in names and (r.cell.scenario, r.cell.variant) in variants)
-    return Published(ordered, scenarios, tuple(kept))
+    return Published(ordered, scenarios, tuple(sorted(kept, key=lambda record: record.cell)))
+
+
+def lacks_device(records: Iterable[Record]) -> bool:
+    """Whether all that ``records`` of a device say is that there is none."""
+    return all(record.outcome == "setup:no-device" for record in records)
 
 
 def write_all(published: Published, folder: Path) -> None:
@@ -102,7 +107,8 @@ def cell_entry(record: Record) -> dict[str, Any]:
 def as_csv(published: Published) -> bytes:
     """One row per cell; text that a spreadsheet would take for a formula gets an apostrophe in front."""
     table = frame(published.records, published.scenarios, published.stacks)
-    table["message"] = [f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text for text in table["message"]]
+    table["message"] = [spreadsheet(text) for text in table["message"]]
+    table["peak_memory_bytes"] = table["peak_memory_bytes"].astype("Int64")  # whole numbers beside empty cells
     table["passed"] = table["passed"].map({True: "true", False: "false"}).fillna("")
     return table.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
 
@@ -112,8 +118,8 @@ def as_markdown(published: Published) -> str:
     parts = ["# Which stacks train?", "", legend(), "", "## Stacks", "", stacks_table(published), ""]
     for device in dict.fromkeys(record.cell.device for record in published.records):
         records = published.of_device(device)
-        if not any(record.passed is not None for record in records):
-            parts += [f"No cell was judged on `{device}`: {records[0].message}.", ""]
+        if lacks_device(records):
+            parts += [f"No cell was judged on `{device}`: {markdown(records[0].message)}.", ""]
             continue
         misuse = [record for record in records if record.role is Role.MISUSE]
         others = [record for record in records if record.role is not Role.MISUSE]
@@ -127,10 +133,10 @@ def as_markdown(published: Published) -> str:
 def legend() -> str:
     """How to read the tables."""
     return (
-        "Each cell is a real run of a script in `scenarios/` in a real environment. ✓ trains: every parameter that should "
-        "learn got a finite, non-zero gradient and changed, and the loss stayed finite; with optimizer steps per second "
-        "(median). ✗ `phase:reason`: where it stopped being one that trains. – not judged: the stack has no such "
-        "feature, or the machine no such device. A misuse cannot train; there ✓ means that the stack says so."
+        "Each cell is a real run of a script in `scenarios/` in a real environment. ✓ trains: every parameter that "
+        "should learn got a finite, non-zero gradient and changed, and the loss stayed finite; with optimizer steps "
+        "per second (median). ✗ `phase:reason`: where it stopped being one that trains. – not judged: the stack has no "
+        "such feature, or the machine no such device. A misuse cannot train; there ✓ means that the stack says so."
     )
 
 
@@ -144,24 +150,21 @@ def stacks_table(published: Published) -> str:
             package = behind.get(name)
             mark = f" ⚠ {package.behind_days} days behind {package.newest}" if package else ""
             cells.append((lock.version(name) or "–") + mark)
-        lines.append("| " + " | ".join(markdown_text(cell) for cell in cells) + " |")
+        lines.append("| " + " | ".join(markdown(cell) for cell in cells) + " |")
         if lock.failure is not None:
-            lines[-1] = f"| {lock.stack} | {lock.as_of} | {lock.python} | {markdown_text(lock.failure.outcome)} |"
+            lines[-1] = f"| {lock.stack} | {lock.as_of} | {lock.python} | {markdown(lock.failure.outcome)} |"
     return "\n".join(lines)
 
 
 def markdown_table(table: pd.DataFrame) -> str:
     """A table with a two-level index; the first level is written once per group."""
-    lines = ["| " + " | ".join(map(str, [*table.index.names, *table.columns])) + " |", "| --- " * (2 + table.shape[1]) + "|"]
+    lines = [
+        "| " + " | ".join(map(str, [*table.index.names, *table.columns])) + " |",
+        "| --- " * (2 + table.shape[1]) + "|",
+    ]
     last = ""
     for (scenario, variant), row in zip(table.index, table.itertuples(index=False), strict=True):
         first = f"**{scenario}**" if scenario != last else ""
         last = scenario
-        lines.append("| " + " | ".join([first, f"`{variant}`", *(markdown_text(cell) for cell in row)]) + " |")
+        lines.append("| " + " | ".join([first, f"`{variant}`", *(markdown(cell) for cell in row)]) + " |")
     return "\n".join(lines)
-
-
-def markdown_text(text: str) -> str:
-    """Untrusted text in a Markdown table cell: no markup, no new column, no new line."""
-    flat = " ".join(html.escape(text, quote=False).split())
-    return "".join(f"\\{letter}" if letter in "|`*_[]\\" else letter for letter in flat)

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from harness.model import Scenario
 
 COLUMNS = (
-    "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message recorded_at"
-).split()
+    "stack", "scenario", "variant", "role", "device", "outcome", "passed", "gradient", "steps_per_s",
+    "peak_memory_bytes", "message", "recorded_at",
+)  # fmt: skip
+TIMED_AT_LEAST = 2
+"""Steps without which there are no quartiles."""
+WHOLE_FROM = 10
+"""Rates from here on are shown without a decimal."""
 
 
 def steps_per_s(record: Record) -> dict[str, Any] | None:
@@ -25,9 +30,11 @@ def steps_per_s(record: Record) -> dict[str, Any] | None:
     ``low`` and ``high`` are the first and third quartile; ``samples`` holds one rate per timed step.
     """
     seen = record.observation
-    if seen is None or record.outcome != "trains" or len(seen.step_times_s) < 2:
+    if seen is None or record.outcome != "trains":
         return None
     rates = [1 / seconds for seconds in seen.step_times_s if seconds > 0]
+    if len(rates) < TIMED_AT_LEAST:
+        return None
     low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
     return {"median": median, "low": low, "high": high, "samples": rates}
 
@@ -80,7 +87,7 @@ def words(record: Record) -> str:
 
 def rate(per_second: float) -> str:
     """Steps per second with three digits at most."""
-    return f"{per_second:.0f}/s" if per_second >= 10 else f"{per_second:.1f}/s"
+    return f"{per_second:.0f}/s" if per_second >= WHOLE_FROM else f"{per_second:.1f}/s"
 
 
 def wide(records: Iterable[Record], scenarios: Mapping[str, Scenario], stacks: Sequence[str]) -> pd.DataFrame:

@@ -1,0 +1,1 @@
+"""Tests mirror the modules; what is tested against lies in fakes/."""

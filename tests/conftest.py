@@ -1,0 +1,152 @@
+"""Real environments for the tests that need one: installed once, from the published locks, and kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import devices, environment
+from harness import lock as locks
+from harness.launch import CAN_FORK, Answer, Request, Server
+from harness.model import Observation
+from harness.verdict import Verdict, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+FAKES = Path(__file__).resolve().parent / "fakes"
+OLDEST, NEWEST = "lightning-2.0.3", "torch-2.13"
+"""Stacks with the oldest and the newest torch that is supported: 2.0.1 and 2.13."""
+PATIENCE_S = 60.0
+"""For what must happen, but not at once."""
+
+needs_fork = pytest.mark.skipif(not CAN_FORK, reason="forking after importing torch is safe on Linux only")
+needs_gpu = pytest.mark.skipif(devices.gpu_name() is None, reason="this machine has no NVIDIA GPU")
+needs_no_gpu = pytest.mark.skipif(devices.gpu_name() is not None, reason="this machine has a GPU")
+
+
+@cache
+def python_of(stack: str) -> Path:
+    """The Python of ``stack``'s environment in this checkout, which is installed unless it is there."""
+    folder = ROOT / "results" / "locks"
+    lock = locks.load(stack, folder)
+    assert lock is not None, f"{stack} has no lock in {folder}"
+    return environment.ensure(lock, folder, ROOT / ".gradmatrix" / "environments").python
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One cell that ran: the answer, the verdict and the folder it ran in."""
+
+    answer: Answer
+    verdict: Verdict
+    directory: Path
+
+    @property
+    def outcome(self) -> str:
+        """The verdict's one stable string."""
+        return str(self.verdict.outcome)
+
+    @property
+    def seen(self) -> Observation:
+        """The observation, which this cell must have left."""
+        assert self.answer.observation is not None, self.answer
+        return self.answer.observation
+
+    @property
+    def output(self) -> str:
+        """What the script printed."""
+        return (self.directory / "output.txt").read_text(encoding="utf-8")
+
+
+@dataclass
+class Workbench:
+    """A server of one stack that has imported a fake, or several; started when first needed, and again when lost."""
+
+    stack: str
+    folder: Path
+    scripts: tuple[str, ...]
+    fork: bool = True
+    server: Server | None = field(default=None, init=False)
+    _count: int = field(default=0, init=False)
+
+    def run(self, variant: str, *, script: str | None = None, **limits: Any) -> Ran:
+        """Run one variant of a fake; ``limits`` are fields of Request."""
+        server = self.living_server()
+        directory = self.new_folder()
+        given: dict[str, Any] = {"device": "cpu", "audit": 4, "warmup": 1, "timed": 3, "timeout_s": PATIENCE_S}
+        path = FAKES / f"{script or self.scripts[0]}.py"
+        request = Request(path, variant, directory=directory, **{"memory_bytes": None, **given, **limits})
+        answer = server.run(request)
+        return Ran(answer, judge(answer.observation, answer.ended), directory)
+
+    def living_server(self) -> Server:
+        """The server."""
+        if self.server is None or not self.server.alive:
+            self.close()
+            paths = [FAKES / f"{name}.py" for name in self.scripts]
+            variables = environment.variables(threads=1)
+            self.server = Server(python_of(self.stack), paths, self.new_folder(), variables, fork=self.fork).__enter__()
+        return self.server
+
+    def new_folder(self) -> Path:
+        """A name that is not taken."""
+        self._count += 1
+        return self.folder / str(self._count)
+
+    def close(self) -> None:
+        """End the server."""
+        if self.server is not None:
+            self.server.close()
+            self.server = None
+
+
+@pytest.fixture(scope="module")
+def process_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    """Where the fakes run that go wrong as processes: what they do does not depend on the stack."""
+    bench = Workbench(NEWEST, tmp_path_factory.mktemp("process"), ("process",))
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="module", params=[OLDEST, NEWEST])
+def gradient_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    """Where the fakes run in which the gradient goes wrong, on the oldest and on the newest torch."""
+    bench = Workbench(request.param, tmp_path_factory.mktemp("gradients"), ("gradients",))
+    yield bench
+    bench.close()
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def ends(pid: int) -> bool:
+    """Whether a process ends before patience does."""
+    return waits_until(lambda: not is_running(pid))
+
+
+def waits_until(condition: Any) -> bool:
+    """Whether ``condition()`` becomes true before patience ends."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def open_descriptors() -> int:
+    """How many files and pipes this process holds open."""
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  (a folder whose entries vanish while they are read)

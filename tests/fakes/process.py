@@ -1,0 +1,196 @@
+"""Training scripts that go wrong as processes: one variant for each way not to return from `train`.
+
+`python process.py VARIANT` really does it. Nothing here is imported by a test: the server runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+NEEDS = ("torch",)
+
+VARIANTS = {
+    "healthy": {"role": "control", "summary": "trains"},
+    "hang": {"role": "reported", "summary": "sleeps for ever"},
+    "hang_deaf": {"role": "reported", "summary": "sleeps for ever and ignores SIGTERM and SIGINT"},
+    "segfault": {"role": "reported", "summary": "ends by SIGSEGV"},
+    "abort": {"role": "reported", "summary": "ends by SIGABRT"},
+    "bus_error_in_training": {"role": "reported", "summary": "ends by SIGBUS after two optimizer steps"},
+    "exhaust_tensors": {"role": "reported", "summary": "allocates tensors without end"},
+    "exhaust_objects": {"role": "reported", "summary": "allocates Python objects without end"},
+    "died_saying_out_of_memory": {"role": "reported", "summary": "floods, prints bad_alloc and exits with 1"},
+    "os_exit_3": {"role": "reported", "summary": "os._exit(3)"},
+    "sys_exit_0": {"role": "reported", "summary": "sys.exit(0)"},
+    "sys_exit_3": {"role": "reported", "summary": "sys.exit(3)"},
+    "interrupts_itself": {"role": "reported", "summary": "raises KeyboardInterrupt"},
+    "flood": {"role": "reported", "summary": "prints without end"},
+    "flood_then_train": {"role": "control", "summary": "prints 64 MiB, then trains"},
+    "grandchild": {"role": "control", "summary": "forks a process that outlives it, then trains"},
+    "grandchild_then_hang": {"role": "reported", "summary": "forks a process, then sleeps for ever"},
+    "close_output": {"role": "control", "summary": "closes its standard output and error, then trains"},
+    "write_to_events": {"role": "control", "summary": "writes to every descriptor it can, then trains"},
+    "kill_server": {"role": "reported", "summary": "kills the process that forked it"},
+}
+
+MIB = 2**20
+
+
+def train(variant: str, device: str, steps: int) -> None:
+    """Do what the variant's summary says."""
+    if variant != "healthy":
+        globals()[variant]()
+    if variant not in {"bus_error_in_training"}:
+        learn(device, steps)
+
+
+def learn(device: str, steps: int) -> None:
+    """Train one linear layer."""
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    inputs = torch.randn(8, 4, device=device)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+
+def hang() -> NoReturn:
+    """Sleep for ever, its process id in a file."""
+    Path("sleeper.txt").write_text(str(os.getpid()), encoding="ascii")
+    while True:
+        time.sleep(60)
+
+
+def hang_deaf() -> NoReturn:
+    """Sleep for ever whatever polite signal comes."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hang()
+
+
+def segfault() -> None:
+    """Die as a broken extension module does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def abort() -> None:
+    """Die as a failed assertion in C++ does."""
+    os.kill(os.getpid(), signal.SIGABRT)
+
+
+def bus_error_in_training() -> None:
+    """Die in the midst of training."""
+    learn("cpu", 2)
+    os.kill(os.getpid(), signal.SIGBUS)
+
+
+def exhaust_tensors() -> NoReturn:
+    """Take memory until torch's allocator gets no more."""
+    import torch
+
+    kept = []
+    while True:
+        kept.append(torch.ones(16 * MIB))
+
+
+def exhaust_objects() -> NoReturn:
+    """Take memory until Python gets no more."""
+    kept = []
+    while True:
+        kept.append(bytearray(64 * MIB))
+
+
+def died_saying_out_of_memory() -> NoReturn:
+    """The last words of a C++ library, after much output."""
+    flood_of(32)
+    print("terminate called after throwing an instance of 'std::bad_alloc'", flush=True)
+    os._exit(1)
+
+
+def os_exit_3() -> NoReturn:
+    """Leave without unwinding."""
+    os._exit(3)
+
+
+def sys_exit_0() -> NoReturn:
+    """Leave as if all were well."""
+    sys.exit(0)
+
+
+def sys_exit_3() -> NoReturn:
+    """Leave with a status."""
+    sys.exit(3)
+
+
+def interrupts_itself() -> NoReturn:
+    """Stop as at Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def flood() -> NoReturn:
+    """Print until somebody puts an end to it."""
+    while True:
+        flood_of(1)
+
+
+def flood_then_train() -> None:
+    """Print a lot, but not for ever."""
+    flood_of(64)
+
+
+def flood_of(mebibytes: int) -> None:
+    """Print that much."""
+    for _ in range(mebibytes):
+        sys.stdout.write(("x" * 1023 + "\n") * 1024)
+    sys.stdout.flush()
+
+
+def grandchild() -> None:
+    """Leave a process behind, as a data loader that is not shut down does."""
+    if os.fork() == 0:
+        hang()
+    while not Path("sleeper.txt").exists():
+        time.sleep(0.01)
+
+
+def grandchild_then_hang() -> NoReturn:
+    """Hang while a process of its own sleeps too."""
+    grandchild()
+    while True:
+        time.sleep(60)
+
+
+def close_output() -> None:
+    """Close what others would print to."""
+    os.close(1)
+    os.close(2)
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+def write_to_events() -> None:
+    """Write what looks like an answer wherever it can be written."""
+    for descriptor in range(64):
+        try:
+            os.write(descriptor, b'{"event": "ended", "pid": 1, "signal": 9, "exit": null, "wall_s": 0}\n')
+        except OSError:
+            continue
+
+
+def kill_server() -> NoReturn:
+    """Take the server away, and so itself."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    while True:
+        time.sleep(60)
+
+
+if __name__ == "__main__":
+    train(sys.argv[1], "cpu", 4)

@@ -1,0 +1,191 @@
+"""Lock → an installed environment, with a real uv and an index on loopback."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import environment
+from harness import lock as locks
+from harness.builds import BuildChoice
+from harness.errors import UserError
+from harness.index import Index
+from harness.model import Build, Failure, Lock, Stack
+from tests.fakes.package_index import PackageIndex, wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERSION = "import alpha; print(alpha.VERSION)"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
+    """An index with one package, which is the machine's; uv with an empty cache."""
+    with PackageIndex() as index:
+        index.add("alpha", "1.0", "2024-01-01")
+        monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+        monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+        monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+        yield index
+
+
+@pytest.fixture
+def lock(served: PackageIndex, tmp_path: Path) -> Lock:
+    """The lock of a stack of that package."""
+    stack = Stack(name="demo", python=PYTHON, requirements=("alpha",), as_of=dt.date(2025, 3, 31))
+    return locks.resolve(stack, Index(served.url), tmp_path / "locks")
+
+
+def ensure(lock: Lock, folder: Path, choice: BuildChoice | None = None, free_gb: int = 100) -> environment.Environment:
+    """The environment of ``lock`` on a machine without a driver."""
+    return environment.ensure(
+        lock,
+        folder / "locks",
+        folder / "environments",
+        driver=False,
+        choose=lambda _: choice or BuildChoice(Build.CPU),
+        free_bytes=lambda _: free_gb * 2**30,
+    )
+
+
+def failure(lock: Lock, folder: Path, free_gb: int = 100) -> Failure:
+    """Why it could not be installed."""
+    with pytest.raises(environment.InstallFailed) as raised:
+        ensure(lock, folder, free_gb=free_gb)
+    return raised.value.failure
+
+
+def printed(made: environment.Environment, code: str) -> str:
+    """What ``code`` prints in the environment."""
+    return subprocess.run([str(made.python), "-c", code], capture_output=True, check=True, text=True).stdout.strip()
+
+
+def test_a_lock_is_installed(lock: Lock, tmp_path: Path) -> None:
+    """The environment's Python imports what was locked."""
+    made = ensure(lock, tmp_path)
+    assert (made.installed, made.build, printed(made, VERSION)) == (True, Build.CPU, "1.0")
+
+
+def test_an_installed_lock_is_left_alone(lock: Lock, tmp_path: Path) -> None:
+    """The second time nothing is done, not even a build chosen."""
+    first = ensure(lock, tmp_path, BuildChoice(Build.DEFAULT, notice="a large build"))
+    again = environment.ensure(
+        lock, tmp_path / "locks", tmp_path / "environments", driver=False, choose=lambda _: pytest.fail("chosen")
+    )
+    assert again == environment.Environment(first.python, Build.DEFAULT, "a large build", installed=False)
+
+
+def test_another_lock_replaces_the_environment(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
+    """The marker holds the digest of what was installed."""
+    ensure(lock, tmp_path)
+    served.add("alpha", "1.1", "2025-01-01")
+    stack = Stack(name="demo", python=PYTHON, requirements=("alpha>1",), as_of=lock.as_of)
+    changed = locks.resolve(stack, Index(served.url), tmp_path / "locks")
+    assert printed(ensure(changed, tmp_path), VERSION) == "1.1"
+
+
+def test_a_driver_asks_for_another_build(lock: Lock, tmp_path: Path) -> None:
+    """An environment made before the driver was there is made anew."""
+    ensure(lock, tmp_path)
+    made = environment.ensure(
+        lock,
+        tmp_path / "locks",
+        tmp_path / "environments",
+        driver=True,
+        choose=lambda _: BuildChoice(Build.CUDA),
+        free_bytes=lambda _: 2**40,
+    )
+    assert (made.build, made.installed) == (Build.CUDA, True)
+
+
+def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path: Path) -> None:
+    """The lock without torch, then the wheel."""
+    served.add("torch", "2.0", "2024-01-01", requires=("nvidia-fake",))
+    served.add("nvidia-fake", "1.0", "2024-01-01")
+    local = tmp_path / "torch-2.0+cpu-py3-none-any.whl"
+    local.write_bytes(wheel("torch", "2.0+cpu"))
+    stack = Stack(name="demo", python=PYTHON, requirements=("torch", "alpha"), as_of=dt.date(2025, 3, 31))
+    lock = locks.resolve(stack, Index(served.url), tmp_path / "locks")
+    made = ensure(lock, tmp_path, BuildChoice(Build.CPU, torch=(str(local),)))
+    code = "import torch, alpha, importlib.util as u; print(torch.VERSION, u.find_spec('nvidia_fake'))"
+    assert printed(made, code) == "2.0+cpu None"
+
+
+def test_a_file_that_was_changed_is_a_hash_mismatch(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
+    """What the index serves now is not what was locked."""
+    served.files[0].content = wheel("alpha", "1.0", requires=("evil",))
+    assert failure(lock, tmp_path).outcome == "install:hash-mismatch"
+
+
+def test_a_failed_install_leaves_nothing(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
+    """Half an environment is of no use."""
+    served.files[0].content = b""
+    failure(lock, tmp_path)
+    assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_an_index_that_is_gone_is_a_network_failure(
+    lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It speaks of the machine, never of the stack."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    assert failure(lock, tmp_path).outcome == "install:network"
+
+
+def test_a_full_disk_is_told_with_figures(lock: Lock, tmp_path: Path) -> None:
+    """Before anything is installed."""
+    told = failure(lock, tmp_path, free_gb=1)
+    assert told.outcome == "install:disk-full"
+    assert "may need 2.5 GiB (cpu build of torch), 1.0 GiB are free" in told.message
+
+
+def test_a_lock_that_failed_cannot_be_installed(lock: Lock, tmp_path: Path) -> None:
+    """Its own failure is passed on."""
+    conflict = Failure(outcome="resolve:conflict", message="a and b")
+    assert failure(msgspec.structs.replace(lock, failure=conflict), tmp_path) == conflict
+
+
+def test_a_missing_python_is_told_with_the_next_command(lock: Lock, tmp_path: Path) -> None:
+    """Which version is missing, which are there, and how to get it."""
+    with pytest.raises(UserError) as raised:
+        ensure(msgspec.structs.replace(lock, python="3.99"), tmp_path)
+    told = str(raised.value)
+    assert "needs Python 3.99" in told
+    assert f"uv found {PYTHON}" in told or f", {PYTHON}." in told
+    assert "next: uv python install 3.99" in told
+
+
+@pytest.mark.parametrize(
+    ("stderr", "outcome"),
+    [
+        ("error: Failed to write: No space left on device (os error 28)", "install:disk-full"),
+        ("error: Hash mismatch for `alpha==1.0`", "install:hash-mismatch"),
+        ("error: Failed to fetch: the package index/alpha\n cause: error sending request", "install:network"),
+        ("uv timed out: no answer in 1800 s", "install:network"),
+        ("error: Failed to build `alpha==1.0`\n cause: The build backend returned an error", "install:build"),
+        (
+            "error: Failed to build `alpha==1.0`\n cause: Failed to fetch: the package index/setuptools",
+            "install:network",
+        ),
+        ("error: something new", "install:build"),
+    ],
+)
+def test_what_uv_says_is_classified(stderr: str, outcome: str) -> None:
+    """The machine's failures are told apart from the stack's."""
+    assert environment.classify(stderr) == outcome
+
+
+def test_cells_run_offline_and_repeatably() -> None:
+    """The variables of a cell: no network, set threads, no path of the host's; the rest is kept."""
+    made = environment.variables(2, {"PATH": "/bin", "PYTHONPATH": "/host", "OMP_NUM_THREADS": "64"})
+    assert (made["PATH"], made["OMP_NUM_THREADS"], made["HF_HUB_OFFLINE"]) == ("/bin", "2", "1")
+    assert "PYTHONPATH" not in made

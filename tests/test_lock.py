@@ -1,0 +1,204 @@
+"""Stack → Lock, with a real uv and an index on loopback."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from harness import lock as locks
+from harness.errors import UserError
+from harness.index import Index
+from harness.model import Lock, LockedPackage, Stack
+from tests.fakes.package_index import PackageIndex, wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+SPRING = dt.date(2025, 3, 31)
+TEXT = """\
+alpha==1.0 ; sys_platform == 'linux' \\
+    --hash=sha256:00
+beta==2.0 \\
+    --hash=sha256:11 \\
+    --hash=sha256:22
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
+    """Two packages, one of which needs the other; uv with an empty cache."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with PackageIndex() as index:
+        index.add("alpha", "1.0", "2024-01-01", requires=("beta<2",))
+        index.add("alpha", "2.0", "2025-06-01", requires=("beta>=2",))
+        index.add("beta", "1.0", "2024-01-01")
+        index.add("beta", "1.1", "2025-03-31")
+        index.add("beta", "1.2", "2025-04-01")
+        index.add("beta", "2.0", "2025-06-01")
+        yield index
+
+
+def stack(*requirements: str, as_of: dt.date | Literal["today"] = SPRING) -> Stack:
+    """A stack of ``requirements``."""
+    return Stack(name="demo", python=PYTHON, requirements=requirements, as_of=as_of)
+
+
+def resolve(served: PackageIndex, asked: Stack, folder: Path) -> Lock:
+    """Resolve against the index on loopback."""
+    return locks.resolve(asked, Index(served.url, attempts=1), folder)
+
+
+def test_a_dependency_is_of_the_as_of_date(served: PackageIndex, tmp_path: Path) -> None:
+    """Of beta, 1.1 came out that day and 1.2 on the next."""
+    lock = resolve(served, stack("alpha"), tmp_path)
+    assert {package.name: package.version for package in lock.packages} == {"alpha": "1.0", "beta": "1.1"}
+
+
+def test_today_is_the_day_of_locking(served: PackageIndex, tmp_path: Path) -> None:
+    """A stack of today gets the newest, and its lock a date."""
+    lock = resolve(served, stack("alpha", as_of="today"), tmp_path)
+    assert lock.version("alpha") == "2.0"
+    assert abs((dt.datetime.now(dt.UTC).date() - lock.as_of).days) <= 1
+
+
+def test_a_package_knows_how_far_it_is_behind(served: PackageIndex, tmp_path: Path) -> None:
+    """Its own date, and the newest release of the day."""
+    lock = resolve(served, stack("beta==1.0"), tmp_path)
+    assert lock.packages == (
+        LockedPackage(name="beta", version="1.0", released=dt.date(2024, 1, 1), newest="1.1", newest_released=SPRING),
+    )
+
+
+def test_a_package_of_another_system_is_not_in_the_lock(served: PackageIndex, tmp_path: Path) -> None:
+    """The text serves every system; the lock lists what Linux installs."""
+    lock = resolve(served, stack("beta", "alpha ; sys_platform == 'win32'"), tmp_path)
+    assert [package.name for package in lock.packages] == ["beta"]
+    assert "alpha==1.0 ; sys_platform == 'win32'" in (tmp_path / "demo.txt").read_text()
+
+
+def test_a_written_lock_is_loaded_again(served: PackageIndex, tmp_path: Path) -> None:
+    """The file and the value are the same."""
+    lock = resolve(served, stack("alpha"), tmp_path)
+    assert locks.load("demo", tmp_path) == lock
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_the_text_holds_hashes_and_no_address(served: PackageIndex, tmp_path: Path) -> None:
+    """Anyone can install it, from any index."""
+    resolve(served, stack("beta"), tmp_path)
+    text = (tmp_path / "demo.txt").read_text()
+    assert text.startswith("beta==1.1")
+    assert "--hash=sha256:" in text
+    assert "127.0.0.1" not in text
+
+
+def test_local_wheels_do_not_enter_a_dated_stack(
+    served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory of wheels has no dates: it would put today's wheel into a snapshot of last year."""
+    (tmp_path / "beta-1.1+local-py3-none-any.whl").write_bytes(wheel("beta", "1.1+local"))
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
+    assert resolve(served, stack("beta"), tmp_path).version("beta") == "1.1"
+
+
+def test_requests_that_exclude_each_other_are_a_conflict(served: PackageIndex, tmp_path: Path) -> None:
+    """The lock holds the outcome and uv's explanation, and is written."""
+    lock = resolve(served, stack("alpha==1.0", "beta==2.0", as_of=dt.date(2025, 12, 31)), tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:conflict"
+    assert "depends on beta<2 and you require alpha==1.0" in lock.failure.message
+    assert locks.load("demo", tmp_path) == lock
+
+
+def test_a_failed_lock_leaves_no_older_text(served: PackageIndex, tmp_path: Path) -> None:
+    """What cannot be resolved cannot be installed from last time's file."""
+    resolve(served, stack("beta"), tmp_path)
+    resolve(served, stack("beta<1"), tmp_path)
+    assert not (tmp_path / "demo.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("requirement", "sentence"),
+    [
+        ("alpha==2.0", "alpha==2.0 was first released on 2025-06-01, after 2025-03-31."),
+        ("alpha==9.9", "No release meets alpha==9.9."),
+        ("gamma", "The package index has no package gamma."),
+    ],
+)
+def test_a_release_that_is_not_there_is_told(
+    served: PackageIndex, tmp_path: Path, requirement: str, sentence: str
+) -> None:
+    """no-release is told apart from conflict, with the date where there is one."""
+    lock = resolve(served, stack(requirement), tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:no-release"
+    assert lock.failure.message.startswith(sentence)
+
+
+def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path: Path) -> None:
+    """It says nothing about the stack: an older lock stays good."""
+    before = resolve(served, stack("beta"), tmp_path)
+    lock = locks.resolve(stack("beta<1.1"), Index("http://127.0.0.1:9/simple", attempts=1), tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:index-unreachable"
+    assert "127.0.0.1" not in lock.failure.message
+    assert locks.load("demo", tmp_path) == before
+
+
+def test_a_stack_without_a_lock_has_none(tmp_path: Path) -> None:
+    """No file is no error."""
+    assert locks.load("demo", tmp_path) is None
+
+
+def test_a_lock_whose_text_was_changed_does_not_load(served: PackageIndex, tmp_path: Path) -> None:
+    """The two files belong together by their digest."""
+    resolve(served, stack("beta"), tmp_path)
+    (tmp_path / "demo.txt").write_text("beta==1.0\n")
+    assert locks.load("demo", tmp_path) is None
+
+
+def test_a_damaged_lock_is_told(tmp_path: Path) -> None:
+    """With the file to delete."""
+    (tmp_path / "demo.json").write_text("{")
+    with pytest.raises(UserError, match=r"delete demo\.json"):
+        locks.load("demo", tmp_path)
+
+
+def lock_of(asked: Stack, *packages: LockedPackage, as_of: dt.date = SPRING) -> Lock:
+    """A lock without files."""
+    return Lock(
+        stack=asked.name, python=asked.python, as_of=as_of, requirements=asked.requirements, packages=packages,
+        digest="", resolver="",
+    )  # fmt: skip
+
+
+def test_a_lock_is_current_until_the_stack_changes() -> None:
+    """Requirements, Python and date count; a summary does not."""
+    asked = stack("alpha")
+    lock = lock_of(asked)
+    changed = [stack("alpha>1"), stack("alpha", as_of=dt.date(2025, 4, 1))]
+    assert [locks.is_current(s, lock) for s in (asked, *changed)] == [True, False, False]
+
+
+def test_a_lock_of_today_stays_current() -> None:
+    """It is made anew when asked for, not when the day changes."""
+    assert locks.is_current(stack("alpha", as_of="today"), lock_of(stack("alpha")))
+
+
+def test_only_what_was_not_pinned_falls_behind() -> None:
+    """A pin is a wish; a very old release without one is the resolver's doing."""
+    old = {"version": "1", "released": dt.date(2023, 1, 1), "newest": "9", "newest_released": SPRING}
+    packages = [LockedPackage(name=name, **old) for name in ("alpha", "beta", "gamma")]  # type: ignore[arg-type]
+    lock = lock_of(stack("alpha", "beta==1"), *packages)
+    assert [package.name for package in locks.fallen_behind(lock, ["alpha", "beta", "gamma"])] == ["alpha"]
+
+
+def test_packages_can_be_left_out_of_a_text() -> None:
+    """An entry goes with its hashes."""
+    assert locks.without(TEXT, lambda name: name == "alpha") == TEXT[TEXT.index("beta") :]

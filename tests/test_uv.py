@@ -1,0 +1,40 @@
+"""Running uv."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import uv
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_hosts_and_credentials_are_scrubbed() -> None:
+    """What is published names no host."""
+    text = "Failed to fetch: `https://user:secret@index.example:8080/simple/torch/`"
+    assert uv.scrub(text) == "Failed to fetch: `the package index/simple/torch/`"
+
+
+def test_a_summary_is_one_line_without_warnings() -> None:
+    """The explanation without its layout."""
+    stderr = "warning: old\nerror: No solution found\n  cause: Because a\n         and b.\n"
+    assert uv.summary(stderr) == "No solution found: Because a and b."
+
+
+def test_a_uv_that_hangs_is_stopped() -> None:
+    """A timeout is an answer like any other."""
+    assert "timed out" in uv.run(["--version"], timeout_s=0).stderr
+
+
+def test_the_machines_settings_do_not_reach_a_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory of local wheels has no dates, so uv must not see it."""
+    monkeypatch.setenv("UV_FIND_LINKS", "/nowhere")
+    ran = uv.run(["pip", "compile", "-", "--quiet", "--emit-find-links", "--no-header"])
+    assert "nowhere" not in ran.stdout + ran.stderr
+
+
+def test_the_resolver_is_named_with_its_version() -> None:
+    """Name and version, nothing of the build."""
+    assert uv.version().split()[0] == "uv"
+    assert len(uv.version().split()) == 2
