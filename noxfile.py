@@ -56,7 +56,7 @@ def harness(session: nox.Session, *arguments: str) -> None:
         session.error(f"gradmatrix {' '.join(arguments)} ended with {code}")
 
 
-@nox.session(venv_backend="none", allow_parallel=True)
+@nox.session(venv_backend="none", allow_parallel=True, tags=["all"])
 @nox.parametrize("stack", [nox.param(stack.name, id=stack.name) for stack in STACKS if stack.core])
 def matrix(session: nox.Session, stack: str) -> None:
     """Run the core stacks; one stack: nox -s "matrix(NAME)"; all: nox -t all; options of the harness after --."""

@@ -136,6 +136,7 @@ class Server:
         began = time.monotonic()
         deadline = began + request.timeout_s
         output = request.directory / "output.txt"
+        timed_out = False
         try:
             self._send(request.line())
             started = self._event(began + 60)
@@ -154,8 +155,9 @@ class Server:
                 ended = Ended(event["signal"], event["exit"], timed_out=timed_out, output_tail=tail(output))
         except (ServerDied, OSError) as error:
             self.close()
-            found = error.ended if isinstance(error, ServerDied) and not self.fork else Ended(lost=True)
-            ended, event = Ended(found.signal, found.exit, lost=found.lost, output_tail=tail(output)), None
+            found = error.ended if isinstance(error, ServerDied) and not self.fork else Ended(lost=not timed_out)
+            ended = Ended(found.signal, found.exit, timed_out=timed_out, lost=found.lost, output_tail=tail(output))
+            event = None
         import_s = float(event.get("import_s", 0.0)) if event else 0.0
         wall_s = time.monotonic() - began - import_s
         return Answer(read_observation(request.directory), ended, wall_s, import_s)

@@ -75,7 +75,7 @@ def _needs(entry: object, path: Path) -> tuple[str, ...]:
     try:
         return tuple(str(Requirement(text)) for text in entry)
     except (InvalidRequirement, TypeError) as error:
-        raise _wrong(path, f"has an unreadable requirement: {error}") from error
+        raise _wrong(path, f"has an unreadable requirement: {str(error).splitlines()[0]}") from error
 
 
 def _agree(entry: object, variants: list[object], path: Path) -> tuple[tuple[str, str], ...]:

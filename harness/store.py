@@ -35,7 +35,7 @@ class Store:
         """Add one line to the journal of the record's stack; on disk when this returns."""
         self.journal.mkdir(parents=True, exist_ok=True)
         path = self._file(self.journal, record.cell.stack)
-        line = msgspec.json.encode(record) + b"\n"
+        line = encode(record)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             size = os.fstat(descriptor).st_size
@@ -61,7 +61,7 @@ class Store:
         for record in records:
             by_stack.setdefault(record.cell.stack, []).append(record)
         for stack, members in by_stack.items():
-            lines = [msgspec.json.encode(record) + b"\n" for record in sorted(members, key=lambda r: r.cell)]
+            lines = [encode(record) for record in sorted(members, key=lambda r: r.cell)]
             write_atomically(self._file(self.published, stack), b"".join(lines))
 
     def _file(self, folder: Path, stack: str) -> Path:
@@ -80,6 +80,11 @@ class Store:
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 self.problems.append(f"{path.name}, line {number} was skipped: {error}")
         return records
+
+
+def encode(record: Record) -> bytes:
+    """One record as one line."""
+    return msgspec.json.encode(record) + b"\n"
 
 
 def decode(line: bytes) -> Record:

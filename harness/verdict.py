@@ -21,7 +21,8 @@ NAMES_THE_PROBLEM = re.compile(
     r"|gradients? (?:will be|is|are|was|were) (?:none|zero)\b"
     r"|\bno gradients?\b(?! (?:accumulation|checkpointing|clipping))"
     r"|(?:no|not|without|any|zero) (?:\w+ )?trainable|(?<!<)\bfrozen\b|empty parameter list"
-    r"|learning[ _]rate (?:is|of|was|=|set to) ?0|zero learning rate|not (?:held|managed) by the optimizer",
+    r"|learning[ _]rate (?:is|of|was|=|set to) ?0(?:\.0*)?(?![.\d])|zero learning rate"
+    r"|not (?:held|managed) by the optimizer",
     re.IGNORECASE,
 )
 """Wording with which a stack says that nothing can learn. No such thing is named by the checkpointing hints about
@@ -94,7 +95,7 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
         return Verdict(Outcome(Phase.UPDATE, "none"), status, "no optimizer ever stepped")
     learning = [p for p in seen.parameters if p.learns]
     if status is not Gradient.FLOWING:
-        bad = [p for p in learning if letter(p) != "f"]
+        bad = [p for p in learning if letter(p) in LETTERS[status]]
         got = f"{len(bad)} of {len(learning)} trainable parameters got {GOT[status]}: {some_names(bad)}"
         return Verdict(Outcome(Phase.GRADIENT, status.value), status, got if learning else "nothing is trainable")
     still = [p for p in learning if not p.changed]
@@ -112,6 +113,10 @@ GOT = {
     Gradient.NONFINITE: "a non-finite gradient",
     Gradient.FLOWING: "a gradient",
 }
+
+
+LETTERS = {Gradient.NONE: "n", Gradient.PARTIAL: "nz", Gradient.ZERO: "z", Gradient.NONFINITE: "x"}
+"""The parameters that a message about a gradient status is about."""
 
 
 def exception_outcome(seen: Observation) -> Outcome:
@@ -138,7 +143,7 @@ def is_import_error(name: str, message: str) -> bool:
 
 
 def gradient_status(seen: Observation) -> Gradient | None:
-    """Gradient status over the audited steps; None where the script never came to a backward pass.
+    """Gradient status over the audited steps; None where the script never came to a backward pass or to a step.
 
     Per parameter that should learn the best audited step counts (LoRA's A has a zero gradient at step 1). Then
     a non-finite one outweighs everything, some finite ones among others are ``partial``, and zero outweighs none.
@@ -146,6 +151,8 @@ def gradient_status(seen: Observation) -> Gradient | None:
     if not seen.backward and not seen.steps:
         return None
     letters = {letter(p) for p in seen.parameters if p.learns and p.gradients}
+    if not seen.steps and any(call.requires_grad for call in seen.backward):
+        return None  # there were gradients, but no step at which they were looked at
     if not letters:
         return Gradient.NONE
     if "x" in letters:

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import argparse
 import unittest
-from typing import Any
+from typing import TYPE_CHECKING
 
 import lightning as L
 import torch
@@ -48,6 +48,11 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import T5Config, T5ForConditionalGeneration
 from transformers.optimization import Adafactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# ruff: noqa: ARG002, D102, N812  (hooks that Lightning names and calls; its usual import)
 
 NEEDS = ("torch>=2.0", "lightning>=2.0", "transformers>=4.29")
 
@@ -122,7 +127,7 @@ class Classifier(L.LightningModule):
         last = outputs.decoder_hidden_states[-1]  # (batch, length, d_model)
         return nn.functional.cross_entropy(self.classifier(last.mean(dim=1)), batch["classes"])
 
-    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> Any:
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor | None:
         return self(batch)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -138,7 +143,7 @@ class Classifier(L.LightningModule):
 class SetGradEnabled(Classifier):
     """The advice in Lightning 18222."""
 
-    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> Any:
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor | None:
         torch.set_grad_enabled(True)  # never set back: the rest of optimizer.step runs with it
         return self(batch)
 
@@ -146,7 +151,7 @@ class SetGradEnabled(Classifier):
 class EnableGradForward(Classifier):
     """The same, for the forward pass only."""
 
-    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> Any:
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor | None:
         with torch.enable_grad():
             return self(batch)
 
@@ -155,9 +160,13 @@ class ClosureEnableGrad(Classifier):
     """What Lightning 18268 does, done by the user."""
 
     def optimizer_step(
-        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: torch.optim.Optimizer,
+        optimizer_closure: Callable[[], torch.Tensor],
     ) -> None:
-        def closure() -> Any:
+        def closure() -> torch.Tensor:
             with torch.enable_grad():
                 return optimizer_closure()
 

@@ -48,6 +48,7 @@ VARIANTS = {
     "rate_zero": {"role": "misuse", "summary": "learning rate 0"},
     "rate_zero_half": {"role": "reported", "summary": "learning rate 0 for the first layer"},
     "other_parameters": {"role": "misuse", "summary": "the optimizer holds the parameters of a copy"},
+    "held_half_apart": {"role": "reported", "summary": "the same for two parts of a module without a forward"},
     "held_half": {"role": "reported", "summary": "the optimizer holds the last layer only"},
     "never_steps": {"role": "reported", "summary": "backward passes, no step"},
     "raises_before": {"role": "reported", "summary": "an exception before there is an optimizer"},
@@ -295,7 +296,7 @@ def zero(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None
 
 
 def nonfinite(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
-    model = nn.ParameterList([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.ones(3))]).to(device)
+    model = nn.ParameterList([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))]).to(device)
     learned.extend(model.parameters())
 
     def loss() -> torch.Tensor:
@@ -337,6 +338,14 @@ def other_parameters(device: str, learned: list[torch.Tensor], _steps: int) -> I
 def held_half(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
     model, inputs = network(learned, device), batch(device)
     return descend(model, torch.optim.SGD(model[2].parameters(), lr=0.1), lambda: error(model(inputs)))
+
+
+def held_half_apart(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    parts = nn.ModuleDict({"encoder": nn.Linear(4, 4), "head": nn.Linear(4, 1)}).to(device)
+    learned.extend(parts.parameters())
+    inputs = batch(device)
+    optimizer = torch.optim.SGD(parts["head"].parameters(), lr=0.1)
+    return descend(parts, optimizer, lambda: error(parts["head"](parts["encoder"](inputs))))
 
 
 def never_steps(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:

@@ -32,6 +32,8 @@ VARIANTS = {
     "flood_then_train": {"role": "control", "summary": "prints 64 MiB, then trains"},
     "grandchild": {"role": "control", "summary": "forks a process that outlives it, then trains"},
     "grandchild_then_hang": {"role": "reported", "summary": "forks a process, then sleeps for ever"},
+    "grandchild_then_kill_server": {"role": "reported", "summary": "forks a process, then kills its own parent"},
+    "imports_late": {"role": "control", "summary": "prints what it must import by itself, then trains"},
     "close_output": {"role": "control", "summary": "closes its standard output and error, then trains"},
     "write_to_events": {"role": "control", "summary": "writes to every descriptor it can, then trains"},
     "kill_server": {"role": "reported", "summary": "kills the process that forked it"},
@@ -144,6 +146,7 @@ def flood() -> NoReturn:
 def flood_then_train() -> None:
     """Print a lot, but not for ever."""
     flood_of(64)
+    print("the end", flush=True)
 
 
 def flood_of(mebibytes: int) -> None:
@@ -166,6 +169,18 @@ def grandchild_then_hang() -> NoReturn:
     grandchild()
     while True:
         time.sleep(60)
+
+
+def grandchild_then_kill_server() -> NoReturn:
+    """Take the server away while a process of its own sleeps."""
+    grandchild()
+    kill_server()
+
+
+def imports_late() -> None:
+    """Import what is rarely needed."""
+    print("imported already" if "colorsys" in sys.modules else "imported late", flush=True)
+    import colorsys  # noqa: F401, PLC0415  (the point)
 
 
 def close_output() -> None:

@@ -1,0 +1,218 @@
+"""Scripts that hang, crash, flood and leave processes behind: each gets its outcome, and the next cell runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import launch
+from harness.launch import ServerDied, cut_back, tail
+from harness.verdict import judge
+from tests.conftest import FAKES, NEWEST, ROOT, Workbench, ends, needs_fork, python_of, waits_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HALF_GIB = 2**29
+SHORT_S = 2.0
+"""Long enough to start, and all that a script which never ends is given."""
+
+pytestmark = needs_fork
+
+
+@pytest.fixture
+def fresh_bench(tmp_path: Path) -> Iterator[Workbench]:
+    """A process of its own for one cell, instead of a fork."""
+    bench = Workbench(NEWEST, tmp_path, ("process", "gradients"), fork=False)
+    yield bench
+    bench.close()
+
+
+def sleeper(directory: Path) -> int:
+    """The process that a fake left sleeping, once it has said who it is."""
+    path = directory / "sleeper.txt"
+    assert waits_until(lambda: path.exists() and path.read_text(encoding="ascii"))
+    return int(path.read_text(encoding="ascii"))
+
+
+@pytest.mark.parametrize(
+    ("variant", "outcome"),
+    [
+        ("healthy", "trains"),
+        ("segfault", "process:signal-11"),
+        ("abort", "process:signal-6"),
+        ("bus_error_in_training", "process:signal-7"),
+        ("os_exit_3", "process:exit-3"),
+        ("sys_exit_0", "process:exit-0"),
+        ("sys_exit_3", "process:exit-3"),
+        ("interrupts_itself", "setup:exception"),
+        ("close_output", "trains"),
+        ("write_to_events", "trains"),
+        ("kill_server", "process:lost"),
+    ],
+)
+def test_a_process_gets_its_outcome(process_bench: Workbench, variant: str, outcome: str) -> None:
+    """However the process ends, the outcome names it, and the next cell trains."""
+    assert (outcome, "trains") == (process_bench.run(variant).outcome, process_bench.run("healthy").outcome)
+
+
+@pytest.mark.parametrize("variant", ["hang", "hang_deaf", "grandchild_then_hang", "flood"])
+def test_a_script_that_never_ends_is_stopped(process_bench: Workbench, variant: str) -> None:
+    """A timeout, and the server that forked it runs the next cell."""
+    server = process_bench.living_server()
+    outcome = process_bench.run(variant, timeout_s=SHORT_S).outcome
+    assert ("process:timeout", "trains") == (outcome, process_bench.run("healthy").outcome)
+    assert server is process_bench.server
+
+
+@pytest.mark.parametrize("variant", ["hang_deaf", "grandchild_then_hang"])
+def test_a_timeout_ends_the_whole_group(process_bench: Workbench, variant: str) -> None:
+    """Neither the script nor what it started goes on."""
+    assert ends(sleeper(process_bench.run(variant, timeout_s=SHORT_S).directory))
+
+
+def test_what_a_script_leaves_running_is_ended(process_bench: Workbench) -> None:
+    """A script that trains, and leaves a process behind, trains; the process goes."""
+    ran = process_bench.run("grandchild")
+    assert ran.outcome == "trains"
+    assert ends(sleeper(ran.directory))
+
+
+def test_what_a_killed_script_leaves_running_is_ended(process_bench: Workbench) -> None:
+    """Also where the script takes the server with it."""
+    ran = process_bench.run("grandchild_then_kill_server")
+    assert ran.outcome == "process:lost"
+    assert ends(sleeper(ran.directory))
+
+
+def test_no_cell_outlives_a_killed_run(tmp_path: Path) -> None:
+    """The host is gone at once, with no chance to clean up: so are its server and the cell."""
+    code = (
+        "import sys; from pathlib import Path; from tests.conftest import Workbench;"
+        f"Workbench({NEWEST!r}, Path(sys.argv[1]), ('process',)).run('hang')"
+    )
+    python_of(NEWEST)
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
+        try:
+            cell = sleeper(tmp_path / "2")  # 1 is the server's
+            server = int(Path(f"/proc/{cell}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+        finally:
+            host.kill()
+    assert [True, True] == [ends(cell), ends(server)]
+
+
+@pytest.mark.parametrize("variant", ["exhaust_tensors", "exhaust_objects"])
+def test_memory_is_limited(process_bench: Workbench, variant: str) -> None:
+    """The limit stops the script and not the machine."""
+    ran = process_bench.run(variant, memory_bytes=HALF_GIB)
+    assert "process:out-of-memory" == ran.outcome
+    assert (ran.seen.peak_memory_bytes or 0) - (ran.seen.start_memory_bytes or 0) < 2 * HALF_GIB
+
+
+def test_memory_is_limited_on_top_of_what_the_libraries_take(process_bench: Workbench) -> None:
+    """A small script trains within a limit that is smaller than torch."""
+    assert "trains" == process_bench.run("healthy").outcome  # what it imports late, the server has from now on
+    assert "trains" == process_bench.run("healthy", memory_bytes=HALF_GIB // 8).outcome
+
+
+def test_last_words_about_memory_are_heard(process_bench: Workbench) -> None:
+    """A library that dies of a failed allocation says so at the end of its output, however much came before."""
+    assert "process:out-of-memory" == process_bench.run("died_saying_out_of_memory").outcome
+
+
+def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
+    """Of 64 MiB no more than the limit stays on disk, and what remains is the end."""
+    ran = process_bench.run("flood_then_train")
+    assert "trains" == ran.outcome
+    assert (ran.directory / "output.txt").stat().st_size <= launch.OUTPUT_LIMIT_BYTES
+    assert ran.answer.ended.output_tail.endswith("xxx\nthe end\n")
+
+
+def test_cutting_back_keeps_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who appends goes on after it."""
+    monkeypatch.setattr(launch, "OUTPUT_LIMIT_BYTES", 5000)
+    path = tmp_path / "output.txt"
+    with path.open("a", encoding="utf-8") as file:
+        file.write("x" * 6000 + "so far, ")
+        file.flush()
+        cut_back(path)
+        file.write("so good")
+    assert (4007, "so far, so good") == (path.stat().st_size, tail(path, 15))
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome"), [("importing_dies", "process:signal-11"), ("importing_exits", "process:exit-3")]
+)
+def test_a_death_while_importing_is_told(tmp_path: Path, script: str, outcome: str) -> None:
+    """The server that was to import it is gone, and the error says how."""
+    bench = Workbench(NEWEST, tmp_path, (script,))
+    with pytest.raises(ServerDied) as raised:
+        bench.living_server()
+    assert outcome == str(judge(None, raised.value.ended).outcome)
+
+
+def test_a_failed_import_does_not_harm_its_neighbours(tmp_path: Path) -> None:
+    """What each script's import raised is told, and the healthy one runs."""
+    scripts = ("importing_raises", "importing_leaves", "importing_misses", "process")
+    bench = Workbench(NEWEST, tmp_path, scripts)
+    try:
+        imports = bench.living_server().imports
+        raised = [(error.type, error.message) if error else None for error in imports.values()]
+        outcome = bench.run("healthy", script="process").outcome
+    finally:
+        bench.close()
+    assert [str(FAKES / f"{name}.py") for name in scripts] == list(imports)
+    assert [
+        ("RuntimeError", "no import today"),
+        ("SystemExit", "this library wants a display"),
+        ("ModuleNotFoundError", "No module named 'a_module_that_nobody_has'"),
+        None,
+    ] == raised
+    assert "trains" == outcome
+
+
+@pytest.mark.parametrize(
+    ("variant", "outcome"),
+    [("healthy", "trains"), ("segfault", "process:signal-11"), ("os_exit_3", "process:exit-3")],
+)
+def test_a_fresh_process_gives_the_same_outcome(fresh_bench: Workbench, variant: str, outcome: str) -> None:
+    """Without a fork the cell is the server's own process."""
+    assert outcome == fresh_bench.run(variant).outcome
+
+
+def test_a_fresh_process_that_hangs_is_stopped(fresh_bench: Workbench) -> None:
+    """A timeout here too, not the signal that put an end to it."""
+    ran = fresh_bench.run("grandchild_then_hang", timeout_s=SHORT_S)
+    assert "process:timeout" == ran.outcome
+    assert ends(sleeper(ran.directory))
+
+
+def test_what_a_fresh_process_leaves_running_is_ended(fresh_bench: Workbench) -> None:
+    """The group is ended with it."""
+    ran = fresh_bench.run("grandchild")
+    assert "trains" == ran.outcome
+    assert ends(sleeper(ran.directory))
+
+
+def test_a_late_import_is_done_once(tmp_path: Path) -> None:
+    """What a cell had to import by itself is there for the next one: the server imports it ahead."""
+    bench = Workbench(NEWEST, tmp_path, ("process",))
+    printed = [bench.run("imports_late").output for _ in range(2)]
+    bench.close()
+    assert ["imported late\n", "imported already\n"] == printed
+
+
+def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:
+    """No descriptor of this process, and no process."""
+    bench = Workbench(NEWEST, tmp_path, ("process",))
+    before = os.listdir("/proc/self/fd")
+    server = bench.living_server()
+    bench.close()
+    assert before == os.listdir("/proc/self/fd")
+    assert not server.alive
+

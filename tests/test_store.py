@@ -1,0 +1,178 @@
+"""Records on disk."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model import Gradient, Record, Role
+from harness.store import Store, decode, encode, newest, write_atomically
+from tests.factories import NOON, make_cell, make_observation, make_parameter, make_raised, make_record, make_warned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LATER = NOON + dt.timedelta(hours=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store."""
+    return Store(tmp_path / "journal", tmp_path / "published")
+
+
+def losses() -> st.SearchStrategy[float | str]:
+    """A loss as the protocol carries it."""
+    return st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf", "-inf"]))
+
+
+def records() -> st.SearchStrategy[Record]:
+    """Records with and without an observation, with any text in their messages."""
+    letters = st.lists(st.text("nzfx", max_size=4), max_size=3)
+    words = st.text()
+    observations = st.builds(
+        lambda each, loss, text: make_observation(
+            parameters=tuple(make_parameter(gradients, name=text) for gradients in each),
+            losses=(loss, None),
+            raised=make_raised(text),
+            warnings=(make_warned(text),),
+        ),
+        letters,
+        losses(),
+        words,
+    )
+    return st.builds(
+        lambda message, role, gradient, moment, observation, inputs: make_record(
+            message=message, role=role, gradient=gradient, recorded_at=moment, observation=observation, inputs=inputs
+        ),
+        words,
+        st.sampled_from(Role),
+        st.none() | st.sampled_from(Gradient),
+        st.datetimes(timezones=st.just(dt.UTC)),
+        st.none() | observations,
+        st.dictionaries(words, words, max_size=3),
+    )
+
+
+@given(records())
+def test_a_record_survives_its_line(record: Record) -> None:
+    """What is read is what was written, and it is one line."""
+    line = encode(record)
+    assert (record, 1) == (decode(line), len(line.splitlines()))
+
+
+def test_what_is_appended_is_read(store: Store) -> None:
+    """Each cell's record, in the journal of its stack."""
+    first, second = make_record(), make_record(cell=make_cell(variant="other"))
+    store.append(first)
+    store.append(second)
+    assert {first.cell: first, second.cell: second} == store.recorded_here("stack")
+
+
+def test_stacks_have_journals_of_their_own(store: Store) -> None:
+    """A stack's journal holds no other stack's cells."""
+    store.append(make_record(cell=make_cell(stack="other")))
+    assert {} == store.recorded_here("stack")
+
+
+def test_the_newest_record_of_a_cell_wins(store: Store) -> None:
+    """Whatever the order of the lines."""
+    old, new = make_record("step:exception"), make_record(recorded_at=LATER)
+    store.append(new)
+    store.append(old)
+    assert {new.cell: new} == store.recorded_here("stack")
+
+
+def test_of_two_records_of_a_moment_the_later_line_wins() -> None:
+    """A clock may stand still."""
+    first, second = make_record("step:exception"), make_record()
+    assert {second.cell: second} == newest([first, second])
+
+
+def test_everything_takes_the_newer_of_published_and_journal(store: Store) -> None:
+    """A checkout starts from what was published, and its own runs come on top."""
+    mine, theirs = make_record(cell=make_cell(variant="mine")), make_record(cell=make_cell(variant="theirs"))
+    store.publish([make_record("step:exception", mine.cell), theirs])
+    newer = make_record(cell=mine.cell, recorded_at=LATER)
+    store.append(newer)
+    assert {mine.cell: newer, theirs.cell: theirs} == store.everything()
+
+
+def test_what_is_only_published_was_not_recorded_here(store: Store) -> None:
+    """Another machine's result does not keep a cell from being run on this one."""
+    store.publish([make_record()])
+    assert {} == store.recorded_here("stack")
+
+
+@pytest.mark.parametrize("keep", [1, 40, -2])
+def test_half_a_line_is_skipped_and_reported(store: Store, keep: int) -> None:
+    """A killed run left it; the records around it are read."""
+    first, last = make_record(), make_record(cell=make_cell(variant="last"))
+    store.append(first)
+    path = store.journal / "stack.jsonl"
+    path.write_bytes(path.read_bytes() + encode(make_record(cell=make_cell(variant="half")))[:keep])
+    store.append(last)
+    assert {first.cell: first, last.cell: last} == store.recorded_here("stack")
+    assert ["stack.jsonl, line 2 was skipped"] == [problem.partition(":")[0] for problem in store.problems]
+
+
+@pytest.mark.parametrize("line", [b"nonsense", b"{}", b'{"schema": 1}', b"[]", b'{"key": "\xff\xfe"}'])
+def test_a_line_that_is_no_record_is_skipped_and_reported(store: Store, line: bytes) -> None:
+    """Bytes that are no UTF-8 included."""
+    store.append(make_record())
+    path = store.journal / "stack.jsonl"
+    path.write_bytes(line + b"\n" + path.read_bytes())
+    assert [make_record()] == list(store.recorded_here("stack").values())
+    assert ["stack.jsonl, line 1 was skipped"] == [problem.partition(":")[0] for problem in store.problems]
+
+
+def test_a_record_of_another_schema_is_refused_with_its_number(store: Store) -> None:
+    """It is told apart from a broken line, also where its keys are unknown."""
+    store.journal.mkdir()
+    (store.journal / "stack.jsonl").write_bytes(b'{"schema": 7, "colour": "blue"}\n')
+    assert {} == store.recorded_here("stack")
+    assert ["stack.jsonl, line 1 was skipped: it has schema 7, this release reads 1"] == store.problems
+
+
+def test_empty_lines_are_no_problem(store: Store) -> None:
+    """Nothing to read, nothing to report."""
+    store.append(make_record())
+    path = store.journal / "stack.jsonl"
+    path.write_bytes(b"\n" + path.read_bytes() + b"\n\n")
+    assert ([make_record()], []) == (list(store.recorded_here("stack").values()), store.problems)
+
+
+def test_published_records_have_a_stable_order(store: Store) -> None:
+    """By cell, whatever order they come in."""
+    cells = [make_cell(scenario=s, variant=v, device=d) for s in "ba" for v in "dc" for d in ("cuda", "cpu")]
+    store.publish([make_record(cell=cell) for cell in cells])
+    lines = (store.published / "stack.jsonl").read_bytes().splitlines()
+    assert sorted(cells) == [decode(line).cell for line in lines]
+
+
+def test_publishing_what_was_published_changes_no_byte(store: Store) -> None:
+    """A second time, from what the first one wrote, in another order."""
+    store.publish([make_record(cell=make_cell(stack, variant=v)) for stack in ("one", "two") for v in "abc"])
+    files = sorted(store.published.iterdir())
+    before = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
+    store.publish(reversed(store.everything().values()))
+    assert before == [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
+
+
+def test_publishing_leaves_no_partial_file(store: Store) -> None:
+    """Only the stacks' files are there."""
+    store.publish([make_record()])
+    assert ["stack.jsonl"] == [path.name for path in store.published.iterdir()]
+
+
+def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
+    """A reader that has the old file open goes on reading the old content."""
+    path = tmp_path / "new" / "file"
+    write_atomically(path, b"old")
+    with path.open("rb") as reader:
+        write_atomically(path, b"new")
+        assert (b"old", b"new") == (reader.read(), path.read_bytes())
