@@ -142,7 +142,7 @@ class Server:
             started = self._event(began + 60)
             self._cell = int(started["pid"]) if started else None
             event = self._event(deadline, watch=output) if started else None
-            timed_out = event is None
+            timed_out = event is None and started is not None
             if timed_out and started:
                 kill_group(int(started["pid"]))
                 event = self._event(time.monotonic() + 30)

@@ -78,7 +78,9 @@ class Store:
                 if line.strip():
                     records.append(decode(line))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                self.problems.append(f"{path.name}, line {number} was skipped: {error}")
+                problem = f"{path.name}, line {number} was skipped: {error}"
+                if problem not in self.problems:  # a file is read more than once
+                    self.problems.append(problem)
         return records
 
 

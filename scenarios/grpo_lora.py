@@ -33,7 +33,7 @@ What the measurement shows
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 
 import torch
@@ -205,4 +205,8 @@ def constant(completions: list[str], **_: object) -> list[float]:
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], (sys.argv[2:] or ["cpu"])[0], steps=16)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=16)
+    train(**vars(parser.parse_args()))

@@ -33,9 +33,9 @@ What the measurement shows
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
-import sys
 import types
 
 import torch
@@ -216,4 +216,8 @@ def follow_the_advice(model: torch.nn.Module) -> None:
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], (sys.argv[2:] or ["cpu"])[0], steps=16)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=16)
+    train(**vars(parser.parse_args()))

@@ -13,11 +13,12 @@ import pytest
 from harness import devices, environment
 from harness import lock as locks
 from harness.launch import CAN_FORK, Answer, Request, Server
-from harness.model import Observation
 from harness.verdict import Verdict, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from harness.model import Observation
 
 ROOT = Path(__file__).resolve().parent.parent
 FAKES = Path(__file__).resolve().parent / "fakes"
@@ -76,7 +77,7 @@ class Workbench:
     server: Server | None = field(default=None, init=False)
     _count: int = field(default=0, init=False)
 
-    def run(self, variant: str, *, script: str | None = None, **limits: Any) -> Ran:
+    def run(self, variant: str, *, script: str | None = None, **limits: Any) -> Ran:  # noqa: ANN401  (as many types as fields)
         """Run one variant of a fake; ``limits`` are fields of Request."""
         server = self.living_server()
         directory = self.new_folder()
@@ -136,7 +137,7 @@ def ends(pid: int) -> bool:
     return waits_until(lambda: not is_running(pid))
 
 
-def waits_until(condition: Any) -> bool:
+def waits_until(condition: Callable[[], object]) -> bool:
     """Whether ``condition()`` becomes true before patience ends."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():

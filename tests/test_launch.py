@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,9 +75,10 @@ def test_a_timeout_ends_the_whole_group(process_bench: Workbench, variant: str) 
     assert ends(sleeper(process_bench.run(variant, timeout_s=SHORT_S).directory))
 
 
-def test_what_a_script_leaves_running_is_ended(process_bench: Workbench) -> None:
-    """A script that trains, and leaves a process behind, trains; the process goes."""
-    ran = process_bench.run("grandchild")
+@pytest.mark.parametrize("variant", ["grandchild", "daemon"])
+def test_what_a_script_leaves_running_is_ended(process_bench: Workbench, variant: str) -> None:
+    """A script that trains, and leaves a process behind, trains; the process goes, whatever its group."""
+    ran = process_bench.run(variant)
     assert ran.outcome == "trains"
     assert ends(sleeper(ran.directory))
 
@@ -210,9 +210,8 @@ def test_a_late_import_is_done_once(tmp_path: Path) -> None:
 def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:
     """No descriptor of this process, and no process."""
     bench = Workbench(NEWEST, tmp_path, ("process",))
-    before = os.listdir("/proc/self/fd")
+    before = sorted(Path("/proc/self/fd").iterdir())
     server = bench.living_server()
     bench.close()
-    assert before == os.listdir("/proc/self/fd")
+    assert before == sorted(Path("/proc/self/fd").iterdir())
     assert not server.alive
-

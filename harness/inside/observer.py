@@ -93,7 +93,7 @@ class Observer:
         self._undo.append(undo)
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        if self.auditing:
+        if self._step_of.get(id(optimizer), 0) < self.audit:
             self._guarded(self.parameters.before_step, optimizer)
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
@@ -102,8 +102,9 @@ class Observer:
             self._step_of[identity] = 0
             if all(optimizer is not known for known in self._optimizers):
                 self._optimizers.append(optimizer)  # built before the observer came
-        if self.auditing:
-            self._guarded(self.parameters.after_step, optimizer)
+        step = self._step_of[identity]
+        if step < self.audit:
+            self._guarded(self.parameters.after_step, optimizer, step, self._optimizers)
         self._step_of[identity] += 1
         if self._step_of[identity] <= self.steps:
             return  # a further optimizer of the same training step
@@ -121,10 +122,10 @@ class Observer:
         self.forward.remove()
         self.backward.lighten()
 
-    def _guarded(self, watch: Callable[[Any], None], optimizer: Any) -> None:
+    def _guarded(self, watch: Callable[..., None], *arguments: Any) -> None:
         """An error of ours is recorded and never becomes the script's."""
         try:
-            watch(optimizer)
+            watch(*arguments)
         except Exception as error:
             if len(self.errors) < ERRORS_KEPT:
                 self.errors.append(f"{watch.__qualname__}: {type(error).__name__}: {error}"[:500])
@@ -132,7 +133,7 @@ class Observer:
     def facts(self) -> Dict[str, Any]:
         """The observation's part that the observer answers for."""
         try:
-            parameters = self.parameters.facts(self._optimizers)
+            parameters = [] if self.light else self.parameters.facts(self._optimizers)
         except Exception as error:
             self.errors.append(f"parameters: {type(error).__name__}: {error}"[:500])
             parameters = []
@@ -140,7 +141,7 @@ class Observer:
             "steps": self.steps,
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
-            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms],
+            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
             "parameters": parameters,
             "lost": self.forward.lost_facts(),

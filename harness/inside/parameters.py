@@ -16,9 +16,9 @@ class ParameterWatch:
     def __init__(self, tree: ModuleTree, forward: ForwardWatch) -> None:
         self.tree = tree
         self.forward = forward
-        self.norms: List[float] = []
+        self._squares: Dict[int, float] = {}
         self._parameters: Dict[int, Any] = {}
-        self._letters: Dict[int, List[str]] = {}
+        self._letters: Dict[int, Dict[int, str]] = {}
         self._changed: Set[int] = set()
         self._before: Dict[int, Any] = {}
         self._tops: List[Any] = []
@@ -37,31 +37,35 @@ class ParameterWatch:
                 if id(parameter) not in self._changed
             }
 
-    def after_step(self, optimizer: Any) -> None:
-        """Read the gradients and compare the values."""
+    def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
+        """Read the gradients and compare the values; ``step`` is how many this optimizer had finished before."""
         import torch
 
-        squares = 0.0
+        self._squares.setdefault(step, 0.0)
         with torch.no_grad():
-            for parameter in self._audited(optimizer):
+            for parameter in self._audited(optimizer, optimizers):
                 identity = id(parameter)
                 self._parameters[identity] = parameter
-                letter, square = read_gradient(torch, parameter.grad)
-                squares += square
-                self._letters.setdefault(identity, []).append(letter)
+                letters = self._letters.setdefault(identity, {})
+                if step not in letters:  # what nobody holds is looked at after the first optimizer's step
+                    letters[step], square = read_gradient(torch, parameter.grad)
+                    self._squares[step] += square
                 before = self._before.get(identity)
                 if before is not None and not torch.equal(before, parameter.detach()):
                     self._changed.add(identity)
         self._before = {}
-        self.norms.append(squares**0.5)
 
-    def _audited(self, optimizer: Any) -> List[Any]:
-        """What this optimizer holds, and the trainable parameters of the modules seen that nobody has audited yet."""
+    def norms(self) -> List[float]:
+        """Total L2 norm of the gradients of each audited step, over all optimizers."""
+        return [self._squares[step] ** 0.5 for step in sorted(self._squares)]
+
+    def _audited(self, optimizer: Any, optimizers: List[Any]) -> List[Any]:
+        """What this optimizer holds, and those trainable parameters of the modules seen that no optimizer holds."""
         found = {id(parameter): parameter for parameter in held_by(optimizer)}
-        own = set(found)
+        held = {id(parameter) for each in optimizers for parameter in held_by(each)}
         for root in self.forward.roots():
             for parameter in root.parameters():
-                if id(parameter) not in own and parameter.requires_grad:
+                if id(parameter) not in held and parameter.requires_grad:
                     found.setdefault(id(parameter), parameter)
         return list(found.values())
 
@@ -81,7 +85,7 @@ class ParameterWatch:
                 "dtype": str(parameter.dtype).replace("torch.", ""),
                 "learns": identity in learning,
                 "held": identity in held,
-                "gradients": "".join(self._letters.get(identity, [])),
+                "gradients": "".join(letter for _, letter in sorted(self._letters.get(identity, {}).items())),
                 "changed": identity in self._changed,
             }
             for position, (identity, parameter) in enumerate(

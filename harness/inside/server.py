@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import IO, Any, Dict, Optional
+from typing import IO, Any, Dict, Optional, Set
 
 if __name__ == "__main__":  # started by path: make this folder a package of its own name, off sys.path
     here = os.path.dirname(os.path.abspath(__file__))
@@ -31,6 +31,7 @@ if __name__ == "__main__":  # started by path: make this folder a package of its
 from . import cell, protocol
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(start_path: str) -> None:
@@ -38,6 +39,7 @@ def main(start_path: str) -> None:
     start = protocol.read(start_path)
     events = take_stdout(start["log"])
     die_with_parent()
+    process_control(PR_SET_CHILD_SUBREAPER, 1)
     began = time.perf_counter()
     imports = {script: import_script(script) for script in start["scripts"]}
     emit(
@@ -47,6 +49,7 @@ def main(start_path: str) -> None:
         imports=imports,
         threads=native_threads(),
     )
+    spared = children() if sys.platform == "linux" else set()
     for line in sys.stdin:
         request = protocol.checked(json.loads(line))
         if not start["fork"]:
@@ -55,10 +58,10 @@ def main(start_path: str) -> None:
             cell.run(request)
             emit(events, event="ended", pid=os.getpid(), signal=None, exit=0, wall_s=time.perf_counter() - began)
             leave(0)
-        serve(request, events)
+        serve(request, events, spared)
 
 
-def serve(request: Dict[str, Any], events: IO[str]) -> None:
+def serve(request: Dict[str, Any], events: IO[str], spared: Set[int]) -> None:
     """Fork a child for one cell and report how it ended."""
     began = time.perf_counter()
     sys.stdout.flush()
@@ -78,6 +81,7 @@ def serve(request: Dict[str, Any], events: IO[str]) -> None:
     emit(events, event="started", pid=pid)
     _, status = os.waitpid(pid, 0)
     wall_s = time.perf_counter() - began
+    end_adopted(spared)
     began = time.perf_counter()
     import_ahead(request["directory"])
     emit(
@@ -89,6 +93,34 @@ def serve(request: Dict[str, Any], events: IO[str]) -> None:
         wall_s=wall_s,
         import_s=time.perf_counter() - began,
     )
+
+
+def end_adopted(spared: Set[int]) -> None:
+    """Kill what a cell left running outside its process group: Linux gives it to this process, its subreaper.
+
+    ``spared`` are the processes that a library started while it was imported.
+    """
+    if sys.platform != "linux":
+        return
+    while adopted := children() - spared:
+        for child in adopted:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+
+def children() -> Set[int]:
+    """The processes whose parent is this one (Linux); empty without a look at any other where there is none."""
+    found: Set[int] = set()
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return found
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError), open(f"/proc/{entry}/stat", encoding="utf-8") as file:
+            if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(entry))
+    return found
 
 
 def import_ahead(directory: str) -> None:
@@ -145,8 +177,13 @@ def native_threads() -> int:
 
 def die_with_parent() -> None:
     """Ask Linux to kill this process when its parent dies, so that no cell outlives a killed run."""
+    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def process_control(option: int, value: int) -> None:
+    """Linux's prctl; nothing elsewhere."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None, use_errno=True).prctl(option, value)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import html
 import re
 
 CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]"  # what moves a terminal's cursor or changes its colours
+    r"(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]"  # what moves a terminal's cursor or changes its colours
+    r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # links and window titles
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # other control characters
     r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that turn the direction of writing
 )

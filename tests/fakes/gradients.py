@@ -4,9 +4,12 @@ Every variant is a function that yields after each of its optimizer steps; `trai
 learned, bit for bit. `python gradients.py VARIANT` runs without this project.
 """
 
+# ruff: noqa: ANN401, D103, T201  (torch has no types here; a variant's summary is in VARIANTS; a script prints)
+
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
 import sys
 import unittest
@@ -158,10 +161,10 @@ def closure_without_gradients(device: str, learned: list[torch.Tensor], _steps: 
     return call_back(model, inputs, DecoratedSGD(model.parameters(), lr=0.1))
 
 
-class DecoratedSGD(torch.optim.SGD):
+class DecoratedSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is not installed where this is checked
     """What transformers.optimization.Adafactor did in 4.30."""
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]  # the same
     def step(self, closure: Any = None) -> Any:
         """Call the closure with gradients switched off."""
         loss = closure()
@@ -368,8 +371,7 @@ def raises_in_step(device: str, learned: list[torch.Tensor], _steps: int) -> Ite
 
 
 def imports_late(_device: str, _learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
-    import a_module_that_nobody_has  # noqa: F401, PLC0415  (the point)
-
+    importlib.import_module("a_module_that_nobody_has")
     yield
 
 

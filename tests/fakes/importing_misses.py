@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-import a_module_that_nobody_has  # noqa: F401
+import importlib
+
+importlib.import_module("a_module_that_nobody_has")

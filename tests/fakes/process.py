@@ -3,6 +3,8 @@
 `python process.py VARIANT` really does it. Nothing here is imported by a test: the server runs it.
 """
 
+# ruff: noqa: PLC0415, T201  (torch and what is rarely needed are imported by the variants that do; a script prints)
+
 from __future__ import annotations
 
 import os
@@ -31,6 +33,7 @@ VARIANTS = {
     "flood": {"role": "reported", "summary": "prints without end"},
     "flood_then_train": {"role": "control", "summary": "prints 64 MiB, then trains"},
     "grandchild": {"role": "control", "summary": "forks a process that outlives it, then trains"},
+    "daemon": {"role": "control", "summary": "starts a process of another session, then trains"},
     "grandchild_then_hang": {"role": "reported", "summary": "forks a process, then sleeps for ever"},
     "grandchild_then_kill_server": {"role": "reported", "summary": "forks a process, then kills its own parent"},
     "imports_late": {"role": "control", "summary": "prints what it must import by itself, then trains"},
@@ -46,8 +49,7 @@ def train(variant: str, device: str, steps: int) -> None:
     """Do what the variant's summary says."""
     if variant != "healthy":
         globals()[variant]()
-    if variant not in {"bus_error_in_training"}:
-        learn(device, steps)
+    learn(device, steps)
 
 
 def learn(device: str, steps: int) -> None:
@@ -164,6 +166,15 @@ def grandchild() -> None:
         time.sleep(0.01)
 
 
+def daemon() -> None:
+    """Leave a process behind that is in no group of the cell's."""
+    if os.fork() == 0:
+        os.setsid()
+        hang()
+    while not Path("sleeper.txt").exists():
+        time.sleep(0.01)
+
+
 def grandchild_then_hang() -> NoReturn:
     """Hang while a process of its own sleeps too."""
     grandchild()
@@ -180,7 +191,7 @@ def grandchild_then_kill_server() -> NoReturn:
 def imports_late() -> None:
     """Import what is rarely needed."""
     print("imported already" if "colorsys" in sys.modules else "imported late", flush=True)
-    import colorsys  # noqa: F401, PLC0415  (the point)
+    import colorsys  # noqa: F401  (the point)
 
 
 def close_output() -> None:

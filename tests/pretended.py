@@ -1,0 +1,140 @@
+"""A run whose servers only pretend: every stack is installed and every cell trains, unless told otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from harness import environment, pool
+from harness.environment import Environment
+from harness.launch import Answer, Request, ServerDied
+from harness.model import Build, Lock, Raised, Record, Role, Stack, Steps
+from harness.plan import Selection
+from harness.pool import Settings
+from harness.run import StackRun
+from harness.store import Store
+from harness.verdict import Ended
+from tests.factories import DAY, make_lock, make_observation, make_scenario, make_variant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from harness.plan import Planned
+    from harness.pool import Isolation
+
+TRAINED = Answer(make_observation(), Ended(exit=0, output_tail="bye"), wall_s=0.5, import_s=0.25)
+EVERYTHING = Selection()
+
+
+@dataclass
+class World:
+    """What the pretended servers do, and what was asked of them."""
+
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    """By variant, one after the other; a variant that is not named trains."""
+    raises: dict[str, Raised] = field(default_factory=dict)
+    """By scenario, what its import raises."""
+    kills: dict[str, Ended] = field(default_factory=dict)
+    """By scenario, how its import ends the process."""
+    started: list[list[str]] = field(default_factory=list)
+    """The scenarios of each server."""
+    forks: list[bool] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    closed: int = 0
+
+
+class PretendedServer:
+    """Has the face of launch.Server."""
+
+    def __init__(self, world: World, scripts: Sequence[Path], *, fork: bool) -> None:
+        self.world = world
+        self.scripts = scripts
+        self.imports = {str(script): world.raises.get(script.stem) for script in scripts}
+        self.import_s = 8.0
+        self.alive = True
+        world.started.append([script.stem for script in scripts])
+        world.forks.append(fork)
+
+    def __enter__(self) -> Self:
+        for script in self.scripts:
+            if script.stem in self.world.kills:
+                raise ServerDied(self.world.kills[script.stem])
+        return self
+
+    def run(self, request: Request) -> Answer:
+        """The next answer to the variant."""
+        self.world.asked.append(f"{request.script.stem}/{request.variant}")
+        request.directory.mkdir(parents=True)
+        left = self.world.answers.get(request.variant, [])
+        answer = left.pop(0) if left else TRAINED
+        self.alive = not answer.ended.lost
+        return answer
+
+    def close(self) -> None:
+        """Count it."""
+        self.world.closed += 1
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Put pretended servers and an installed environment in the place of real ones."""
+    world = World()
+
+    def server(_python: Path, scripts: Sequence[Path], _directory: Path, _variables: object, *, fork: bool) -> object:
+        return PretendedServer(world, scripts, fork=fork)
+
+    def ensure(*_: object) -> Environment:
+        return Environment(Path("python"), Build.CPU, "a larger build", installed=True)
+
+    monkeypatch.setattr(pool, "Server", server)
+    monkeypatch.setattr(environment, "ensure", ensure)
+    return world
+
+
+@dataclass
+class Watcher:
+    """Remembers what a run told."""
+
+    stages: list[str] = field(default_factory=list)
+    plans: list[int] = field(default_factory=list)
+    outputs: list[tuple[str, str]] = field(default_factory=list)
+
+    def stage(self, stack: str, text: str) -> None:
+        """A stage."""
+        self.stages.append(f"{stack}: {text}")
+
+    def planned(self, stack: str, cells: Sequence[Planned]) -> None:
+        """A plan."""
+        self.plans.append(len(cells))
+
+    def ended(self, record: Record, output: str) -> None:
+        """A cell."""
+        self.outputs.append((record.cell.variant, output))
+
+
+def make_run(
+    folder: Path, *, lock: Lock | None = None, isolation: Isolation = "fork", watcher: Watcher | None = None
+) -> StackRun:
+    """A run of two scenarios, one of whose variants this stack does not support."""
+    return StackRun(
+        stack=Stack(name="stack", python="3.11", requirements=("torch",), as_of=DAY),
+        lock=lock or make_lock(),
+        scenarios=(
+            make_scenario("one", make_variant("a"), make_variant("b", Role.REPORTED)),
+            make_scenario("two", make_variant("c"), make_variant("unsupported", needs=("trl",))),
+        ),
+        devices={"cpu": "Linux-x86_64"},
+        settings=Settings(Steps(), timeout_s=60, memory_bytes=None, threads=1, isolation=isolation),
+        store=Store(folder / "journal", folder / "published"),
+        locks=folder / "locks",
+        environments=folder / "environments",
+        progress=watcher or Watcher(),
+        run_id="run",
+    )
+
+
+def outcomes(run: StackRun) -> dict[str, str]:
+    """What is recorded of each variant."""
+    return {cell.variant: record.outcome for cell, record in run.store.recorded_here("stack").items()}

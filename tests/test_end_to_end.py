@@ -1,0 +1,175 @@
+"""The whole of it, as a user runs it, on a real historical stack: Lightning 2.0.3 with the libraries of its day."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import cli, scenarios
+from harness.model import Cell, Record
+from harness.store import decode
+from tests.conftest import OLDEST, ROOT, needs_fork, python_of, waits_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CHOSEN = ("t5_classifier", "amp_manual_optimization")
+COMMAND = ["run", OLDEST, "--device", "cpu", *(word for name in CHOSEN for word in ("--scenario", name))]
+
+pytestmark = needs_fork
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of one run."""
+    folder = new_results(tmp_path_factory.mktemp("finished"))
+    assert 0 == cli.main([*COMMAND, "--results", str(folder)])
+    return folder
+
+
+def new_results(folder: Path) -> Path:
+    """A results folder of its own, which uses the environments of this checkout."""
+    python_of(OLDEST)
+    (folder / ".gradmatrix").mkdir(parents=True)
+    (folder / ".gradmatrix" / "environments").symlink_to(ROOT / ".gradmatrix" / "environments")
+    return folder
+
+
+def journal_of(results: Path) -> Path:
+    """The file that each cell is appended to as it ends."""
+    return results / ".gradmatrix" / "records" / f"{OLDEST}.jsonl"
+
+
+def records_of(results: Path) -> list[Record]:
+    """Every line of the journal in its order; one that is no record is an error."""
+    return [decode(line) for line in journal_of(results).read_bytes().splitlines()]
+
+
+def cells() -> set[Cell]:
+    """What the command has to run."""
+    return {
+        Cell(stack=OLDEST, scenario=name, variant=variant.name, device="cpu")
+        for name in CHOSEN
+        for variant in scenarios.load(ROOT / "scenarios" / f"{name}.py").variants
+    }
+
+
+def explained(output: str, action: str) -> set[str]:
+    """The cells of which ``--explain`` says that this is done about them."""
+    return set(re.findall(rf"^{action}\s+(\S+):", output, re.MULTILINE))
+
+
+def names(cells: Iterable[Cell]) -> set[str]:
+    """Cells as they are printed."""
+    return {str(cell) for cell in cells}
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Command lines of the running processes that name ``folder``."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().decode().replace("\0", " "))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return [line for line in found if str(folder) in line]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "variant", "outcome"),
+    [
+        ("t5_classifier", "torch_adamw", "trains"),
+        ("t5_classifier", "hf_adafactor", "step:no-grad-fn"),
+        ("t5_classifier", "closure_enable_grad", "trains"),
+        ("amp_manual_optimization", "full_precision", "trains"),
+        ("amp_manual_optimization", "reported", "step:no-grad-fn"),
+        ("amp_manual_optimization", "cache_disabled", "trains"),
+    ],
+)
+def test_a_historical_failure_is_reproduced(results: Path, scenario: str, variant: str, outcome: str) -> None:
+    """What was reported fails as it was reported; the control and the remedy train."""
+    cell = Cell(stack=OLDEST, scenario=scenario, variant=variant, device="cpu")
+    record = next(record for record in records_of(results) if record.cell == cell)
+    assert (outcome, outcome == "trains") == (record.outcome, record.passed)
+    assert record.observation is not None
+    assert () == record.observation.observer_errors
+
+
+def test_the_line_that_switched_gradients_off_is_named(results: Path) -> None:
+    """With T5 it is the step of the optimizer, in a library, not in the script."""
+    record = next(record for record in records_of(results) if record.cell.variant == "hf_adafactor")
+    assert record.observation is not None
+    frames = record.observation.lost[0].frames
+    assert ("transformers/optimization.py", "step") in {(frame.file, frame.function) for frame in frames}
+
+
+def test_every_cell_is_recorded_once_and_published(results: Path) -> None:
+    """In the journal and in the published records, without a path of this machine."""
+    assert cells() == {record.cell for record in records_of(results)}
+    assert len(cells()) == len(records_of(results))
+    published = (results / "records" / f"{OLDEST}.jsonl").read_bytes()
+    assert cells() == {decode(line).cell for line in published.splitlines()}
+    assert str(ROOT).encode() not in published
+
+
+def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second time every cell is kept, no server is started and no file is touched."""
+    files = [path for path in sorted(results.rglob("*")) if path.is_file() and "environments" not in path.parts]
+    before = [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
+    assert 0 == cli.main([*COMMAND, "--explain", "--no-table", "--results", str(results)])
+    output = capsys.readouterr().out
+    assert (names(cells()), set()) == (explained(output, "keep"), explained(output, "run"))
+    assert f"0 cells run, {len(cells())} kept, 0 settled without running; importing 0.0 s" in output
+    assert before == [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
+
+
+def test_a_failure_is_found_by_a_strict_run(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, and the command that repeats the cell."""
+    arguments = ["run", OLDEST, "--device", "cpu", "--cell", "t5_classifier/hf_adafactor", "--strict"]
+    assert 1 == cli.main([*arguments, "--results", str(results)])
+    assert f'nox -s "matrix({OLDEST})" -- --cell t5_classifier/hf_adafactor --fresh' in capsys.readouterr().out
+
+
+def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a sample: one that trains, and one that fails."""
+    sample = ["t5_classifier/hf_adafactor", "amp_manual_optimization/torch_only", "amp_manual_optimization/clear_cache"]
+    words = [word for cell in sample for word in ("--cell", cell)]
+    assert 0 == cli.main(["isolation", OLDEST, *words, "--results", str(results)])
+    assert f"{OLDEST}: 3 cells compared" in capsys.readouterr().out
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No finished cell is lost or run again, every line can be read, nothing goes on running, all cells are there."""
+    results, workplace = new_results(tmp_path / "results"), tmp_path / "workplace"
+    workplace.mkdir()
+    arguments = [*COMMAND, "--no-table", "--results", str(results)]
+    variables = {**os.environ, "TMPDIR": str(workplace)}
+    command = [sys.executable, "-m", "harness", *arguments]
+    with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL) as killed:
+        try:
+            journal = journal_of(results)
+            assert waits_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 3)
+        finally:
+            killed.kill()
+    assert waits_until(lambda: not processes_in(workplace))
+    finished = records_of(results)
+    assert 3 <= len(finished) < len(cells())
+
+    assert 0 == cli.main([*arguments, "--explain"])
+    output = capsys.readouterr().out
+    kept = {record.cell for record in finished}
+    assert (names(kept), names(cells() - kept)) == (explained(output, "keep"), explained(output, "run"))
+    assert finished == records_of(results)[: len(finished)]
+    assert sorted(cells()) == sorted(record.cell for record in records_of(results))
+
+
+def test_an_unknown_cell_is_bad_input(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and a suggestion, no traceback."""
+    assert 2 == cli.main(["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)])
+    assert "perhaps you meant 'hf_adafactor'" in capsys.readouterr().err

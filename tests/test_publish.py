@@ -1,0 +1,258 @@
+"""The matrix for readers: what is written to results/, compared with the files in tests/golden/.
+
+After a wanted change of a renderer: ``UPDATE_GOLDEN=1 pytest tests/test_publish.py``, and read the diff.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.model import Failure, Gradient, LockedPackage, Record, Role
+from harness.publish.files import Published, as_csv, as_json, as_markdown, gather, write_all
+from harness.publish.frame import wide
+from harness.store import Store
+from tests.factories import (
+    DAY,
+    NOON,
+    make_cell,
+    make_lock,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_variant,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+HOSTILE = {
+    "formula": "=cmd|' /C calc'!A0",
+    "markup": "<script>alert('x')</script> | `code` *bold* [link](x) \\",
+    "terminal": "\x1b[31mred\x1b[0m\x1b]8;;x\x07 \x9b1m\r\nsecond line\ttab",
+    "direction": "\u202egnp.exe\u202c \u200fabc\u2066def\u2069",
+}
+SCENARIOS = {
+    "sums": make_scenario(
+        "sums",
+        make_variant("plain"),
+        make_variant("reported", Role.REPORTED),
+        make_variant("half", Role.REPORTED),
+        make_variant("remedy", Role.REMEDY),
+        make_variant("frozen", Role.MISUSE),
+        make_variant("lr_zero", Role.MISUSE),
+    ),
+    "products": make_scenario("products", make_variant("plain")),
+}
+LOCKS = [
+    make_lock("new", versions={"torch": "2.6.0", "trl": "0.15.2"}, as_of=dt.date(2026, 3, 1)),
+    make_lock(
+        "old",
+        as_of=dt.date(2023, 6, 20),
+        requirements=("torch", "trl"),
+        packages=(
+            LockedPackage(name="numpy", version="1.25.0"),
+            LockedPackage(name="torch", version="2.0.1", released=DAY, newest="2.0.1", newest_released=DAY),
+            LockedPackage(
+                name="trl",
+                version="0.1.0",
+                released=dt.date(2022, 6, 20),
+                newest="0.4.4",
+                newest_released=dt.date(2023, 6, 20),
+            ),
+        ),
+    ),
+    make_lock("torn", versions={}, digest="", failure=Failure(outcome="resolve:conflict", message=HOSTILE["markup"])),
+]
+
+
+def at(
+    stack: str, scenario: str, variant: str, outcome: str = "trains", device: str = "cpu", **fields: object
+) -> Record:
+    """A record of a cell of the sample."""
+    return make_record(outcome, make_cell(stack, scenario, variant, device), **fields)
+
+
+def records() -> list[Record]:
+    """A cell of every kind, in no particular order."""
+    silent: dict[str, Any] = {"role": Role.MISUSE, "gradient": Gradient.NONE, "observation": make_observation("nnnn")}
+    failed: dict[str, Any] = {"isolation": "none", "build": ""}
+    not_run: dict[str, Any] = {"passed": None, **failed}
+    return [
+        at("new", "sums", "plain", "setup:no-device", "cuda", **not_run, message=HOSTILE["terminal"]),
+        at("new", "sums", "plain"),
+        at(
+            "new",
+            "sums",
+            "reported",
+            "step:no-grad-fn",
+            gradient=Gradient.NONE,
+            role=Role.REPORTED,
+            message=HOSTILE["formula"],
+        ),
+        at(
+            "new",
+            "sums",
+            "half",
+            "step:exception",
+            gradient=Gradient.PARTIAL,
+            role=Role.REPORTED,
+            message=HOSTILE["direction"],
+        ),
+        at("new", "sums", "remedy", role=Role.REMEDY, observation=make_observation(step_times_s=(0.03125, 0.015625))),
+        at("new", "sums", "frozen", "step:no-grad-fn", **silent, passed=True, message=HOSTILE["markup"]),
+        at("new", "sums", "lr_zero", "update:none", **silent, passed=False, message=HOSTILE["terminal"]),
+        at("old", "products", "plain", "setup:unsupported", **not_run, message="needs trl>=0.14, this stack has 0.1.0"),
+        at("old", "sums", "plain", "gradient:partial", gradient=Gradient.PARTIAL, message="-1 of 2"),
+        at("old", "sums", "reported", "process:lost", **not_run, role=Role.REPORTED),
+        *(
+            at("torn", s.name, v.name, "resolve:conflict", **failed, role=v.role)
+            for s in SCENARIOS.values()
+            for v in s.variants
+        ),
+        at("gone", "sums", "plain"),
+        at("new", "sums", "gone"),
+        at("new", "gone", "plain"),
+    ]
+
+
+@pytest.fixture
+def published() -> Published:
+    """The sample, gathered."""
+    return gather(LOCKS, SCENARIOS, records())
+
+
+def golden(name: str, content: bytes) -> bytes:
+    """What ``content`` is expected to be."""
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_bytes(content)
+    return path.read_bytes()
+
+
+def test_the_page_is_as_golden(published: Published) -> None:
+    """matrix.md."""
+    page = as_markdown(published).encode()
+    assert golden("matrix.md", page).decode() == page.decode()
+
+
+def test_the_table_is_as_golden(published: Published) -> None:
+    """matrix.csv."""
+    table = as_csv(published)
+    assert golden("matrix.csv", table).decode() == table.decode()
+
+
+def test_the_data_is_as_golden(published: Published) -> None:
+    """matrix.json."""
+    data = as_json(published)
+    assert golden("matrix.json", data).decode() == data.decode()
+
+
+def test_the_data_has_the_promised_keys(published: Published) -> None:
+    """What others read by name: it may grow, and never shrinks."""
+    data = json.loads(as_json(published))
+    assert (1, {"schema", "stacks", "cells"}) == (data["schema"], set(data))
+    assert all({"name", "python", "as_of", "packages", "build"} <= set(stack) for stack in data["stacks"])
+    keys = "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message"
+    assert {keys} == {" ".join(cell) for cell in data["cells"]}
+    speeds = [cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] == "trains"]
+    assert [{"median", "low", "high", "samples"}] * len(speeds) == [set(speed) for speed in speeds]
+    assert {None} == {cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] != "trains"}
+
+
+def test_the_data_keeps_messages_as_they_were(published: Published) -> None:
+    """It is data: JSON escapes what must be escaped."""
+    messages = {cell["message"] for cell in json.loads(as_json(published))["cells"]}
+    assert set(HOSTILE.values()) <= messages
+
+
+def test_a_machine_reads_the_table_back(published: Published) -> None:
+    """Hostile text neither breaks a row nor becomes a formula."""
+    rows = list(csv.DictReader(io.StringIO(as_csv(published).decode(), newline="")))
+    assert len(published.records) == len(rows)
+    assert {row["message"][:1] for row in rows} & {"=", "+", "-", "@", "\t", "\r"} == set()
+    assert {"", "true", "false"} == {row["passed"] for row in rows}
+    assert {"", "123456789"} == {row["peak_memory_bytes"] for row in rows}
+
+
+def test_hostile_text_adds_no_column_and_no_markup_to_the_page(published: Published) -> None:
+    """Every row of a table has the columns of its header."""
+    page = as_markdown(published)
+    assert ("<script" in page, "\x1b" in page, "\u202e" in page) == (False, False, False)
+    tables = [block.splitlines() for block in page.split("\n\n") if block.startswith("| scenario")]
+    assert [{6}, {6}] == [{len(re.findall(r"(?<!\\)\|", line)) for line in table} for table in tables]
+
+
+def test_cells_of_what_left_the_matrix_are_not_published(published: Published) -> None:
+    """A stack, a scenario and a variant that are gone."""
+    cells = [record.cell for record in published.records]
+    assert [] == [cell for cell in cells if "gone" in {cell.stack, cell.scenario, cell.variant}]
+
+
+def test_stacks_stand_in_the_order_of_their_dates(published: Published) -> None:
+    """Oldest first, whatever their names."""
+    assert ["old", "torn", "new"] == published.stacks
+
+
+def test_the_order_of_the_records_does_not_matter(published: Published) -> None:
+    """Journals differ from checkout to checkout, the published files do not."""
+    other = gather(reversed(LOCKS), SCENARIOS, reversed(records()))
+    assert [render(published) for render in (as_json, as_csv, as_markdown)] == [
+        render(other) for render in (as_json, as_csv, as_markdown)
+    ]
+
+
+def test_writing_again_changes_no_byte(tmp_path: Path, published: Published) -> None:
+    """Nor the files' times, also after the records went through the store."""
+    store = Store(tmp_path / "journal", tmp_path / "records")
+    store.publish(published.records)
+    write_all(published, tmp_path)
+    before = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(tmp_path.glob("matrix.*"))]
+    write_all(gather(LOCKS, SCENARIOS, store.everything().values()), tmp_path)
+    after = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(tmp_path.glob("matrix.*"))]
+    assert ["matrix.csv", "matrix.json", "matrix.md"] == [name for name, _, _ in before]
+    assert before == after
+
+
+@pytest.mark.parametrize("locks", [[], LOCKS])
+def test_a_matrix_without_records_is_written(tmp_path: Path, locks: list[Any]) -> None:
+    """Before the first run."""
+    write_all(gather(locks, SCENARIOS, []), tmp_path)
+    assert [] == json.loads((tmp_path / "matrix.json").read_bytes())["cells"]
+    assert 1 == len((tmp_path / "matrix.csv").read_text(encoding="utf-8").splitlines())
+
+
+def test_a_matrix_in_which_nothing_was_judged_is_written(tmp_path: Path) -> None:
+    """Every cell unsupported: the table says so cell by cell."""
+    record = at("new", "sums", "plain", "setup:unsupported", passed=None, observation=None)
+    write_all(gather(LOCKS, SCENARIOS, [record]), tmp_path)
+    assert "| **sums** | `plain` | not run | not run | – setup:unsupported |" in (tmp_path / "matrix.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_the_build_of_a_stack_is_that_of_its_newest_cell() -> None:
+    """A record from before a driver came, and one from after."""
+    old = at("new", "sums", "plain", build="cpu")
+    new = at("new", "sums", "half", build="cuda", recorded_at=NOON + dt.timedelta(hours=1))
+    stacks = json.loads(as_json(gather(LOCKS, SCENARIOS, [old, new])))["stacks"]
+    assert {"old": None, "torn": None, "new": "cuda"} == {stack["name"]: stack["build"] for stack in stacks}
+
+
+def test_rows_follow_the_scenarios_and_columns_the_stacks(published: Published) -> None:
+    """Not the alphabet."""
+    table = wide(published.of_device("cpu"), published.scenarios, published.stacks)
+    expected = [(s.name, v.name) for s in SCENARIOS.values() for v in s.variants]
+    assert (expected, ["old", "torn", "new"]) == (list(table.index), list(table.columns))
+
+
+def test_cells_that_nobody_ran_say_so(published: Published) -> None:
+    """An empty cell would look like a result."""
+    table = wide(published.of_device("cpu"), published.scenarios, published.stacks)
+    assert "not run" == table.loc[("products", "plain"), "new"]

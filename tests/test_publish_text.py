@@ -1,0 +1,64 @@
+"""Untrusted text made harmless."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.publish import text
+
+
+@given(st.text())
+def test_plain_text_cannot_steer_a_terminal(untrusted: str) -> None:
+    """No escape, no other control character, no mark that turns the direction."""
+    forbidden = {chr(n) for n in (*range(9), *range(11, 32), *range(0x7F, 0xA0), 0x200F, 0x202E, 0x2066)}
+    assert set() == forbidden & set(text.plain(untrusted))
+
+
+@given(st.text(alphabet="a |`*_[]\\<>&\n\t\x1b", max_size=20))
+def test_markdown_text_is_one_cell_without_markup(untrusted: str) -> None:
+    """Every character that could mean something is escaped."""
+    shown = text.markdown(untrusted)
+    assert [] == re.findall(r"[<>\n]", shown)
+    assert "" == re.sub(r"\\[|`*_\[\]\\]|&\w+;|[a ]", "", shown)
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "expected"),
+    [
+        ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+        ("-1", "'-1"),
+        ("\x1b[31m=1+1", "'=1+1"),
+        ("@x", "'@x"),
+        ("a=b", "a=b"),
+        ("", ""),
+    ],
+)
+def test_a_spreadsheet_takes_no_text_for_a_formula(untrusted: str, expected: str) -> None:
+    """Also where a control sequence hides it."""
+    assert expected == text.spreadsheet(untrusted)
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "expected"),
+    [
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x9b31mred", "red"),
+        ("\x1b]8;;http://x\x07link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]0;title\nnext", "\nnext"),
+        ("over\rwritten\x08", "overwritten"),
+        ("\u202egnp.exe\u202c \u200fabc\u2066def\u2069", "gnp.exe abcdef"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+    ],
+)
+def test_control_sequences_are_taken_out_whole(untrusted: str, expected: str) -> None:
+    """What they would have shown stays, and so do line breaks and tabs."""
+    assert expected == text.plain(untrusted)
+
+
+def test_one_line_has_no_breaks() -> None:
+    """For a table or a list."""
+    assert "a b c" == text.one_line(" a\nb\t\r\n c\x1b[0m ")

@@ -1,0 +1,210 @@
+"""One stack's run: plan, lock, install, launch, verdict, store, with a server that only pretends."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import environment
+from harness.environment import Environment, InstallFailed
+from harness.errors import UserError
+from harness.launch import Answer
+from harness.model import Failure, Record, Role
+from harness.plan import Selection
+from harness.run import failed, new_run_id
+from harness.verdict import Ended
+from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record
+from tests.pretended import EVERYTHING, TRAINED, Watcher, World, make_run, outcomes, pretend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFLICT = Failure(outcome="resolve:conflict", message="a needs b<1, c needs b>2")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world in which every stack is installed and every cell trains, unless told otherwise."""
+    return pretend(monkeypatch)
+
+
+@pytest.fixture
+def uninstallable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No environment may be asked for."""
+
+    def ensure(*_: object) -> Environment:
+        pytest.fail("nothing need be installed")
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+
+
+def test_every_cell_is_run_and_recorded(tmp_path: Path, world: World) -> None:
+    """From one server, in the order of the plan; what is unsupported is settled without it."""
+    run = make_run(tmp_path)
+    summary = run.execute(EVERYTHING)
+    assert (3, 0, 1) == (summary.executed, summary.kept, summary.settled)
+    assert ([["one", "two"]], ["one/a", "one/b", "two/c"]) == (world.started, world.asked)
+    assert {"a": "trains", "b": "trains", "c": "trains", "unsupported": "setup:unsupported"} == outcomes(run)
+
+
+def test_a_summary_has_the_seconds_of_imports_and_cells(tmp_path: Path, world: World) -> None:
+    """Imports of the server and those of its cells apart from the cells' own time; the build's notice too."""
+    summary = make_run(tmp_path).execute(EVERYTHING)
+    assert (8.0 + 3 * 0.25, 3 * 0.5, "a larger build") == (summary.import_s, summary.cells_s, summary.notice)
+
+
+def test_a_record_holds_what_was_seen_and_how_it_was_run(tmp_path: Path, world: World) -> None:
+    """The observation, the build, the isolation, the run."""
+    run = make_run(tmp_path)
+    run.execute(EVERYTHING)
+    record = run.store.recorded_here("stack")[make_cell(scenario="one", variant="b")]
+    assert ("fork", "cpu", "run", Role.REPORTED, True) == (
+        record.isolation,
+        record.build,
+        record.run,
+        record.role,
+        record.passed,
+    )
+    assert TRAINED.observation == record.observation
+
+
+def test_whoever_watches_is_told(tmp_path: Path, world: World) -> None:
+    """The plan, each stage, each cell with what it printed."""
+    watcher = Watcher()
+    make_run(tmp_path, watcher=watcher).execute(EVERYTHING)
+    assert [4] == watcher.plans
+    assert [
+        "stack: installing",
+        "stack: one a",
+        "stack: importing",
+        "stack: one b",
+        "stack: two c",
+    ] == watcher.stages
+    assert [("a", "bye"), ("b", "bye"), ("c", "bye")] == watcher.outputs
+
+
+def test_a_second_run_asks_for_nothing(tmp_path: Path, world: World) -> None:
+    """Every cell is kept, and no server is started."""
+    make_run(tmp_path).execute(EVERYTHING)
+    summary = make_run(tmp_path).execute(EVERYTHING)
+    assert (0, 4, 0, 1) == (summary.executed, summary.kept, summary.settled, len(world.started))
+
+
+@pytest.mark.usefixtures("uninstallable")
+def test_settled_cells_need_no_environment(tmp_path: Path) -> None:
+    """Nothing is installed for them."""
+    run = make_run(tmp_path)
+    summary = run.execute(Selection(variants=frozenset({("two", "unsupported")})))
+    (record,) = run.store.recorded_here("stack").values()
+    assert ("none", "", None, 1) == (record.isolation, record.build, record.passed, summary.settled)
+
+
+@pytest.mark.usefixtures("uninstallable")
+def test_a_lock_that_failed_fills_its_column(tmp_path: Path) -> None:
+    """Each cell has the stack's own failure, also the unsupported one."""
+    run = make_run(tmp_path, lock=make_lock(versions={}, digest="", failure=CONFLICT))
+    summary = run.execute(EVERYTHING)
+    assert dict.fromkeys(("a", "b", "c", "unsupported"), "resolve:conflict") == outcomes(run)
+    assert (4, CONFLICT.message) == (summary.settled, summary.notice)
+    assert {False} == {record.passed for record in run.store.recorded_here("stack").values()}
+
+
+@pytest.mark.usefixtures("uninstallable")
+def test_a_column_is_filled_once(tmp_path: Path) -> None:
+    """The same failure a second time adds no line."""
+    lock = make_lock(versions={}, digest="", failure=CONFLICT)
+    make_run(tmp_path, lock=lock).execute(EVERYTHING)
+    journal = (tmp_path / "journal" / "stack.jsonl").read_bytes()
+    assert 4 == make_run(tmp_path, lock=lock).execute(EVERYTHING).kept
+    assert journal == (tmp_path / "journal" / "stack.jsonl").read_bytes()
+
+
+def failing_install(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
+    """The stack cannot be installed."""
+
+    def ensure(*_: object) -> Environment:
+        raise InstallFailed(Failure(outcome=outcome, message="no room"))
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+
+
+def test_an_install_that_failed_fills_what_was_to_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is unsupported stays so: that needed no environment."""
+    failing_install(monkeypatch, "install:build")
+    run = make_run(tmp_path)
+    summary = run.execute(EVERYTHING)
+    assert {**dict.fromkeys("abc", "install:build"), "unsupported": "setup:unsupported"} == outcomes(run)
+    assert (0, 1, "no room") == (summary.executed, summary.settled, summary.notice)
+
+
+@pytest.mark.parametrize("outcome", ["install:network", "install:disk-full"])
+def test_a_failure_of_the_machine_is_recorded_and_then_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    """The stack was not judged; the same command takes it up again."""
+    failing_install(monkeypatch, outcome)
+    run = make_run(tmp_path)
+    with pytest.raises(UserError, match=f"Stack stack was not judged: {outcome}."):
+        run.execute(EVERYTHING)
+    assert {**dict.fromkeys("abc", outcome), "unsupported": "setup:unsupported"} == outcomes(run)
+    assert {None} == {record.passed for record in run.store.recorded_here("stack").values()}
+
+
+def test_after_a_failure_of_the_machine_the_cells_are_run(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spurious outcome keeps no cell."""
+    with monkeypatch.context() as patched:
+        failing_install(patched, "install:network")
+        with pytest.raises(UserError):
+            make_run(tmp_path).execute(EVERYTHING)
+    assert 3 == make_run(tmp_path).execute(EVERYTHING).executed
+
+
+def test_a_stopped_run_keeps_what_had_ended(tmp_path: Path, world: World) -> None:
+    """And the next one takes up the rest."""
+
+    class Impatient(Watcher):
+        """Interrupts after the second cell."""
+
+        def ended(self, record: Record, output: str) -> None:
+            super().ended(record, output)
+            if record.cell.variant == "b":
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_run(tmp_path, watcher=Impatient()).execute(EVERYTHING)
+    assert 1 == world.closed
+    run = make_run(tmp_path)
+    assert {"a", "b", "unsupported"} == set(outcomes(run))
+    assert (1, 3) == ((summary := run.execute(EVERYTHING)).executed, summary.kept)
+
+
+def test_a_long_message_is_cut(tmp_path: Path, world: World) -> None:
+    """All of it is in the observation."""
+    broken = make_observation(raised=make_raised("x" * 2000), reached="step")
+    world.answers["a"] = [Answer(broken, Ended(exit=0), wall_s=0.5)]
+    run = make_run(tmp_path)
+    run.execute(EVERYTHING)
+    record = run.store.recorded_here("stack")[make_cell(scenario="one", variant="a")]
+    assert (500, broken) == (len(record.message), record.observation)
+
+
+def test_failed_cells_are_the_judged_ones_with_misuse_last() -> None:
+    """For the list at the end of a run."""
+    records = [
+        make_record("update:none", make_cell(variant="a"), role=Role.MISUSE),
+        make_record("step:exception", make_cell(variant="c")),
+        make_record("step:exception", make_cell(variant="b")),
+        make_record("process:lost", make_cell(variant="d"), passed=None),
+        make_record(cell=make_cell(variant="e")),
+    ]
+    assert ["b", "c", "a"] == [record.cell.variant for record in failed(records)]
+
+
+def test_a_runs_name_tells_when_it_began() -> None:
+    """And sorts by it."""
+    moment = dt.datetime.strptime(new_run_id().partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=dt.UTC)
+    assert abs(dt.datetime.now(dt.UTC) - moment) < dt.timedelta(minutes=1)

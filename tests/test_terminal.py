@@ -1,0 +1,193 @@
+"""What a run shows on the terminal, rendered on a recorded console without colours or progress."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from harness import terminal
+from harness.model import Gradient, Record, Role
+from harness.plan import Action, Planned
+from harness.publish.files import Published, gather
+from harness.run import Summary
+from tests.factories import make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
+
+HOSTILE = "\x1b[31m[red]two\x1b[0m\nlines[/] \u202egnp.exe [/nonsense]"
+HARMLESS = "[red]two lines[/] gnp.exe [/nonsense]"
+SCENARIO = make_scenario(
+    "sums",
+    make_variant("plain"),
+    make_variant("odd", Role.REPORTED),
+    make_variant("frozen", Role.MISUSE),
+)
+
+
+@pytest.fixture
+def console() -> Console:
+    """A wide console that is no terminal, and records what is printed."""
+    return Console(file=io.StringIO(), width=120, record=True, highlight=False, color_system=None, force_terminal=False)
+
+
+def shown(console: Console) -> list[str]:
+    """The printed lines, without blanks at their ends."""
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def published(*records: Record) -> Published:
+    """A matrix of these records, on the stacks `new` and `old`."""
+    return gather([make_lock("new"), make_lock("old")], {"sums": SCENARIO}, records)
+
+
+def planned(variant: str, action: Action, why: str) -> Planned:
+    """A planned cell."""
+    cell = make_cell("new", "sums", variant)
+    return Planned(cell, SCENARIO, SCENARIO.variants[0], "key", {}, action, why)
+
+
+def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Console) -> None:
+    """Scenario names once per group; symbols and words."""
+    silent = make_record(
+        "update:none", make_cell("new", "sums", "frozen"), role=Role.MISUSE, observation=make_observation()
+    )
+    broken = make_record("step:no-grad-fn", make_cell("old", "sums", "odd"), role=Role.REPORTED)
+    matrix = published(make_record(cell=make_cell("new", "sums", "plain")), broken, silent)
+    terminal.show_matrix(console, matrix, ["new", "old"])
+    lines = [" ".join(line.replace("│", " ").replace("┃", " ").split()) for line in shown(console)]
+    assert [
+        "Does it train? (cpu)",
+        "scenario variant new old",
+        "sums plain ✓ trains, 4.0/s not run",
+        "odd not run ✗ step:no-grad-fn",
+        "Does the stack tell you? (cpu)",
+        "scenario variant new old",
+        "sums frozen ✗ silent: update:none not run",
+    ] == [line for line in lines if line and line[0] not in "┏┡└├"]
+
+
+def test_a_variants_name_is_no_markup(console: Console) -> None:
+    """Square brackets are letters like others."""
+    scenario = make_scenario("sums", make_variant("[red]plain[/]"))
+    record = make_record(cell=make_cell("new", "sums", "[red]plain[/]"))
+    terminal.show_matrix(console, gather([make_lock("new")], {"sums": scenario}, [record]), ["new"])
+    assert "[red]plain[/]" in console.export_text()
+
+
+def test_only_the_stacks_that_were_asked_for_are_shown(console: Console) -> None:
+    """The matrix may hold many more."""
+    matrix = published(*(make_record(cell=make_cell(stack, "sums", "plain")) for stack in ("new", "old")))
+    terminal.show_matrix(console, matrix, ["old"])
+    assert ("old" in console.export_text(clear=False), "new" in console.export_text()) == (True, False)
+
+
+def test_a_device_that_is_not_there_is_one_line(console: Console) -> None:
+    """A table full of dashes says nothing more; hostile text in it has no effect."""
+    missing = make_record("setup:no-device", make_cell("new", "sums", "plain", "cuda"), passed=None, message=HOSTILE)
+    terminal.show_matrix(console, published(missing), ["new"])
+    assert [f"cuda: not judged, {HARMLESS}"] == shown(console)
+
+
+def test_what_is_unsupported_on_a_device_is_a_table(console: Console) -> None:
+    """It speaks of the stack."""
+    record = make_record("setup:unsupported", make_cell("new", "sums", "plain", "cuda"), passed=None)
+    terminal.show_matrix(console, published(record), ["new"])
+    assert "– setup:unsupported" in console.export_text()
+
+
+def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
+    """Misuse after the rest, and the command that repeats the first one."""
+    cells = [make_cell("new", "sums", variant) for variant in ("frozen", "odd", "plain")]
+    records = [
+        make_record("update:none", cells[0], role=Role.MISUSE, message="nothing changed"),
+        make_record("step:exception", cells[1], gradient=Gradient.FLOWING, message=HOSTILE),
+        make_record(cell=cells[2]),
+    ]
+    repeat = "repeat {stack} {scenario}/{variant}"
+    terminal.show_failures(console, {record.cell: record for record in records}, repeat)
+    assert [
+        "",
+        "2 cells did not pass:",
+        f"  ✗ new  sums/odd  step:exception [gradient flowing]  {HARMLESS}",
+        "  ✗ new  sums/frozen  update:none  nothing changed",
+        "Repeat one: repeat new sums/odd",
+    ] == shown(console)
+
+
+def test_a_long_message_does_not_wrap(console: Console) -> None:
+    """The record has all of it."""
+    record = make_record("step:exception", message="word " * 100)
+    terminal.show_failures(console, {record.cell: record}, "repeat")
+    assert (4, "…") == (len(lines := shown(console)), lines[2][-1])
+
+
+@pytest.mark.parametrize(
+    "record", [make_record(), make_record("setup:unsupported", passed=None), make_record("process:lost", passed=None)]
+)
+def test_without_a_failure_nothing_is_printed(console: Console, record: Record) -> None:
+    """A cell that was not judged is no failure."""
+    terminal.show_failures(console, {record.cell: record}, "repeat")
+    assert [] == shown(console)
+
+
+def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None:
+    """Counts and seconds, and the notice on a line of its own."""
+    summary = Summary("new", executed=3, kept=2, settled=1, import_s=8.125, cells_s=1.5, notice=HOSTILE)
+    terminal.show_summary(console, summary)
+    assert [
+        "new: 3 cells run, 2 kept, 1 settled without running; importing 8.1 s, cells 1.5 s",
+        f"  note: {HARMLESS}",
+    ] == shown(console)
+
+
+def test_a_summary_without_a_notice_is_one_line(console: Console) -> None:
+    """Nothing to tell."""
+    terminal.show_summary(console, Summary("new"))
+    assert 1 == len(shown(console))
+
+
+def test_explain_says_of_every_cell_why(console: Console) -> None:
+    """What is done, the cell, the reason."""
+    with terminal.Display(console, explain=True) as display:
+        display.planned(
+            "new", [planned("plain", Action.RUN, "never run [here]"), planned("odd", Action.KEEP, "recorded")]
+        )
+    assert ["run      new/sums/plain/cpu: never run [here]", "keep     new/sums/odd/cpu: recorded"] == [
+        line for line in shown(console) if line
+    ]
+
+
+def test_verbose_shows_what_the_script_printed(console: Console) -> None:
+    """Under its outcome, without what could steer the terminal."""
+    with terminal.Display(console, verbose=True) as display:
+        display.ended(make_record(), f"first\n{HOSTILE}\n")
+        display.ended(make_record(), "  \n")
+    assert [
+        "── stack/scenario/plain/cpu: trains",
+        "first",
+        "[red]two",
+        "lines[/] gnp.exe [/nonsense]",
+        "",
+        "── stack/scenario/plain/cpu: trains",
+    ] == shown(console)[:6]
+
+
+def test_without_verbose_a_run_prints_nothing_of_its_own(console: Console) -> None:
+    """A progress bar is not for a file; hostile names do no harm."""
+    with terminal.Display(console) as display:
+        display.stage("new", "[/nonsense] importing")
+        display.planned("new", [planned("plain", Action.RUN, "why")])
+        display.ended(make_record(), "noise")
+    assert [] == [line for line in shown(console) if line]
+
+
+def test_the_list_shows_scenarios_and_variants(console: Console) -> None:
+    """With their titles, roles and summaries."""
+    terminal.show_plan(console, {"sums": SCENARIO})
+    assert [
+        "sums: The title of sums",
+        "  1 control, 1 reported, 1 misuse",
+        f"  {'plain':30} {'control':9} what plain means",
+        f"  {'odd':30} {'reported':9} what odd means",
+        f"  {'frozen':30} {'misuse':9} what frozen means",
+    ] == shown(console)
