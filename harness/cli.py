@@ -105,15 +105,17 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     selection = project.selection(
         scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
     )
-    with terminal.Display(console, verbose=options.verbose, explain=options.explain) as display:
-        for stack in stacks:
-            display.stage(stack.name, "locking")
-            summary = project.stack_run(stack, display).execute(selection)
-            terminal.show_summary(console, summary)
-            if options.drop_environments:
-                project.drop_environment(stack)
+    try:
+        with terminal.Display(console, verbose=options.verbose, explain=options.explain) as display:
+            for stack in stacks:
+                display.stage(stack.name, "locking")
+                summary = project.stack_run(stack, display).execute(selection)
+                terminal.show_summary(console, summary)
+                if options.drop_environments:
+                    project.drop_environment(stack)
+    finally:  # also where a later stack could not be installed
+        records = project.publish()
     names = [stack.name for stack in stacks]
-    records = project.publish()
     if not options.no_table:
         terminal.show_matrix(console, project.published(records.values()), names)
     asked = {cell: r for cell, r in records.items() if cell.stack in names and selection.has(cell)}

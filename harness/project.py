@@ -15,7 +15,7 @@ from harness.errors import UserError, did_you_mean
 from harness.index import Index
 from harness.plan import Selection
 from harness.pool import Isolation, Settings
-from harness.publish import files, headline
+from harness.publish import published as matrices
 from harness.run import Progress, StackRun, new_run_id
 from harness.store import Store
 
@@ -133,22 +133,34 @@ class Project:
 
     def fallen_behind(self, lock: Lock) -> list[LockedPackage]:
         """The packages of which the resolver silently took an old release."""
-        return locks.fallen_behind(lock, files.SHOWN)
+        return locks.fallen_behind(lock, matrices.SHOWN)
 
-    def published(self, records: Iterable[Record]) -> files.Published:
+    def published(self, records: Iterable[Record]) -> matrices.Published:
         """The matrix that ``records`` make."""
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
-        return files.gather(self.known_locks(), chosen, records)
+        return matrices.gather(self.known_locks(), chosen, records)
 
     def publish(self) -> dict[Cell, Record]:
-        """Write results/ from the newest record of every cell, and return those records."""
-        records = self.store.everything()
-        published = self.published(records.values())
-        self.store.publish(published.records)
-        files.write_all(published, self.results)
-        if self.results == self.root / "results":
-            headline.write_headline(published, self.root / "README.md")
+        """Write results/ from the newest record of every cell where something is newer, and return those records."""
+        published = self.published(self.store.everything().values())
+        if not self.is_published():
+            from harness.publish import files, headline
+
+            self.store.publish(published.records)
+            if self.results == self.root / "results":
+                headline.write_headline(published, self.root / "README.md")
+            files.write_all(published, self.results)
+            (self.results / "matrix.json").touch()  # newer than its sources, also where they changed nothing
         return {record.cell: record for record in published.records}
+
+    def is_published(self) -> bool:
+        """Whether nothing that the matrix is made of is newer than its files."""
+        matrix_json = self.results / "matrix.json"
+        if not matrix_json.exists():
+            return False
+        folders = (self.store.journal, self.locks_folder, self.root / "scenarios")
+        sources = [self.matrix_file, *(path for folder in folders for path in folder.glob("*.*"))]
+        return matrix_json.stat().st_mtime >= max(path.stat().st_mtime for path in sources)
 
     def compare_isolation(self, stack: Stack, selection: Selection, progress: Progress) -> list[tuple[Record, Record]]:
         """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""

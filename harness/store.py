@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.model import SCHEMA, Cell, Record
+from harness.outcome import Outcome
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -53,7 +55,7 @@ class Store:
     def everything(self) -> dict[Cell, Record]:
         """The newest record of each cell, published ones included."""
         files = sorted({*self.published.glob("*.jsonl"), *self.journal.glob("*.jsonl")})
-        return newest(record for path in files for record in self._read(path))
+        return newest((record for path in files for record in self._read(path)), keep_judged=True)
 
     def publish(self, records: Iterable[Record]) -> None:
         """Write one line per cell, in a stable order, to ``results/records/``: a night's change is a readable diff."""
@@ -101,14 +103,24 @@ def decode(line: bytes) -> Record:
         raise
 
 
-def newest(records: Iterable[Record]) -> dict[Cell, Record]:
-    """The newest record of each cell; of two of the same moment the later line."""
+def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
+    """The newest record of each cell; of two of the same moment the later line.
+
+    With ``keep_judged`` a record that speaks of a machine only (it has no such device, no network) never hides
+    one that speaks of the stack: who runs the matrix without a GPU keeps what one with a GPU has published.
+    """
     found: dict[Cell, Record] = {}
     for record in records:
         known = found.get(record.cell)
-        if known is None or record.recorded_at >= known.recorded_at:
+        if known is None or _rank(record, keep_judged=keep_judged) >= _rank(known, keep_judged=keep_judged):
             found[record.cell] = record
     return found
+
+
+def _rank(record: Record, *, keep_judged: bool) -> tuple[bool, dt.datetime]:
+    outcome = Outcome.parse(record.outcome)
+    of_machine = outcome.spurious or record.outcome == "setup:no-device"
+    return keep_judged and not of_machine, record.recorded_at
 
 
 def write_atomically(path: Path, content: bytes) -> None:

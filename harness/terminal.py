@@ -11,22 +11,25 @@ from rich.text import Text
 
 from harness.model import Role
 from harness.plan import Action
-from harness.publish.files import lacks_device
-from harness.publish.frame import wide
+from harness.publish.grid import Grid, grid
+from harness.publish.published import lacks_device
 from harness.publish.text import one_line, plain
 from harness.run import failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pandas as pd
     from rich.console import Console
 
     from harness.model import Cell, Record, Scenario
     from harness.plan import Planned
-    from harness.publish.files import Published
+    from harness.publish.published import Published
     from harness.run import Summary
 
+NAMES_WIDTH = 56
+"""Columns of characters that the names of scenarios and variants take."""
+COLUMN_WIDTH = 24
+"""Columns of characters that a stack takes."""
 STYLES = {"✓": "green", "✗": "red", "–": "dim"}
 
 
@@ -102,21 +105,28 @@ def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -
         for title, misuse in ((f"Does it train? ({device})", False), (f"Does the stack tell you? ({device})", True)):
             section = [r for r in of_device if (r.role is Role.MISUSE) == misuse]
             if section:
-                console.print(rich_table(title, wide(section, published.scenarios, stacks)))
+                show_grid(console, title, grid(section, published.scenarios, stacks))
 
 
-def rich_table(title: str, frame: pd.DataFrame) -> Table:
-    """A pandas table with a two-level index as a terminal table."""
+def show_grid(console: Console, title: str, whole: Grid) -> None:
+    """A grid as one table, or as several where it has more columns than the console is wide."""
+    fit = max(1, (console.width - NAMES_WIDTH) // COLUMN_WIDTH)
+    for start in range(0, len(whole.stacks), fit):
+        console.print(rich_table(title, whole.columns(start, start + fit)))
+
+
+def rich_table(title: str, part: Grid) -> Table:
+    """A grid as a terminal table; a scenario's name is written once."""
     table = Table(title=title, title_justify="left", header_style="bold", padding=(0, 1))
-    for name in (*frame.index.names, *frame.columns):
-        table.add_column(str(name), overflow="fold")
+    for name in ("scenario", "variant", *part.stacks):
+        table.add_column(name, overflow="fold")
     last = ""
-    for (scenario, variant), row in zip(frame.index, frame.itertuples(index=False), strict=True):
+    for scenario, variant, cells in part.rows:
         if last and scenario != last:
             table.add_section()
         first = "" if scenario == last else scenario
         last = scenario
-        table.add_row(Text(first), Text(variant), *(Text(plain(cell), style=STYLES.get(cell[0], "")) for cell in row))
+        table.add_row(Text(first), Text(variant), *(Text(plain(cell), style=STYLES.get(cell[0], "")) for cell in cells))
     return table
 
 

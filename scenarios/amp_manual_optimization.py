@@ -59,8 +59,6 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-# ruff: noqa: ARG002, D101, D102, N812  (hooks that Lightning names; VARIANTS tells what they do)
-
 NEEDS = ("torch>=2.0", "lightning>=2.0")
 
 VARIANTS = {

@@ -260,9 +260,7 @@ def train(variant: str, device: str, steps: int) -> None:
             learning_rate=0.0 if variant == "lr_zero" else LEARNING_RATE,
         )
         kind = RewrappedLossTrainer if variant == "rewrapped_loss" else Trainer
-        kind(
-            model=model, args=arguments, train_dataset=make_rows(), optimizers=(optimizer, None)
-        ).train()
+        kind(model=model, args=arguments, train_dataset=make_rows(), optimizers=(optimizer, None)).train()
 
 
 def make_tokenizer() -> Any:
@@ -301,9 +299,7 @@ def train_dpo(folder: str, device: str, steps: int) -> None:
     kind = getattr(trl, "DPOConfig", TrainingArguments)  # TRL 0.8 has no DPOConfig
     beta = {"beta": 0.1}  # an argument of the trainer, later of its config
     in_config = "beta" in inspect.signature(kind.__init__).parameters
-    arguments = make_arguments(
-        folder, device, steps, reentrant=True, kind=kind, **(beta if in_config else {})
-    )
+    arguments = make_arguments(folder, device, steps, reentrant=True, kind=kind, **(beta if in_config else {}))
     accepted = inspect.signature(DPOTrainer.__init__).parameters
     tokenizer = "processing_class" if "processing_class" in accepted else "tokenizer"
     DPOTrainer(

@@ -52,7 +52,6 @@ from transformers.optimization import Adafactor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# ruff: noqa: ARG002, D102, N812  (hooks that Lightning names and calls; its usual import)
 
 NEEDS = ("torch>=2.0", "lightning>=2.0", "transformers>=4.29")
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "harness"
 INSIDE = sorted((HARNESS / "inside").glob("*.py"))
 HOST = sorted(path for path in HARNESS.rglob("*.py") if path not in INSIDE)
-WITHIN_PUBLISH = ["text", "frame", "files", "headline"]
+WITHIN_PUBLISH = ["text", "grid", "published", "frame", "headline", "files"]
 PURE = {
     "model": {"datetime", "enum", "typing", "msgspec"},
     "outcome": {"dataclasses", "enum", "re", "typing"},

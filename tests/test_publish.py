@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from harness.model import Failure, Gradient, LockedPackage, Record, Role
-from harness.publish.files import Published, as_csv, as_json, as_markdown, gather, write_all
-from harness.publish.frame import wide
+from harness.publish.files import as_csv, as_json, as_markdown, write_all
+from harness.publish.grid import grid
+from harness.publish.published import Published, gather
 from harness.store import Store
 from tests.factories import (
     DAY,
@@ -247,12 +248,13 @@ def test_the_build_of_a_stack_is_that_of_its_newest_cell() -> None:
 
 def test_rows_follow_the_scenarios_and_columns_the_stacks(published: Published) -> None:
     """Not the alphabet."""
-    table = wide(published.of_device("cpu"), published.scenarios, published.stacks)
+    table = grid(published.of_device("cpu"), published.scenarios, published.stacks)
     expected = [(s.name, v.name) for s in SCENARIOS.values() for v in s.variants]
-    assert (expected, ["old", "torn", "new"]) == (list(table.index), list(table.columns))
+    assert (expected, ("old", "torn", "new")) == ([row[:2] for row in table.rows], table.stacks)
 
 
 def test_cells_that_nobody_ran_say_so(published: Published) -> None:
     """An empty cell would look like a result."""
-    table = wide(published.of_device("cpu"), published.scenarios, published.stacks)
-    assert "not run" == table.loc[("products", "plain"), "new"]
+    table = grid(published.of_device("cpu"), published.scenarios, published.stacks)
+    cells = {row[:2]: dict(zip(table.stacks, row[2], strict=True)) for row in table.rows}
+    assert "not run" == cells["products", "plain"]["new"]

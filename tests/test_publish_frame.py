@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.model import Gradient, Record, Role
-from harness.publish.frame import frame, rate, steps_per_s, words
+from harness.publish.frame import frame
+from harness.publish.grid import rate, steps_per_s, words
 from tests.factories import make_cell, make_observation, make_record, make_scenario
 
 

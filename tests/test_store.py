@@ -176,3 +176,15 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     with path.open("rb") as reader:
         write_atomically(path, b"new")
         assert (b"old", b"new") == (reader.read(), path.read_bytes())
+
+
+@pytest.mark.parametrize("outcome", ["setup:no-device", "install:network", "process:lost"])
+def test_what_speaks_of_a_machine_does_not_hide_what_speaks_of_the_stack(tmp_path: Path, outcome: str) -> None:
+    """Who runs the matrix without a GPU keeps what one with a GPU has published."""
+    store = Store(tmp_path / "journal", tmp_path / "published")
+    judged = make_record()
+    later = make_record(outcome, passed=None, recorded_at=judged.recorded_at + dt.timedelta(days=1))
+    store.publish([judged])
+    store.append(later)
+    assert [judged] == list(store.everything().values())
+    assert [later] == list(store.recorded_here(judged.cell.stack).values())

@@ -10,7 +10,7 @@ from rich.console import Console
 from harness import terminal
 from harness.model import Gradient, Record, Role
 from harness.plan import Action, Planned
-from harness.publish.files import Published, gather
+from harness.publish.published import Published, gather
 from harness.run import Summary
 from tests.factories import make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
 

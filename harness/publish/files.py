@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.lock import fallen_behind
-from harness.model import SCHEMA, Lock, Record, Role, Scenario
-from harness.publish.frame import frame, steps_per_s, wide
+from harness.model import SCHEMA, Role
+from harness.publish.frame import frame
+from harness.publish.grid import Grid, grid, steps_per_s
+from harness.publish.published import SHOWN, Published, lacks_device
 from harness.publish.text import markdown, spreadsheet
 from harness.store import write_atomically
 
@@ -17,41 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    import pandas as pd
-
-SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
-
-
-@dataclass(frozen=True)
-class Published:
-    """Everything the renderers need: the stacks' locks in order of date, the scenarios, the records."""
-
-    locks: tuple[Lock, ...]
-    scenarios: dict[str, Scenario]
-    records: tuple[Record, ...]
-
-    @property
-    def stacks(self) -> list[str]:
-        """Names of the stacks, oldest as-of date first."""
-        return [lock.stack for lock in self.locks]
-
-    def of_device(self, device: str) -> list[Record]:
-        """The records of one device."""
-        return [record for record in self.records if record.cell.device == device]
-
-
-def gather(locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]) -> Published:
-    """The locks by date, and those records whose stack and variant are still part of the matrix."""
-    ordered = tuple(sorted(locks, key=lambda lock: (lock.as_of, lock.stack)))
-    names = {lock.stack for lock in ordered}
-    variants = {(s.name, v.name) for s in scenarios.values() for v in s.variants}
-    kept = (r for r in records if r.cell.stack in names and (r.cell.scenario, r.cell.variant) in variants)
-    return Published(ordered, scenarios, tuple(sorted(kept, key=lambda record: record.cell)))
-
-
-def lacks_device(records: Iterable[Record]) -> bool:
-    """Whether all that ``records`` of a device say is that there is none."""
-    return all(record.outcome == "setup:no-device" for record in records)
+    from harness.model import Lock, Record
 
 
 def write_all(published: Published, folder: Path) -> None:
@@ -125,8 +92,8 @@ def as_markdown(published: Published) -> str:
         others = [record for record in records if record.role is not Role.MISUSE]
         for title, section in (("Does it train?", others), ("Does the stack tell you?", misuse)):
             if section:
-                table = wide(section, published.scenarios, published.stacks)
-                parts += [f"## {title} ({device})", "", markdown_table(table), ""]
+                table = markdown_table(grid(section, published.scenarios, published.stacks))
+                parts += [f"## {title} ({device})", "", table, ""]
     return "\n".join(parts)
 
 
@@ -156,15 +123,12 @@ def stacks_table(published: Published) -> str:
     return "\n".join(lines)
 
 
-def markdown_table(table: pd.DataFrame) -> str:
-    """A table with a two-level index; the first level is written once per group."""
-    lines = [
-        "| " + " | ".join(map(str, [*table.index.names, *table.columns])) + " |",
-        "| --- " * (2 + table.shape[1]) + "|",
-    ]
+def markdown_table(table: Grid) -> str:
+    """A grid as Markdown; a scenario's name is written once."""
+    lines = ["| scenario | variant | " + " | ".join(table.stacks) + " |", "| --- " * (2 + len(table.stacks)) + "|"]
     last = ""
-    for (scenario, variant), row in zip(table.index, table.itertuples(index=False), strict=True):
+    for scenario, variant, cells in table.rows:
         first = f"**{scenario}**" if scenario != last else ""
         last = scenario
-        lines.append("| " + " | ".join([first, f"`{variant}`", *(markdown(cell) for cell in row)]) + " |")
+        lines.append("| " + " | ".join([first, f"`{variant}`", *(markdown(cell) for cell in cells)]) + " |")
     return "\n".join(lines)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.model import Record
-    from harness.publish.files import Published
+    from harness.publish.published import Published
 
 BEGIN, END = "<!-- headline: written by gradmatrix table -->", "<!-- end of headline -->"
 
