@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import importlib.util
 import json
@@ -49,6 +50,7 @@ def main(start_path: str) -> None:
         imports=imports,
         threads=native_threads(),
     )
+    gc.freeze()  # a child's collector then leaves the libraries' objects alone: no page of theirs is copied
     spared = children() if sys.platform == "linux" else set()
     for line in sys.stdin:
         request = protocol.checked(json.loads(line))
@@ -128,10 +130,12 @@ def import_ahead(directory: str) -> None:
 
     Much is imported late: torch._dynamo at the first optimizer, a model's code at its first use.
     """
-    for name in cell.imported(directory):
-        if name not in sys.modules:
-            with contextlib.suppress(BaseException):  # what cannot be imported alone stays the child's own business
-                importlib.import_module(name)
+    late = [name for name in cell.imported(directory) if name not in sys.modules]
+    for name in late:
+        with contextlib.suppress(BaseException):  # what cannot be imported alone stays the child's own business
+            importlib.import_module(name)
+    if late:
+        gc.freeze()
 
 
 def leave(code: int) -> None:
