@@ -101,7 +101,9 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
     still = [p for p in learning if not p.changed]
     if still:
         reason = "none" if len(still) == len(learning) else "partial"
-        message = f"{len(still)} of {len(learning)} trainable parameters did not change: {some_names(still)}"
+        loose = sum(not p.held for p in still)
+        why = f" ({'all' if loose == len(still) else loose} held by no optimizer)" if loose else ""
+        message = f"{len(still)} of {len(learning)} trainable parameters did not change{why}: {some_names(still)}"
         return Verdict(Outcome(Phase.UPDATE, reason), status, message)
     return Verdict(Outcome(None, ""), status, "")
 
@@ -129,7 +131,7 @@ def exception_outcome(seen: Observation) -> Outcome:
     if name == "MemoryError" or "OutOfMemoryError" in name or OUT_OF_MEMORY.search(message):
         return Outcome(Phase.PROCESS, "out-of-memory")
     if seen.reached in {"import", "setup"} and is_import_error(name, message):
-        return Outcome(Phase.IMPORT, "missing-module" if "ModuleNotFoundError" in name + message else "exception")
+        return import_outcome(name, message)
     if NO_GRAD_FN.search(message):
         return Outcome(Phase.STEP, "no-grad-fn")
     if seen.reached == "import":
@@ -140,6 +142,12 @@ def exception_outcome(seen: Observation) -> Outcome:
 def is_import_error(name: str, message: str) -> bool:
     """Whether an exception is an import that failed, also where Transformers wraps it in a RuntimeError."""
     return name in {"ModuleNotFoundError", "ImportError"} or message.startswith("Failed to import")
+
+
+def import_outcome(name: str, message: str) -> Outcome:
+    """The outcome of an import that ended with the exception ``name``: a module that is not there, or anything else."""
+    missing = name == "ModuleNotFoundError" or (is_import_error(name, message) and "No module named" in message)
+    return Outcome(Phase.IMPORT, "missing-module" if missing else "exception")
 
 
 def gradient_status(seen: Observation) -> Gradient | None:

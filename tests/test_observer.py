@@ -30,6 +30,15 @@ MIB = 2**20
         ("frozen_half", "trains", "flowing"),
         ("shared", "trains", "flowing"),
         ("functional", "trains", "flowing"),
+        ("frozen_at_the_end", "trains", "flowing"),
+        ("unfrozen_late", "trains", "flowing"),
+        ("empty_parameter", "trains", "flowing"),
+        ("complex_parameter", "trains", "flowing"),
+        ("clears_in_step", "trains", "flowing"),
+        ("optimizer_thrown_away", "trains", "flowing"),
+        ("optimizer_made_anew", "trains", "flowing"),
+        ("roots_of_a_generator", "trains", "flowing"),
+        ("manual_nan", "update:none", "flowing"),
         ("frozen", "step:no-grad-fn", "none"),
         ("detached_loss", "step:no-grad-fn", "none"),
         ("detached_encoder", "gradient:partial", "partial"),
@@ -91,6 +100,13 @@ def test_two_optimizers_are_one_clock(gradient_bench: Workbench) -> None:
     assert {True} == {parameter.held and parameter.changed for parameter in seen.parameters}
     assert {len(seen.losses)} == {len(parameter.gradients) for parameter in seen.parameters}
     assert len(seen.losses) == len(seen.gradient_norms)
+
+
+def test_a_compiled_model_is_watched_without_a_word(gradient_bench: Workbench) -> None:
+    """torch.compile warns of hooks like ours: its user neither hears of them nor loses the full graph."""
+    ran = gradient_bench.run("compiled")
+    assert ran.outcome == ("setup:unsupported" if gradient_bench.stack == "lightning-2.0.3" else "trains")
+    assert () == ran.seen.warnings
 
 
 def test_a_skipped_step_is_no_step(gradient_bench: Workbench) -> None:

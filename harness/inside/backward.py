@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import protocol
+
+if TYPE_CHECKING:
+    from .trouble import Trouble
 
 CALLS_KEPT = 32
 
@@ -15,27 +18,30 @@ class BackwardWatch:
     Reentrant checkpointing calls it again from inside a running backward pass: those calls are torch's plumbing.
     """
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], trouble: Trouble, found_graph: Callable[[], None]) -> None:
         self.clock = clock
+        self.trouble = trouble
+        self.found_graph = found_graph
         self.calls: List[Dict[str, Any]] = []
         self._loss_of_step: Dict[int, float] = {}
         self._depth = 0
         self._light = False
-        self._last_root: Any = None
+        self._last_roots: List[Any] = []
 
     def install(self) -> Callable[[], None]:
         """Replace ``torch.autograd.backward``; the returned function puts the original back."""
         import torch
 
         original = torch.autograd.backward
+        single = tuple(kind for kind in (torch.Tensor, getattr(torch.autograd.graph, "GradientEdge", None)) if kind)
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            tensors = (tensors,) if isinstance(tensors, single) else tuple(tensors)
             if self._depth == 0:
-                root = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None)
-                if root is not None:
-                    self._last_root = root.detach()
-                    if not self._light:
-                        self._observe(torch, root)
+                try:
+                    self._observe(torch, [root for root in tensors if isinstance(root, torch.Tensor)])
+                except Exception as error:
+                    self.trouble.add("backward", error)
             self._depth += 1
             try:
                 return original(tensors, *args, **kwargs)
@@ -50,20 +56,26 @@ class BackwardWatch:
         return undo
 
     def lighten(self) -> None:
-        """After the audit keep only the last root."""
+        """After the audit keep only the last roots."""
         self._light = True
 
-    def _observe(self, torch: Any, root: Any) -> None:
+    def _observe(self, torch: Any, roots: List[Any]) -> None:
+        self._last_roots = [root.detach() for root in roots]
+        if self._light or not roots:
+            return
         step = self.clock()
-        loss = root.detach().float().item() if root.numel() == 1 else None
+        loss = total(roots)
         if loss is not None:
             self._loss_of_step[step] = self._loss_of_step.get(step, 0.0) + loss
+        worst = next((root for root in roots if not root.requires_grad), roots[0])
+        if worst.requires_grad:
+            self.found_graph()
         if len(self.calls) < CALLS_KEPT:
             self.calls.append(
                 {
                     "step": step,
-                    "requires_grad": bool(root.requires_grad),
-                    "grad_fn": type(root.grad_fn).__name__ if root.grad_fn is not None else None,
+                    "requires_grad": bool(worst.requires_grad),
+                    "grad_fn": type(worst.grad_fn).__name__ if worst.grad_fn is not None else None,
                     "loss": protocol.number(loss),
                     **modes(torch),
                 }
@@ -75,9 +87,18 @@ class BackwardWatch:
         return [self._loss_of_step.get(step) for step in range(1, last + 1)]
 
     def last_loss(self) -> Optional[float]:
-        """The last scalar root of all, or None."""
-        root = self._last_root
-        return float(root.float().item()) if root is not None and root.numel() == 1 else None
+        """The last backward call's sum of scalar roots, or None."""
+        try:
+            return total(self._last_roots)
+        except Exception as error:  # a device that failed cannot be read any more
+            self.trouble.add("last loss", error)
+            return None
+
+
+def total(roots: List[Any]) -> Optional[float]:
+    """Sum of the scalars among ``roots``; None where there is none."""
+    scalars = [float(root.detach().float().item()) for root in roots if root.numel() == 1 and not root.is_complex()]
+    return sum(scalars) if scalars else None
 
 
 def modes(torch: Any) -> Dict[str, Any]:

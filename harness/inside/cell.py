@@ -17,6 +17,7 @@ from .observer import Observer
 if TYPE_CHECKING:
     from types import ModuleType
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 MESSAGE_LIMIT = 2000
 TRACEBACK_LIMIT = 8000
 
@@ -108,8 +109,17 @@ def describe(error: BaseException) -> Dict[str, str]:
     """Type, message and traceback of ``error`` (without the frames of this package), cut to size."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    text = "".join(traceback.format_exception(kind, error, error.__traceback__))
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None and frame.tb_frame.f_code.co_filename.startswith(HERE):
+        frame = frame.tb_next
+    try:
+        text = "".join(traceback.format_exception(kind, error, frame))
+    except Exception as failure:
+        text = f"its traceback cannot be shown: {failure!r}"
     if len(text) > TRACEBACK_LIMIT:
         text = text[: TRACEBACK_LIMIT // 4] + "\n  [cut]\n" + text[-3 * TRACEBACK_LIMIT // 4 :]
-    message = str(error.code) if isinstance(error, SystemExit) else str(error)
+    try:
+        message = str(error.code) if isinstance(error, SystemExit) else str(error)
+    except Exception as failure:
+        message = f"its message cannot be shown: {failure!r}"
     return {"type": name, "message": message[:MESSAGE_LIMIT], "traceback": machine.without_local_paths(text)}

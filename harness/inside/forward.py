@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Set
+from collections import deque
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional, Set
 
 from . import machine
 from .backward import modes
@@ -13,26 +14,29 @@ from .modules import ModuleTree, named
 if TYPE_CHECKING:
     from types import FrameType
 
+    from .trouble import Trouble
+
 LOST_KEPT = 8
 FRAMES_KEPT = 12
-ERRORS_KEPT = 10
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class ForwardWatch:
     """Two global hooks, on during the audited steps."""
 
-    def __init__(self, clock: Callable[[], int], tree: ModuleTree) -> None:
+    def __init__(self, clock: Callable[[], int], tree: ModuleTree, trouble: Trouble) -> None:
         self.clock = clock
         self.tree = tree
-        self.errors: List[str] = []
+        self.trouble = trouble
         self.seen: Dict[int, Any] = {}
         """Modules whose forward ran, by id."""
         self.trained: Set[int] = set()
         """Ids of those that ran in training mode with gradients on."""
         self._tops: List[Any] = []
         """What contains them: kept alive, or what belongs together would be forgotten when the script returns."""
-        self._lost: List[Dict[str, Any]] = []
+        self._first: List[Dict[str, Any]] = []
+        self._recent: Deque[Dict[str, Any]] = deque(maxlen=LOST_KEPT)
+        """What lost its gradient since the last backward pass that found a graph: culprits of one that finds none."""
         self._undo: List[Callable[[], None]] = []
 
     def install(self) -> Callable[[], None]:
@@ -41,6 +45,7 @@ class ForwardWatch:
         from torch.nn.modules import module
 
         self._torch = torch
+        self._compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
         self._undo = [
             module.register_module_forward_pre_hook(self._before).remove,
             module.register_module_forward_hook(self._after).remove,
@@ -53,17 +58,19 @@ class ForwardWatch:
             self._undo.pop()()
 
     def _before(self, module: Any, _inputs: Any) -> None:
+        if self._compiling():
+            return  # the compiler is reading this, too
         if id(module) not in self.seen:
             self.seen[id(module)] = module
             try:
                 self._tops.append(self.tree.top(module))
             except Exception as error:
-                self._failed(error)
+                self.trouble.add("forward", error)
         if module.training and self._torch.is_grad_enabled():
             self.trained.add(id(module))
 
     def _after(self, module: Any, inputs: Any, output: Any) -> None:
-        if len(self._lost) >= LOST_KEPT:
+        if self._compiling():
             return
         try:
             tensors = list(self._floating(output))
@@ -71,14 +78,17 @@ class ForwardWatch:
                 return
             fed = any(tensor.requires_grad for tensor in self._floating(inputs))
             if fed or any(parameter.requires_grad for parameter in module.parameters()):
-                self._lost.append({"step": self.clock(), "module": module, "frames": frames(), **modes(self._torch)})
+                event = {"step": self.clock(), "module": module, "frames": frames(), **modes(self._torch)}
+                if len(self._first) < LOST_KEPT:
+                    self._first.append(event)
+                else:
+                    self._recent.append(event)
         except Exception as error:
-            self._failed(error)
+            self.trouble.add("forward", error)
 
-    def _failed(self, error: Exception) -> None:
-        """An error of ours is recorded and never becomes the script's."""
-        if len(self.errors) < ERRORS_KEPT:
-            self.errors.append(f"forward: {type(error).__name__}: {error}"[:500])
+    def found_graph(self) -> None:
+        """A backward pass found a graph: what ran without gradients before it may be generation, a reference model."""
+        self._recent.clear()
 
     def _floating(self, value: Any, depth: int = 3) -> Iterator[Any]:
         """The floating-point tensors in nested tuples, lists and mappings."""
@@ -98,7 +108,8 @@ class ForwardWatch:
     def lost_facts(self) -> List[Dict[str, Any]]:
         """The modules that lost their gradient, by name, in the order in which it happened."""
         tops: Dict[int, Any] = {}
-        for event in self._lost:
+        events = [*self._first, *self._recent]
+        for event in events:
             top = self.tree.top(event["module"])
             tops[id(top)] = top
         names, _ = named(list(tops.values()))
@@ -108,7 +119,7 @@ class ForwardWatch:
                 "module": names.get(id(event["module"]), type(event["module"]).__name__),
                 "type": type(event["module"]).__name__,
             }
-            for event in self._lost
+            for event in events
         ]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
 import sys
+from importlib import metadata
 from typing import Any, Dict, Optional
 
 try:
@@ -14,6 +16,11 @@ try:
     resource: Any = _resource
 except ImportError:  # Windows
     resource = None
+
+LIBRARIES = (
+    "torch", "lightning", "pytorch-lightning", "transformers", "trl", "peft", "accelerate", "datasets", "numpy",
+)  # fmt: skip
+"""Packages whose version an observation names, where they are imported."""
 
 
 def own_process_group() -> None:
@@ -50,12 +57,12 @@ def limit_memory(limit_bytes: Optional[int]) -> None:
 
 
 def reset_peak_memory() -> None:
-    """Start counting the peak of the resident set anew (Linux)."""
-    try:
-        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-            file.write("5")
-    except OSError:
-        pass
+    """Start counting anew: the peak of the resident set (Linux), and that of torch's allocator on a GPU."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
 
 
 def peak_memory_bytes() -> Optional[int]:
@@ -98,7 +105,12 @@ def facts() -> Dict[str, Any]:
         environment["cuda"] = str(torch.version.cuda or "")
         threads = int(torch.get_num_threads())
         if torch.cuda.is_initialized():
-            environment["gpu"] = str(torch.cuda.get_device_name())
+            with contextlib.suppress(RuntimeError):  # a device that failed does not answer any more
+                environment["gpu"] = str(torch.cuda.get_device_name())
+    for name in LIBRARIES:
+        if name.replace("-", "_") in sys.modules:
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                environment[name] = metadata.version(name)
     return {"environment": environment, "threads": threads}
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 from typing import Any, Callable, Dict, List, Tuple
 
 from . import machine
 
 KEPT = 40
+"""How many different messages are kept, beside those that speak of gradients."""
+OF_GRADIENTS = re.compile(r"grad|frozen|trainable|learning[ _]rate", re.IGNORECASE)
+OURS = "global hooks on modules"
+"""Said by torch.compile because of the observer's hooks: neither the script's nor for its user."""
 MESSAGE_LIMIT = 600
 
 
@@ -23,11 +28,13 @@ class MessageWatch:
         show, handle = warnings.showwarning, logging.Logger.handle
 
         def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
+            if OURS in str(message):
+                return
             self._add(category.__name__, str(message))
             show(message, category, *args, **kwargs)
 
         def handled(logger: logging.Logger, record: logging.LogRecord) -> Any:
-            if record.levelno >= logging.WARNING:
+            if record.levelno >= logging.WARNING and not logger.disabled:
                 try:
                     self._add(f"log:{record.name}", record.getMessage())
                 except Exception:  # a broken format string of the library's own
@@ -45,7 +52,7 @@ class MessageWatch:
 
     def _add(self, category: str, message: str) -> None:
         key = category, machine.without_local_paths(message)[:MESSAGE_LIMIT]
-        if key in self._counts or len(self._counts) < KEPT:
+        if key in self._counts or len(self._counts) < KEPT or OF_GRADIENTS.search(message):
             self._counts[key] = self._counts.get(key, 0) + 1
 
     def facts(self) -> List[Dict[str, Any]]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
+
+if TYPE_CHECKING:
+    from .trouble import Trouble
 
 
 class ModuleTree:
@@ -13,7 +16,8 @@ class ModuleTree:
     know that the network and the classifier beside it are parts of one thing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, trouble: Trouble) -> None:
+        self.trouble = trouble
         self._parents: Any = weakref.WeakKeyDictionary()
         self._undo: List[Callable[[], None]] = []
 
@@ -22,11 +26,17 @@ class ModuleTree:
         from torch.nn.modules import module
 
         def of_module(parent: Any, _name: str, child: Any) -> None:
-            if child is not None:
-                self._parents.setdefault(child, []).append(weakref.ref(parent))
+            try:
+                if child is not None:
+                    self._parents.setdefault(child, []).append(weakref.ref(parent))
+            except Exception as error:  # a module that cannot be hashed, or referred to weakly
+                self.trouble.add("modules", error)
 
         def of_parameter(parent: Any, _name: str, _parameter: Any) -> None:
-            self._parents.setdefault(parent, [])
+            try:
+                self._parents.setdefault(parent, [])
+            except Exception as error:
+                self.trouble.add("modules", error)
 
         self._undo = [
             module.register_module_module_registration_hook(of_module).remove,

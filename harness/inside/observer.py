@@ -8,14 +8,15 @@ during the audited steps; afterwards a tick is one clock reading, and a backward
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
-from . import protocol
+from . import machine, protocol
 from .backward import BackwardWatch
-from .forward import ERRORS_KEPT, ForwardWatch
+from .forward import ForwardWatch
 from .messages import MessageWatch
 from .modules import ModuleTree
 from .parameters import ParameterWatch
+from .trouble import Trouble
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11; nothing reads it at run time
@@ -35,25 +36,23 @@ class Observer:
         self.entered_training = False
         self.steps = 0
         self.ticks: List[float] = []
-        self.errors: List[str] = []
+        self.trouble = Trouble()
         self._step_of: Dict[int, int] = {}
+        """Finished steps of each optimizer, by id."""
+        self._since: Set[int] = set()
+        """The optimizers that stepped since the last tick."""
         self._optimizers: List[Any] = []  # kept alive, so that no id is used twice
         self._undo: List[Callable[[], None]] = []
         self._synchronize: Optional[Callable[[], None]] = None
-        self.tree = ModuleTree()
+        self.tree = ModuleTree(self.trouble)
         self.messages = MessageWatch()
-        self.backward = BackwardWatch(self.clock)
-        self.forward = ForwardWatch(self.clock, self.tree)
-        self.parameters = ParameterWatch(self.tree, self.forward)
+        self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
+        self.backward = BackwardWatch(self.clock, self.trouble, self.forward.found_graph)
+        self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
 
     def clock(self) -> int:
         """The running optimizer step, counted from 1."""
         return self.steps + 1
-
-    @property
-    def auditing(self) -> bool:
-        """Whether the running step is an audited one."""
-        return self.steps < self.audit
 
     def __enter__(self) -> Self:
         import torch
@@ -92,60 +91,69 @@ class Observer:
 
         self._undo.append(undo)
 
+    def _audited(self, optimizer: Any) -> bool:
+        """Whether this optimizer's running step is audited; the second of two may end its last one after the tick."""
+        return self._step_of.get(id(optimizer), 0) < self.audit and self.steps <= self.audit
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        if self._step_of.get(id(optimizer), 0) < self.audit:
+        if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
-        if identity not in self._step_of:
-            self._step_of[identity] = 0
-            if all(optimizer is not known for known in self._optimizers):
-                self._optimizers.append(optimizer)  # built before the observer came
-        step = self._step_of[identity]
-        if step < self.audit:
+        if all(optimizer is not known for known in self._optimizers):
+            self._optimizers.append(optimizer)  # built before the observer came
+        step = self._step_of.get(identity, 0)
+        if self._audited(optimizer):
             self._guarded(self.parameters.after_step, optimizer, step, self._optimizers)
-        self._step_of[identity] += 1
-        if self._step_of[identity] <= self.steps:
+        self._step_of[identity] = step + 1
+        if self._since and identity not in self._since:
+            self._since.add(identity)
             return  # a further optimizer of the same training step
-        was_auditing = self.auditing
+        self._since = {identity}
         self.steps += 1
-        if was_auditing and not self.auditing:
-            self._lighten()
+        if self.steps == self.audit:
+            self._guarded(self._lighten)
         if self.steps >= self.skip:
             if self._synchronize is not None:
                 self._synchronize()
             self.ticks.append(time.perf_counter())
 
     def _lighten(self) -> None:
-        """The audit is over: take the heavy hooks off."""
+        """The audit is over: take the heavy hooks off, and forget the memory that it took."""
         self.forward.remove()
         self.backward.lighten()
+        machine.reset_peak_memory()
 
     def _guarded(self, watch: Callable[..., None], *arguments: Any) -> None:
         """An error of ours is recorded and never becomes the script's."""
         try:
             watch(*arguments)
         except Exception as error:
-            if len(self.errors) < ERRORS_KEPT:
-                self.errors.append(f"{watch.__qualname__}: {type(error).__name__}: {error}"[:500])
+            self.trouble.add(watch.__qualname__, error)
 
     def facts(self) -> Dict[str, Any]:
         """The observation's part that the observer answers for."""
-        try:
-            parameters = [] if self.light else self.parameters.facts(self._optimizers)
-        except Exception as error:
-            self.errors.append(f"parameters: {type(error).__name__}: {error}"[:500])
-            parameters = []
         return {
             "steps": self.steps,
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
-            "parameters": parameters,
-            "lost": self.forward.lost_facts(),
+            "parameters": [] if self.light else self._or_none(self._parameters),
+            "lost": self._or_none(self.forward.lost_facts),
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
-            "observer_errors": self.errors + self.forward.errors,
+            "observer_errors": self.trouble.errors,
         }
+
+    def _parameters(self) -> List[Dict[str, Any]]:
+        stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]
+        return self.parameters.facts(stepped or self._optimizers)
+
+    def _or_none(self, facts: Callable[[], List[Dict[str, Any]]]) -> List[Dict[str, Any]]:
+        try:
+            return facts()
+        except Exception as error:
+            self.trouble.add(facts.__qualname__, error)
+            return []

@@ -8,19 +8,25 @@ from .modules import ModuleTree, named
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
+    from .trouble import Trouble
 
 
 class ParameterWatch:
     """Reads gradients after an optimizer's step: a closure has then filled them, and nothing has cleared them."""
 
-    def __init__(self, tree: ModuleTree, forward: ForwardWatch) -> None:
+    def __init__(self, tree: ModuleTree, forward: ForwardWatch, trouble: Trouble) -> None:
         self.tree = tree
         self.forward = forward
+        self.trouble = trouble
         self._squares: Dict[int, float] = {}
         self._parameters: Dict[int, Any] = {}
         self._letters: Dict[int, Dict[int, str]] = {}
         self._changed: Set[int] = set()
         self._before: Dict[int, Any] = {}
+        self._gradients: Dict[int, Any] = {}
+        """Gradients as they were before the step: some optimizers clear them in it."""
+        self._trainable: Dict[int, Any] = {}
+        """What required a gradient at an audited step; a script may freeze it when it is done."""
         self._tops: List[Any] = []
         """Modules that are trained without their own forward: kept alive, so that their parameters keep their names."""
 
@@ -30,12 +36,15 @@ class ParameterWatch:
 
         if not self.forward.seen:
             self._tops += self._loose({id(parameter) for parameter in held_by(optimizer)})
+        self._before, self._gradients = {}, {}
         with torch.no_grad():
-            self._before = {
-                id(parameter): parameter.detach().clone()
-                for parameter in held_by(optimizer)
-                if id(parameter) not in self._changed
-            }
+            for parameter in held_by(optimizer):
+                self._gradients[id(parameter)] = parameter.grad
+                if id(parameter) not in self._changed:
+                    try:
+                        self._before[id(parameter)] = parameter.detach().clone()
+                    except Exception as error:  # a tensor without values: on the meta device, sharded away
+                        self.trouble.add("copy of a parameter", error)
 
     def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
         """Read the gradients and compare the values; ``step`` is how many this optimizer had finished before."""
@@ -44,16 +53,26 @@ class ParameterWatch:
         self._squares.setdefault(step, 0.0)
         with torch.no_grad():
             for parameter in self._audited(optimizer, optimizers):
-                identity = id(parameter)
-                self._parameters[identity] = parameter
-                letters = self._letters.setdefault(identity, {})
-                if step not in letters:  # what nobody holds is looked at after the first optimizer's step
-                    letters[step], square = read_gradient(torch, parameter.grad)
-                    self._squares[step] += square
-                before = self._before.get(identity)
-                if before is not None and not torch.equal(before, parameter.detach()):
-                    self._changed.add(identity)
-        self._before = {}
+                self._parameters[id(parameter)] = parameter
+                if parameter.requires_grad and parameter.numel():
+                    try:
+                        self._audit(torch, parameter, step)
+                    except Exception as error:
+                        self.trouble.add("a parameter", error)
+        self._before, self._gradients = {}, {}
+
+    def _audit(self, torch: Any, parameter: Any, step: int) -> None:
+        identity = id(parameter)
+        letters = self._letters.get(identity, {})
+        if step not in letters:  # what nobody holds is looked at after the first optimizer's step
+            gradient = parameter.grad if parameter.grad is not None else self._gradients.get(identity)
+            letters[step], square = read_gradient(torch, gradient)
+            self._letters[identity] = letters
+            self._squares[step] += square
+        self._trainable[identity] = parameter
+        before = self._before.get(identity)
+        if before is not None and not torch.equal(before, parameter.detach()) and bool(parameter.isfinite().all()):
+            self._changed.add(identity)
 
     def norms(self) -> List[float]:
         """Total L2 norm of the gradients of each audited step, over all optimizers."""
@@ -115,7 +134,9 @@ class ParameterWatch:
             taking_part = ran
             loose = [] if any(p.requires_grad for root in ran for p in root.parameters()) else list(held.values())
         candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
-        return {id(parameter): parameter for parameter in candidates if parameter.requires_grad}
+        if self._letters:
+            return {id(parameter): parameter for parameter in candidates if id(parameter) in self._trainable}
+        return {id(parameter): parameter for parameter in candidates if parameter.requires_grad and parameter.numel()}
 
     def _ran_to_learn(self, root: Any) -> bool:
         return any(id(module) in self.forward.trained for module in root.modules())
@@ -131,7 +152,8 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     if gradient is None:
         return "n", 0.0
     values = gradient.coalesce().values() if gradient.is_sparse else gradient
-    square = float(values.float().square().sum().item())
+    magnitudes = values.abs() if values.is_complex() else values
+    square = float(magnitudes.float().square().sum().item())
     if not bool(torch.isfinite(values).all()):
         return "x", square
     return ("f" if bool((values != 0).any()) else "z"), square

@@ -8,10 +8,10 @@ START.json    {"schema": 1, "scripts": [path, ...], "fork": bool, "log": path}
 request line  {"schema": 1, "script": path, "variant": str, "device": "cpu" | "cuda", "audit": int, "warmup": int,
                "timed": int, "directory": path, "memory_bytes": int or null, "observe": bool}
 events        {"event": "ready", "import_s": float, "imports": {script: null | {"type", "message", "traceback"}},
-               "threads": int}
+               "threads": int, "cuda_initialized": bool}
               {"event": "started", "pid": int}
               {"event": "ended", "pid": int, "signal": int or null, "exit": int or null, "wall_s": float,
-               "import_s": float}
+               "import_s": float, "threads": int, "cuda_initialized": bool}
 
 A cell's directory receives ``observation.json`` (written whole or not at all; its shape is
 ``harness.model.Observation``) and ``output.txt`` (what the script printed). No observation is evidence too: the

@@ -48,7 +48,7 @@ def main(start_path: str) -> None:
         event="ready",
         import_s=time.perf_counter() - began,
         imports=imports,
-        threads=native_threads(),
+        **state(),
     )
     gc.freeze()  # a child's collector then leaves the libraries' objects alone: no page of theirs is copied
     spared = children() if sys.platform == "linux" else set()
@@ -58,7 +58,8 @@ def main(start_path: str) -> None:
             emit(events, event="started", pid=os.getpid())
             began = time.perf_counter()
             cell.run(request)
-            emit(events, event="ended", pid=os.getpid(), signal=None, exit=0, wall_s=time.perf_counter() - began)
+            wall_s = time.perf_counter() - began
+            emit(events, event="ended", pid=os.getpid(), signal=None, exit=0, wall_s=wall_s, import_s=0.0, **state())
             leave(0)
         serve(request, events, spared)
 
@@ -94,6 +95,7 @@ def serve(request: Dict[str, Any], events: IO[str], spared: Set[int]) -> None:
         exit=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
         wall_s=wall_s,
         import_s=time.perf_counter() - began,
+        **state(),
     )
 
 
@@ -169,6 +171,12 @@ def import_script(script: str) -> Optional[Dict[str, str]]:
     except BaseException as error:  # SystemExit in a library's import is a finding too
         return cell.describe(error)
     return None
+
+
+def state() -> Dict[str, Any]:
+    """What decides whether a fork of this process is safe: its threads, and whether a library opened CUDA."""
+    torch = sys.modules.get("torch")
+    return {"threads": native_threads(), "cuda_initialized": bool(torch is not None and torch.cuda.is_initialized())}
 
 
 def native_threads() -> int:

@@ -12,7 +12,7 @@ from harness.publish.frame import frame
 from harness.publish.grid import Grid, grid, steps_per_s
 from harness.publish.published import SHOWN, Published, lacks_device
 from harness.publish.text import markdown, spreadsheet
-from harness.store import write_atomically
+from harness.disk import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

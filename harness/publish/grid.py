@@ -40,8 +40,11 @@ SYMBOLS = {True: "✓", False: "✗", None: "–"}
 def words(record: Record) -> str:
     """A cell in a table: a symbol and words, never colour alone."""
     symbol = SYMBOLS[record.passed]
-    if record.role is Role.MISUSE and record.passed is not None and record.observation is not None:
-        return f"{symbol} {'says so' if record.passed else 'silent'}: {record.outcome}"
+    if record.role is Role.MISUSE and record.observation is not None and record.passed is not None:
+        if record.passed:
+            return f"{symbol} says so: {record.outcome}"
+        if record.observation.raised is None:
+            return f"{symbol} silent: {record.outcome}"
     speed = steps_per_s(record)
     if record.outcome == "trains" and speed is not None:
         return f"{symbol} trains, {rate(speed['median'])}"

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from harness.model import Role
-from harness.store import write_atomically
+from harness.disk import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

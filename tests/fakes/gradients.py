@@ -38,6 +38,16 @@ VARIANTS = {
     "frozen_half": {"role": "control", "summary": "the first layer is frozen on purpose"},
     "shared": {"role": "control", "summary": "one parameter in two places"},
     "functional": {"role": "control", "summary": "parameters without any module"},
+    "frozen_at_the_end": {"role": "control", "summary": "frozen after the last step, to be evaluated"},
+    "unfrozen_late": {"role": "control", "summary": "the first layer is frozen for the first six steps, and held"},
+    "empty_parameter": {"role": "control", "summary": "a parameter without elements beside the others"},
+    "complex_parameter": {"role": "control", "summary": "a complex weight"},
+    "clears_in_step": {"role": "control", "summary": "the optimizer's own step ends with zero_grad"},
+    "optimizer_thrown_away": {"role": "control", "summary": "an optimizer over everything that never steps; a head's"},
+    "optimizer_made_anew": {"role": "control", "summary": "a new optimizer every three steps"},
+    "roots_of_a_generator": {"role": "control", "summary": "backward is given two losses by a generator"},
+    "compiled": {"role": "control", "summary": "the model goes through torch.compile"},
+    "manual_nan": {"role": "reported", "summary": "torch.autograd.grad, and a step that makes the weights NaN"},
     "frozen": {"role": "misuse", "summary": "everything is frozen"},
     "detached_loss": {"role": "reported", "summary": "the loss is detached"},
     "detached_encoder": {"role": "reported", "summary": "the encoder runs under no_grad"},
@@ -59,10 +69,11 @@ VARIANTS = {
     "imports_late": {"role": "reported", "summary": "a missing module, needed only when training begins"},
     "unsupported": {"role": "reported", "summary": "says by SkipTest that it cannot be done here"},
     "warns": {"role": "control", "summary": "warns three times, logs once"},
-    "allocates": {"role": "control", "summary": "takes and frees 256 MiB, then trains"},
+    "allocates": {"role": "control", "summary": "takes and frees 256 MiB after each step"},
 }
 
 MIB = 2**20
+UNFROZEN_AFTER = 6
 
 
 def train(variant: str, device: str, steps: int) -> None:
@@ -193,6 +204,102 @@ def autocast(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[
         optimizer.zero_grad()
         with torch.autocast(device, dtype=torch.bfloat16):
             error(model(inputs)).backward()
+        optimizer.step()
+        yield
+
+
+def frozen_at_the_end(device: str, learned: list[torch.Tensor], steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    loop = descend(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model(inputs)))
+    for number, _ in enumerate(loop, start=1):
+        if number == steps:
+            model.requires_grad_(requires_grad=False)
+        yield
+
+
+def unfrozen_late(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    model[0].requires_grad_(requires_grad=False)
+    loop = descend(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model(inputs)))
+    for number, _ in enumerate(loop, start=1):
+        model[0].requires_grad_(number >= UNFROZEN_AFTER)
+        yield
+
+
+def empty_parameter(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    model.register_parameter("nothing", nn.Parameter(torch.empty(0, device=device)))
+    loss = lambda: error(model(inputs)) + model.nothing.sum()  # noqa: E731
+    return descend(model, torch.optim.SGD(model.parameters(), lr=0.1), loss)
+
+
+def complex_parameter(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    weight = nn.Parameter(torch.ones(3, dtype=torch.complex64, device=device))
+    learned.append(torch.view_as_real(weight.detach()))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    while True:
+        optimizer.zero_grad()
+        (weight * 1j + 2).abs().square().sum().backward()
+        optimizer.step()
+        yield
+
+
+class ClearingSGD(torch.optim.SGD):  # type: ignore[misc]  # the same
+    """An optimizer that leaves no gradient behind."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Step, then forget the gradients."""
+        loss = super().step(closure)
+        self.zero_grad(set_to_none=True)
+        return loss
+
+
+def clears_in_step(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    return descend(model, ClearingSGD(model.parameters(), lr=0.1), lambda: error(model(inputs)))
+
+
+def optimizer_thrown_away(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    model[0].requires_grad_(requires_grad=False)
+    torch.optim.SGD(model.parameters(), lr=0.1)
+    return descend(model, torch.optim.SGD(model[-1].parameters(), lr=0.1), lambda: error(model(inputs)))
+
+
+def optimizer_made_anew(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    while True:
+        loop = descend(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model(inputs)))
+        for _ in zip(range(3), loop, strict=False):
+            yield
+
+
+def roots_of_a_generator(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    while True:
+        optimizer.zero_grad()
+        torch.autograd.backward(error(model(half)) for half in inputs.chunk(2))
+        optimizer.step()
+        yield
+
+
+def compiled(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    try:
+        fast = torch.compile(model, backend="eager", fullgraph=True)
+    except RuntimeError as reason:  # torch 2.0 on Python 3.11
+        raise unittest.SkipTest(str(reason)) from reason
+    return descend(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(fast(inputs)))
+
+
+def manual_nan(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+    model, inputs = network(learned, device), batch(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=float("inf"))
+    while True:
+        gradients = torch.autograd.grad(error(model(inputs)), list(model.parameters()))
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
         optimizer.step()
         yield
 
@@ -393,8 +500,9 @@ def warns(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[Non
 
 
 def allocates(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
-    del [torch.ones(64 * MIB, device=device)][0]
-    return healthy(device, learned, _steps)
+    for _ in healthy(device, learned, _steps):
+        del [torch.ones(64 * MIB, device=device)][0]
+        yield
 
 
 if __name__ == "__main__":
