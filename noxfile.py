@@ -41,10 +41,10 @@ ran: list[str] = []
 def run_stack(session: nox.Session, stack: str) -> None:
     """Run one stack's cells; the table of all comes at the end, where sessions share a process."""
     later = [] if session.parallel else ["--no-table"]
-    harness(session, "run", stack, *later, *session.posargs)
     ran.append(stack)
     if not session.parallel:
-        session.notify("table")
+        session.notify("table")  # before the run, which raises where --strict finds a failure
+    harness(session, "run", stack, *later, *session.posargs)
 
 
 def harness(session: nox.Session, *arguments: str) -> None:

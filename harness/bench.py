@@ -61,12 +61,15 @@ def measure(project: Project, stack: Stack) -> Iterator[Ratio]:
     """The four ratios, one after the other, on ``stack``."""
     with tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder:
         place = Path(folder)
-        environment.ensure(project.lock_of(stack), project.locks_folder, project.work / "environments")
+        with environment.in_use(project.environments, stack.name):
+            environment.ensure(project.lock_of(stack), project.locks_folder, project.environments)
         ratio, cells, run_s = warm_run(project, stack, place)
         yield ratio
         yield fresh_processes(project, stack, place, cells, run_s)
         yield unchanged(project, place)
-        yield observer_cost(project, stack, place)
+        with environment.in_use(project.environments, stack.name):
+            ratio = observer_cost(project, stack, place)
+        yield ratio
 
 
 def warm_run(project: Project, stack: Stack, place: Path) -> tuple[Ratio, int, float]:
@@ -126,14 +129,17 @@ def unchanged(project: Project, place: Path) -> Ratio:
 
 
 def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
-    """Median timed step with the observer over that without it, in pairs that alternate their order."""
+    """Median timed step after an audit over that of a script whose steps are only timed, in pairs in turn.
+
+    The step clock itself, two hooks on the optimizer's step, is in both: without it there are no times to compare.
+    """
     scenario = project.scenarios["t5_classifier"]
     run = project.stack_run(stack, Silent())
     installed = environment.ensure(run.lock, run.locks, run.environments)
     script = Path(scenario.path).resolve()
     settings = run.settings
     ratios = []
-    with Server(installed.python, [script], place / "server", environment.variables(settings.threads)) as server:
+    with Server(installed.python, [script], place / "server", environment.variables(settings.limits.threads)) as server:
         for pair in range(PAIRS + 1):
             times = {}
             for observe in (True, False) if pair % 2 else (False, True):
@@ -145,7 +151,7 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
                     warmup=10,
                     timed=TIMED_STEPS,
                     directory=place / f"pair-{pair}-{observe}",
-                    timeout_s=settings.timeout_s,
+                    timeout_s=settings.limits.timeout_s,
                     memory_bytes=None,
                     observe=observe,
                 )
@@ -155,5 +161,5 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
             if pair:  # the first one warms up
                 ratios.append(times[True] / times[False])
     low, middle, high = statistics.quantiles(ratios, n=4)
-    detail = f"{len(ratios)} pairs of {TIMED_STEPS} steps, quartiles {low:.3f} to {high:.3f}"
-    return Ratio("timed step, observed / bare", middle, "<= 1.01", detail)
+    detail = f"{len(ratios)} pairs of {TIMED_STEPS} steps, quartiles {low:.3f} to {high:.3f}; step clock in both"
+    return Ratio("timed step, observed / clock only", middle, "<= 1.01", detail)

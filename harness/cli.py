@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import bench, terminal
+from harness.environment import InstallFailed
 from harness.errors import UserError
 from harness.project import Project
 from harness.publish.text import plain
@@ -33,6 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.command(options, project, console)
     except UserError as error:
         Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True)
+        return 2
+    except (OSError, InstallFailed) as error:
+        what = UserError(
+            f"It cannot go on: {error}.",
+            cause="this machine did not let it read or write, or a stack could not be installed",
+            next_step="mend that and run the same command again; what has been recorded is kept",
+        )
+        Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(what))}"), soft_wrap=True)
         return 2
     except KeyboardInterrupt:
         Console(stderr=True).print(
@@ -79,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     same.add_argument(
         "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
     )
+    same.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
 
     measure = add(commands, "bench", bench_command, "measure the performance contract on one installed stack")
     measure.add_argument("stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
@@ -109,8 +119,9 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
         with terminal.Display(console, verbose=options.verbose, explain=options.explain) as display:
             for stack in stacks:
                 display.stage(stack.name, "locking")
-                summary = project.stack_run(stack, display).execute(selection)
-                terminal.show_summary(console, summary)
+                run = project.stack_run(stack, display)
+                terminal.show_summary(console, run.execute(selection))
+                terminal.show_fallen_behind(console, project.fallen_behind(run.lock))
                 if options.drop_environments:
                     project.drop_environment(stack)
     finally:  # also where a later stack could not be installed
@@ -126,14 +137,13 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
 def lock_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``lock``: resolve anew; a stack that cannot be resolved is reported and makes the exit code 1."""
     failures = 0
+    refuse_both(options.stacks, everything=options.all)
     for stack in project.stacks_to_lock(options.stacks, everything=options.all):
         lock = project.relock(stack)
         failures += lock.failure is not None
         what = f"{len(lock.packages)} packages" if lock.failure is None else lock.failure.outcome
         console.print(Text(f"{stack.name}: {what}, as of {lock.as_of}"), soft_wrap=True)
-        for package in project.fallen_behind(lock):
-            text = f"  ⚠ {package.name} {package.version} is {package.behind_days} days behind {package.newest}"
-            console.print(Text(text, style="yellow"))
+        terminal.show_fallen_behind(console, project.fallen_behind(lock))
         if lock.failure is not None:
             console.print(Text(plain(lock.failure.message)), soft_wrap=True)
     return 1 if failures else 0
@@ -154,7 +164,7 @@ def table_command(options: argparse.Namespace, project: Project, console: Consol
 
 def isolation_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``isolation``: 1 where a fork and a fresh process disagree on a verdict."""
-    selection = project.selection(scenario=options.scenario, cell=options.cell, device=[], fresh=True)
+    selection = project.selection(scenario=options.scenario, cell=options.cell, device=options.device, fresh=True)
     different = 0
     for stack in chosen(project, options.stacks, everything=False):
         with terminal.Display(console) as display:
@@ -170,7 +180,7 @@ def isolation_command(options: argparse.Namespace, project: Project, console: Co
 
 def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``bench``: print each ratio as it is measured."""
-    stack = project.matrix.stack(options.stacks) if options.stacks else project.matrix.core[-1]
+    stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
     console.print(f"measured on {stack.name}, one run")
     for ratio in bench.measure(project, stack):
         console.print(Text(str(ratio)), soft_wrap=True)
@@ -190,9 +200,27 @@ def list_command(_options: argparse.Namespace, project: Project, console: Consol
 
 def chosen(project: Project, names: Sequence[str], *, everything: bool) -> list[Stack]:
     """The stacks that were asked for: the named ones, all, or the core."""
+    refuse_both(names, everything=everything)
     if names:
         return [project.matrix.stack(name) for name in names]
-    return list(project.matrix.stacks if everything else project.matrix.core)
+    stacks = list(project.matrix.stacks if everything else project.matrix.core)
+    if not stacks:
+        raise UserError(
+            f"No stack of {project.matrix_file.name} is a core stack.",
+            cause="without a name, the core stacks are meant",
+            next_step=f"name a stack, or write core = true into one in {project.matrix_file.name}",
+        )
+    return stacks
+
+
+def refuse_both(names: Sequence[str], *, everything: bool) -> None:
+    """UserError where stacks are named and all of them are asked for."""
+    if names and everything:
+        raise UserError(
+            f"--all and a stack's name ({names[0]}) exclude each other.",
+            cause="with nox, -s matrix names each core stack",
+            next_step="nox -t all, or python -m harness run --all",
+        )
 
 
 def warn_and_code(project: Project, console: Console, *, failed: bool) -> int:

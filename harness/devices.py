@@ -8,8 +8,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-DEVICES = ("cpu", "cuda")
-
 
 def device_class(device: str) -> str | None:
     """The processor architecture or the GPU's name; None where this machine has no such device."""

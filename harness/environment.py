@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import builds, uv
+from harness import builds, disk, uv
 from harness.errors import UserError
 from harness.lock import cutoff, requirements_path, without
 from harness.model import Build, Failure, Frozen, Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from harness.builds import BuildChoice
@@ -27,14 +28,10 @@ GIB = 2**30
 NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7 * GIB}
 """Room that an environment may take at worst: no hard links from uv's cache, nothing cached."""
 
-NETWORK = (
-    r"failed to (fetch|download)|error sending request|dns error|timed out|request failed after"
-    r"|connection (refused|reset|closed)|error decoding response body|network is unreachable"
-)
 FAILURES = {
-    "install:disk-full": r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded",
-    "install:hash-mismatch": r"hash mismatch|hashes? (do|does) not match",
-    "install:network": NETWORK,
+    "install:disk-full": uv.DISK_FULL,
+    "install:hash-mismatch": re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
+    "install:network": uv.NETWORK,
 }
 """What uv's words say about a failed install; whatever else goes wrong is ``install:build``."""
 
@@ -69,6 +66,7 @@ def ensure(
     lock: Lock,
     locks: Path,
     root: Path,
+    waiting: Callable[[], object] = lambda: None,
     *,
     driver: bool | None = None,
     choose: Callable[[Lock], BuildChoice] | None = None,
@@ -76,6 +74,8 @@ def ensure(
 ) -> Environment:
     """The environment of ``lock``, whose text is in ``locks``, at ``root/<stack>``: installed unless it is there.
 
+    One install at a time: the next one looks for room when the last one has taken its own; ``waiting()`` is called
+    where it must. Hold :func:`in_use` around this and the use of what it returns.
     Raises InstallFailed, or UserError where this machine has no such Python.
     """
     if lock.failure:
@@ -86,24 +86,33 @@ def ensure(
     if found:
         return found
     choice = choose(lock) if choose else _choose(lock, driver=driver)
-    root.mkdir(parents=True, exist_ok=True)
-    _check_disk(lock.stack, choice.build, free_bytes(root))
-    try:
-        _create(lock, folder)
-        _install(lock, requirements_path(lock.stack, locks).read_text(encoding="utf-8"), choice, folder)
-    except InstallFailed:
-        shutil.rmtree(folder, ignore_errors=True)  # half an environment is of no use, and may have filled the disk
-        raise
+    with disk.held(root / ".install.lock", waiting):
+        _check_disk(lock.stack, choice.build, free_bytes(root))
+        try:
+            _create(lock, folder)
+            _install(lock, requirements_path(lock.stack, locks).read_text(encoding="utf-8"), choice, folder)
+        except InstallFailed:
+            shutil.rmtree(folder, ignore_errors=True)  # half of it is of no use, and may have filled the disk
+            raise
     marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
-    partial = folder / f"{MARKER}.partial"
-    partial.write_bytes(msgspec.json.encode(marker))
-    partial.replace(folder / MARKER)
+    disk.write_atomically(folder / MARKER, msgspec.json.encode(marker))
     return Environment(_python(folder), choice.build, choice.notice, installed=True)
+
+
+def in_use(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -> AbstractContextManager[None]:
+    """Hold the environment of ``stack``: meanwhile nobody else installs, uses or drops it."""
+    return disk.held(root / f".{stack}.lock", waiting)  # no stack has a name that begins with a dot
+
+
+def drop(root: Path, stack: str) -> None:
+    """Delete the environment of ``stack``, when nobody uses it any more."""
+    with in_use(root, stack):
+        shutil.rmtree(root / stack, ignore_errors=True)
 
 
 def classify(stderr: str) -> str:
     """The outcome of a failed install by what uv printed."""
-    return next((name for name, words in FAILURES.items() if re.search(words, stderr, re.IGNORECASE)), "install:build")
+    return next((name for name, words in FAILURES.items() if words.search(stderr)), "install:build")
 
 
 def variables(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
+import queue
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 import msgspec
 
+from harness.disk import cut_back, tail
 from harness.model import SCHEMA, Observation, Raised
 from harness.verdict import Ended
 
@@ -25,9 +27,39 @@ if TYPE_CHECKING:
 SERVER = Path(__file__).parent / "inside" / "server.py"
 CAN_FORK = sys.platform == "linux"
 """Elsewhere a fork after importing torch is not safe (macOS) or not to be had (Windows)."""
-OUTPUT_LIMIT_BYTES = 16 * 2**20
 POLL_S = 0.5
 IMPORT_TIMEOUT_S = 600.0
+GRACE_S = 10.0
+"""For a server that has closed its end of the pipe to end."""
+
+
+class _Ready(msgspec.Struct, tag_field="event", tag="ready"):
+    """The server has imported its scripts."""
+
+    import_s: float
+    imports: dict[str, Raised | None]
+    threads: int
+    cuda_initialized: bool = False
+
+
+class _Started(msgspec.Struct, tag_field="event", tag="started"):
+    """A cell's process runs."""
+
+    pid: int
+
+
+class _CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
+    """A cell's process is gone."""
+
+    pid: int
+    signal: int | None
+    exit: int | None
+    import_s: float = 0.0
+    threads: int = 1
+    cuda_initialized: bool = False
+
+
+Event = TypeVar("Event", _Ready, _Started, _CellEnded)
 
 
 class ServerDied(Exception):
@@ -94,6 +126,9 @@ class Server:
     import_s: float = field(default=0.0, init=False)
     imports: dict[str, Raised | None] = field(default_factory=dict, init=False)
     threads: int = field(default=1, init=False)
+    """Threads of the server's process: with more than one, a fork may find a lock that nobody gives back."""
+    cuda_initialized: bool = field(default=False, init=False)
+    """A library opened CUDA in the server: a fork cannot use it any more."""
     _cell: int | None = field(default=None, init=False)
     """The running cell's process, which leads a group of its own."""
 
@@ -112,19 +147,19 @@ class Server:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        os.set_blocking(self._process.stdout.fileno(), False)
-        self._buffer = b""
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=read_lines, args=(self._process.stdout, self._lines), daemon=True)
+        self._reader.start()
         try:
-            ready = self._event(time.monotonic() + IMPORT_TIMEOUT_S)
+            ready = self._event(_Ready, time.monotonic() + IMPORT_TIMEOUT_S)
         except BaseException:
             self.close()
             raise
         if ready is None:
             self.close()
             raise ServerDied(Ended(timed_out=True, output_tail=tail(self.log)))
-        self.import_s = float(ready["import_s"])
-        self.threads = int(ready["threads"])
-        self.imports = {name: msgspec.convert(error, Raised | None) for name, error in ready["imports"].items()}
+        self.import_s, self.imports = ready.import_s, ready.imports
+        self.threads, self.cuda_initialized = ready.threads, ready.cuda_initialized
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -139,26 +174,27 @@ class Server:
         timed_out = False
         try:
             self._send(request.line())
-            started = self._event(began + 60)
-            self._cell = int(started["pid"]) if started else None
-            event = self._event(deadline, watch=output) if started else None
+            started = self._event(_Started, began + 60)
+            self._cell = started.pid if started else None
+            event = self._event(_CellEnded, deadline, watch=output) if started else None
             timed_out = event is None and started is not None
             if timed_out and started:
-                kill_group(int(started["pid"]))
-                event = self._event(time.monotonic() + 30)
+                kill_group(started.pid)
+                event = self._event(_CellEnded, time.monotonic() + 30)
             if event is None:
                 self.close()
                 ended = Ended(timed_out=timed_out, lost=not timed_out, output_tail=tail(output))
             else:
-                kill_group(int(event["pid"]))  # what the script left running
+                kill_group(event.pid)  # what the script left running
                 self._cell = None
-                ended = Ended(event["signal"], event["exit"], timed_out=timed_out, output_tail=tail(output))
+                self.threads, self.cuda_initialized = event.threads, event.cuda_initialized
+                ended = Ended(event.signal, event.exit, timed_out=timed_out, output_tail=tail(output))
         except (ServerDied, OSError) as error:
             self.close()
             found = error.ended if isinstance(error, ServerDied) and not self.fork else Ended(lost=not timed_out)
             ended = Ended(found.signal, found.exit, timed_out=timed_out, lost=found.lost, output_tail=tail(output))
             event = None
-        import_s = float(event.get("import_s", 0.0)) if event else 0.0
+        import_s = event.import_s if event else 0.0
         wall_s = time.monotonic() - began - import_s
         return Answer(read_observation(request.directory), ended, wall_s, import_s)
 
@@ -179,7 +215,8 @@ class Server:
             kill_group(self._cell)
         kill_group(self._process.pid)
         self._process.wait()
-        if self._process.stdout is not None:
+        self._reader.join(timeout=1)
+        if self._process.stdout is not None and not self._reader.is_alive():  # else a stranger has its other end
             self._process.stdout.close()
 
     def _send(self, line: str) -> None:
@@ -187,39 +224,53 @@ class Server:
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
 
-    def _event(self, deadline: float, watch: Path | None = None) -> dict[str, Any] | None:
-        """The server's next event, None at the deadline; ServerDied where it is gone.
+    def _event(self, kind: type[Event], deadline: float, watch: Path | None = None) -> Event | None:
+        """The server's next event, None at the deadline; ServerDied where it is gone or does not keep the protocol.
 
         A script that prints without end has its output file ``watch`` cut back while it runs.
         """
-        assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
-                    return None
-                if selector.select(min(left_s, POLL_S)):
-                    chunk = self._process.stdout.read()
-                    if chunk == b"":
-                        raise ServerDied(self._ended())
-                    self._buffer += chunk or b""
-                if watch is not None:
-                    cut_back(watch)
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        event: dict[str, Any] = json.loads(line)
-        return event
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return None
+            with contextlib.suppress(queue.Empty):
+                line = self._lines.get(timeout=min(left_s, POLL_S))
+                break
+            if watch is not None:
+                cut_back(watch)
+        if watch is not None:
+            cut_back(watch)
+        if not line:
+            self._lines.put(line)  # whoever asks again finds the end again
+            raise ServerDied(self._ended())
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
 
     def _ended(self) -> Ended:
-        code = self._process.wait()
+        """How the process ended, which it does at once when it has closed its end: if not, it is made to."""
+        try:
+            code = self._process.wait(timeout=GRACE_S)
+        except subprocess.TimeoutExpired:
+            kill_group(self._process.pid)
+            code = self._process.wait()
         return Ended(-code if code < 0 else None, code if code >= 0 else None, output_tail=tail(self.log))
 
 
+def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
+    """Put every line of ``stream`` into ``lines``, and an empty one at its end: pipes cannot be polled on Windows."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in stream:
+            lines.put(line)
+    lines.put(b"")
+
+
 def read_observation(directory: Path) -> Observation | None:
-    """The observation a cell left in ``directory``, or None."""
+    """The observation a cell left in ``directory``; None where there is none, or what is there is not ours."""
     try:
         return msgspec.json.decode((directory / "observation.json").read_bytes(), type=Observation)
-    except FileNotFoundError:
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -231,24 +282,3 @@ def kill_group(pid: int) -> None:
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def cut_back(path: Path) -> None:
-    """Cut ``path`` to its end when it has grown past the limit; whoever appends to it goes on after that."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size > OUTPUT_LIMIT_BYTES:
-            kept = tail(path)
-            os.truncate(path, 0)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(kept)
-
-
-def tail(path: Path, most_bytes: int = 4000) -> str:
-    """The end of a text file, empty where there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - most_bytes))
-            return file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from harness import uv
+from harness.disk import write_atomically
 from harness.errors import UserError
 from harness.index import Index, IndexUnreachable, Release, newest
 from harness.model import Failure, Lock, LockedPackage, Stack
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNREACHABLE = "resolve:index-unreachable"
-NETWORK_WORDS = re.compile(
-    r"failed to fetch|error sending request|dns error|timed out|connection (?:refused|reset)|could not connect"
-    r"|network connectivity|request failed after|error decoding response body|tls|certificate",
-    re.IGNORECASE,
-)
+NO_SOLUTION = re.compile(r"No solution found|\bunsatisfiable\b")
+"""What uv says of the stack; whatever else goes wrong while resolving is no fault of its."""
+WRITTEN = ("resolve:conflict", "resolve:no-release")
+"""The failures that are a lock: they will be the same tomorrow, and on another machine."""
 
 
 def resolve(stack: Stack, index: Index, folder: Path) -> Lock:
     """Resolve ``stack`` and write its lock into ``folder``; a Lock with a ``failure`` where there is none.
 
-    An unreachable index writes nothing: it says nothing about the stack, and an older lock stays good.
+    Only what uv says of the stack is written: of an unreachable index, or a source release that did not build, an
+    older lock stays good. UserError where uv itself could not work (a full disk, broken settings).
     """
     as_of = dt.datetime.now(dt.UTC).date() if stack.as_of == "today" else stack.as_of
     ran = uv.run(
@@ -55,7 +56,7 @@ def resolve(stack: Stack, index: Index, folder: Path) -> Lock:
             lock = _lock(stack, as_of, packages=packages, digest=_digest(ran.stdout))
     except IndexUnreachable as error:
         lock = _lock(stack, as_of, failure=Failure(outcome=UNREACHABLE, message=str(error)))
-    if lock.failure is None or lock.failure.outcome != UNREACHABLE:
+    if lock.failure is None or lock.failure.outcome in WRITTEN:
         _write(lock, ran.stdout, folder)
     return lock
 
@@ -140,16 +141,28 @@ def _locked(name: str, version: str, as_of: dt.date, releases: tuple[Release, ..
 
 def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Failure:
     """Why uv found no solution: the index is asked which requests no release of the day meets. IndexUnreachable."""
-    if NETWORK_WORDS.search(explanation) and "No solution found" not in explanation:
-        return Failure(outcome=UNREACHABLE, message=explanation)
+    if not NO_SOLUTION.search(explanation) or "network was disabled" in explanation:
+        return _failure_to_resolve(stack, explanation)
     for requirement in map(Requirement, stack.requirements):
         message = _no_release(requirement, as_of, index.releases(requirement.name))
         if message:
             told = explanation.partition(" hint: ")[0]  # uv's hint is to lift the date: not here
             return Failure(outcome="resolve:no-release", message=f"{message} uv says: {told}")
-    if "No solution found" not in explanation and "Failed to build" in explanation:
-        return Failure(outcome="install:build", message=explanation)  # a source release must be built to be read
     return Failure(outcome="resolve:conflict", message=explanation)
+
+
+def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
+    """Why uv never came to an answer; UserError where the reason lies in this machine."""
+    if not uv.DISK_FULL.search(explanation):
+        if uv.NETWORK.search(explanation):
+            return Failure(outcome=UNREACHABLE, message=explanation)
+        if "Failed to build" in explanation:
+            return Failure(outcome="install:build", message=explanation)  # a source release must be built to be read
+    raise UserError(
+        f"Stack {stack.name} could not be resolved; nothing was written.",
+        cause=explanation or "uv gave no reason",
+        next_step="mend that and run the same command again",
+    )
 
 
 def _no_release(requirement: Requirement, as_of: dt.date, releases: tuple[Release, ...]) -> str | None:
@@ -192,14 +205,8 @@ def _write(lock: Lock, text: str, folder: Path) -> None:
     if lock.failure:
         path.unlink(missing_ok=True)
     else:
-        _replace(path, text.encode())
-    _replace(folder / f"{lock.stack}.json", msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+        write_atomically(path, text.encode())
+    write_atomically(folder / f"{lock.stack}.json", msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
 
 
 def _digest(text: str) -> str:

@@ -106,6 +106,8 @@ def _toml(path: Path) -> dict[str, Any]:
             cause="the stacks to run are read from it",
             next_step="run in the root of the project",
         ) from error
+    except OSError as error:  # a folder, or a file that may not be read
+        raise _wrong(path, f"cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _wrong(path, f"is no valid TOML: {error}") from error
 

@@ -16,7 +16,11 @@ from harness.scenarios import unmet
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-INSIDE = Path(__file__).parent / "inside"
+HERE = Path(__file__).parent
+INSIDE = HERE / "inside"
+JUDGE = (HERE / "outcome.py", HERE / "verdict.py")
+LIMIT_OF = {"process:timeout": "timeout_s", "process:out-of-memory": "memory_bytes"}
+"""Outcomes that a higher limit may change, with the input that holds the limit. Limits are no part of the key."""
 
 
 class Action(StrEnum):
@@ -40,6 +44,15 @@ class Planned:
     action: Action
     why: str
     outcome: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a cell may take."""
+
+    timeout_s: float
+    memory_bytes: int | None
+    threads: int
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,7 @@ def plan(
     devices: Mapping[str, str | None],
     *,
     steps: Steps,
+    limits: Limits,
     recorded: Mapping[Cell, Record],
     selection: Selection,
 ) -> list[Planned]:
@@ -83,6 +97,7 @@ def plan(
             variant,
             device_class=device_class,
             steps=steps,
+            limits=limits,
             known=recorded.get(cell),
             fresh=selection.fresh,
         )
@@ -101,6 +116,7 @@ def plan_cell(
     *,
     device_class: str | None,
     steps: Steps,
+    limits: Limits,
     known: Record | None,
     fresh: bool,
 ) -> Planned:
@@ -109,9 +125,13 @@ def plan_cell(
         "lock": lock.digest[:16],
         "scenario": scenario.source_digest[:16],
         "observer": inside_digest()[:16],
+        "judge": judge_digest()[:16],
         "schema": str(SCHEMA),
         "device": device_class or "absent",
         "steps": f"{steps.audit}+{steps.warmup}+{steps.timed}",
+        "threads": str(limits.threads),
+        "timeout_s": f"{limits.timeout_s:g}",
+        "memory_bytes": "inf" if limits.memory_bytes is None else str(limits.memory_bytes),
     }
     key = key_of(inputs)
     certain = foregone(lock, variant, cell.device, device_class)
@@ -140,24 +160,48 @@ def decide(key: str, inputs: Mapping[str, str], known: Record | None, *, fresh: 
         return Action.RUN, "--fresh was given"
     if known is None:
         return Action.RUN, "never run in this checkout"
-    if Outcome.parse(known.outcome).spurious:
-        return Action.RUN, f"the last outcome, {known.outcome}, speaks of the machine only"
     if known.key != key:
-        changed = [name for name, value in inputs.items() if known.inputs.get(name) != value]
+        changed = [name for name, value in key_parts(inputs).items() if known.inputs.get(name) != value]
         return Action.RUN, f"changed since it was recorded: {', '.join(changed)}"
+    again = tried_again(inputs, known)
+    if again:
+        return Action.RUN, again
     return Action.KEEP, f"recorded on {known.recorded_at:%Y-%m-%d %H:%M} with the same key"
+
+
+def tried_again(inputs: Mapping[str, str], known: Record) -> str | None:
+    """Why a cell is run again although its key is that of its record; None where it is not."""
+    if Outcome.parse(known.outcome).spurious:
+        return f"the last outcome, {known.outcome}, speaks of the machine only"
+    if known.outcome == "install:build":
+        return f"the last outcome, {known.outcome}, may be for want of a compiler"
+    limit = LIMIT_OF.get(known.outcome, "")
+    if limit and float(inputs[limit]) > float(known.inputs.get(limit, 0)):
+        return f"the last outcome was {known.outcome}, and {limit} has grown"
+    return None
 
 
 def key_of(inputs: Mapping[str, str]) -> str:
     """The cell key: a hash over all that the verdict depends on."""
-    text = "\n".join(f"{name}={inputs[name]}" for name in sorted(inputs))
+    text = "\n".join(f"{name}={value}" for name, value in sorted(key_parts(inputs).items()))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def key_parts(inputs: Mapping[str, str]) -> dict[str, str]:
+    """The inputs without the limits, which only a cell that met one of them depends on."""
+    return {name: value for name, value in inputs.items() if name not in LIMIT_OF.values()}
 
 
 @cache
 def inside_digest() -> str:
     """sha256 over the code that runs inside the tested environment."""
     return digest_of(sorted(INSIDE.glob("*.py")))
+
+
+@cache
+def judge_digest() -> str:
+    """sha256 over the code that turns an observation into an outcome."""
+    return digest_of(JUDGE)
 
 
 def digest_of(paths: Sequence[Path]) -> str:

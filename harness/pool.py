@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from harness import environment
+from harness.disk import tail
 from harness.launch import CAN_FORK, Answer, Request, Server, ServerDied
-from harness.outcome import Outcome, Phase
-from harness.verdict import Ended, Verdict, is_import_error, judge, process_outcome
+from harness.verdict import Ended, Verdict, import_outcome, judge, process_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from harness.model import Raised, Steps
-    from harness.plan import Planned
+    from harness.plan import Limits, Planned
 
 Isolation = Literal["fork", "fresh"]
 ATTEMPTS = 3
@@ -24,14 +24,24 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Settings:
-    """How cells are run; times in seconds."""
+    """How cells are run."""
 
     steps: Steps
-    timeout_s: float
-    memory_bytes: int | None
-    threads: int
+    limits: Limits
     isolation: Isolation = "fork" if CAN_FORK else "fresh"
     """A child of one server per cell, or a process of its own; the second where a fork is not safe."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell that was run, or could not be: what came back, the verdict, and the end of what was printed."""
+
+    answer: Answer | None
+    verdict: Verdict
+    output: str
+    isolation: Isolation | Literal["none"]
+    threads: int = 1
+    """Threads of the process it was forked from."""
 
 
 class ServerPool:
@@ -41,11 +51,13 @@ class ServerPool:
         self, settings: Settings, python: Path, scripts: Iterable[Path], directory: Path, stage: Callable[[str], None]
     ) -> None:
         self.settings = settings
+        self.isolation: Isolation = settings.isolation
+        """Turns to "fresh" when a library opens CUDA in the server: a fork cannot use it then."""
         self.python = python
         self.scripts = sorted(scripts)
         self.directory = directory
         self.stage = stage
-        self.variables = environment.variables(settings.threads)
+        self.variables = environment.variables(settings.limits.threads)
         self.broken: dict[Path, Ended] = {}
         """Scripts whose import ends the whole process, and how."""
         self.import_s = 0.0
@@ -53,44 +65,72 @@ class ServerPool:
         self._server: Server | None = None
         self._starts = 0
 
-    def run(self, cell: Planned, directory: Path) -> tuple[Answer | None, Verdict]:
-        """One cell's answer and verdict; a cell whose process was lost is tried again."""
+    def run(self, cell: Planned, directory: Path) -> Finished:
+        """Run one cell; one whose process was lost is tried again, and a timeout that a fork may have caused.
+
+        A fork of a process with several threads may wait for ever for a lock that no thread of its own will give back.
+        """
         script = Path(cell.scenario.path).resolve()
+        finished = self.attempts(cell, script, directory)
+        timed_out = str(finished.verdict.outcome) == "process:timeout"
+        if finished.isolation == "fork" and timed_out and finished.threads > 1:
+            self.stage(f"{cell.scenario.name} {cell.variant.name}: timed out, once more in a fresh process")
+            kept, self._server, self.isolation = self._server, None, "fresh"
+            try:
+                return self.attempts(cell, script, directory / "fresh")
+            finally:
+                self.close()
+                self._server, self.isolation = kept, "fork"
+        return finished
+
+    def attempts(self, cell: Planned, script: Path, directory: Path) -> Finished:
+        """Run one cell, and again while its process is lost through no fault of its own."""
         for attempt in range(ATTEMPTS):
             server = self.server(script)
             if server is None:
-                return None, died_importing(self.broken[script])
+                ended = self.broken[script]
+                return Finished(None, died_importing(ended), ended.output_tail, "none")
             raised = server.imports.get(str(script))
             if raised is not None:
-                return None, import_verdict(raised)
+                return Finished(None, import_verdict(raised), tail(server.log), "none")
+            threads = server.threads
             answer = server.run(self.request(cell, script, directory / str(attempt)))
             self.cells_s += answer.wall_s
             self.import_s += answer.import_s
-            if self.settings.isolation == "fresh":
+            if self.isolation == "fresh":
                 self.close()
             if not answer.ended.lost or answer.observation is not None:
                 break
-        return answer, judge(answer.observation, answer.ended)
+        verdict = judge(answer.observation, answer.ended)
+        return Finished(answer, verdict, answer.ended.output_tail, self.isolation, threads)
 
     def server(self, script: Path) -> Server | None:
         """A living server that has imported ``script``; None where importing it kills the process."""
         if script in self.broken:
             return None
-        if self._server is not None and self._server.alive and str(script) in self._server.imports:
+        if self._server is not None and self._server.cuda_initialized:
+            self.isolation = "fresh"
+        if self.isolation == "fork" and self._imported(script):
             return self._server
         self.close()
         together = [s for s in self.scripts if s not in self.broken]
         alone = [script]
-        groups = [alone] if self.settings.isolation == "fresh" or len(together) == 1 else [together, alone]
+        groups = [alone] if self.isolation == "fresh" or len(together) == 1 else [together, alone]
         for scripts in groups:
             try:
                 self._server = self.start(scripts)
             except ServerDied as error:
                 if scripts == alone:
                     self.broken[script] = error.ended
-            else:
-                return self._server
+                continue
+            if self.isolation == "fork" and self._server.cuda_initialized:
+                return self.server(script)  # importing opened CUDA: from now on a process for each cell
+            return self._server
         return None
+
+    def _imported(self, script: Path) -> bool:
+        """Whether the server lives and has imported ``script``."""
+        return self._server is not None and self._server.alive and str(script) in self._server.imports
 
     def start(self, scripts: list[Path]) -> Server:
         """A new server that has imported ``scripts``; ServerDied where importing killed it."""
@@ -101,7 +141,7 @@ class ServerPool:
             scripts,
             self.directory / f"server-{self._starts}",
             self.variables,
-            fork=self.settings.isolation == "fork",
+            fork=self.isolation == "fork",
         )
         server.__enter__()
         self.import_s += server.import_s
@@ -118,8 +158,8 @@ class ServerPool:
             warmup=steps.warmup,
             timed=steps.timed,
             directory=directory,
-            timeout_s=self.settings.timeout_s,
-            memory_bytes=self.settings.memory_bytes,
+            timeout_s=self.settings.limits.timeout_s,
+            memory_bytes=self.settings.limits.memory_bytes,
         )
 
     def close(self) -> None:
@@ -131,9 +171,7 @@ class ServerPool:
 
 def import_verdict(raised: Raised) -> Verdict:
     """The verdict on every cell of a scenario that cannot be imported."""
-    missing = is_import_error(raised.type, raised.message) and "ModuleNotFoundError" in raised.type + raised.message
-    reason = "missing-module" if missing else "exception"
-    return Verdict(Outcome(Phase.IMPORT, reason), None, f"{raised.type}: {raised.message}")
+    return Verdict(import_outcome(raised.type, raised.message), None, f"{raised.type}: {raised.message}")
 
 
 def died_importing(ended: Ended) -> Verdict:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from harness import disk, environment, matrix, scenarios
 from harness import lock as locks
-from harness import matrix, scenarios
 from harness.devices import device_class
 from harness.errors import UserError, did_you_mean
 from harness.index import Index
-from harness.plan import Selection
+from harness.plan import Limits, Selection
 from harness.pool import Isolation, Settings
 from harness.publish import published as matrices
 from harness.run import Progress, StackRun, new_run_id
@@ -21,12 +24,12 @@ from harness.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from harness.matrix import Matrix
     from harness.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
 
 GIB = 2**30
+RENDERERS = tuple(sorted((Path(__file__).parent / "publish").glob("*.py")))
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,16 @@ class Project:
     matrix_file: Path
     results: Path
     work: Path
-    """Environments and the journal: of this checkout only, never committed."""
+    """The journal and what a run needs while it lasts: of this checkout only, never committed."""
 
     @classmethod
     def at(cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None) -> Project:
         """The project in ``root``; a results folder of one's own keeps its journal beside it."""
+        root = root.resolve()  # cells have a working directory of their own
+        matrix_file = matrix_file.resolve() if matrix_file else root / "matrix.toml"
         if results is None:
-            return cls(root, matrix_file or root / "matrix.toml", root / "results", root / ".gradmatrix")
-        return cls(root, matrix_file or root / "matrix.toml", results, results / ".gradmatrix")
+            return cls(root, matrix_file, root / "results", root / ".gradmatrix")
+        return cls(root, matrix_file, results.resolve(), results.resolve() / ".gradmatrix")
 
     @cached_property
     def scenarios(self) -> dict[str, Scenario]:
@@ -60,6 +65,11 @@ class Project:
     def store(self) -> Store:
         """The records."""
         return Store(self.work / "records", self.results / "records")
+
+    @property
+    def environments(self) -> Path:
+        """The installed stacks: those of the checkout, also for results that go elsewhere."""
+        return self.root / ".gradmatrix" / "environments"
 
     @property
     def locks_folder(self) -> Path:
@@ -85,7 +95,7 @@ class Project:
     def settings(self, isolation: Isolation | None = None) -> Settings:
         """How cells are run, from matrix.toml."""
         run = self.matrix.run
-        settings = Settings(self.matrix.steps, run.timeout_s, int(run.memory_gb * GIB), run.threads)
+        settings = Settings(self.matrix.steps, Limits(run.timeout_s, int(run.memory_gb * GIB), run.threads))
         return settings if isolation is None else replace(settings, isolation=isolation)
 
     def stack_run(
@@ -100,7 +110,8 @@ class Project:
             settings=self.settings(isolation),
             store=store or self.store,
             locks=self.locks_folder,
-            environments=self.work / "environments",
+            environments=self.environments,
+            workplaces=self.work / "work",
             progress=progress,
             run_id=new_run_id(),
         )
@@ -115,7 +126,7 @@ class Project:
 
     def drop_environment(self, stack: Stack) -> None:
         """Delete the stack's environment."""
-        shutil.rmtree(self.work / "environments" / stack.name, ignore_errors=True)
+        environment.drop(self.environments, stack.name)
 
     def stacks_to_lock(self, names: Sequence[str], *, everything: bool) -> list[Stack]:
         """The named stacks, all of them, or those whose lock is missing, outdated or as of today."""
@@ -141,26 +152,55 @@ class Project:
         return matrices.gather(self.known_locks(), chosen, records)
 
     def publish(self) -> dict[Cell, Record]:
-        """Write results/ from the newest record of every cell where something is newer, and return those records."""
-        published = self.published(self.store.everything().values())
-        if not self.is_published():
-            from harness.publish import files, headline
+        """Write results/ from the newest record of every cell where it is not up to date, and return those records.
 
-            self.store.publish(published.records)
-            if self.results == self.root / "results":
-                headline.write_headline(published, self.root / "README.md")
-            files.write_all(published, self.results)
-            (self.results / "matrix.json").touch()  # newer than its sources, also where they changed nothing
+        One process at a time reads and writes: of two that publish at once, the later one has the records of both.
+        """
+        with disk.held(self.work / "publish.lock"):
+            sources = self._stamps(self._sources())
+            published = self.published(self.store.everything().values())
+            if not self.is_published():
+                from harness.publish import files, headline
+
+                self.store.publish(published.records)
+                if self.results == self.root / "results":
+                    headline.write_headline(published, self.root / "README.md")
+                files.write_all(published, self.results)
+                written = self._stamps([*self._outputs(), *self.store.published.glob("*.jsonl")])
+                disk.write_atomically(self._published_file, msgspec.json.encode(sources | written))
         return {record.cell: record for record in published.records}
 
     def is_published(self) -> bool:
-        """Whether nothing that the matrix is made of is newer than its files."""
-        matrix_json = self.results / "matrix.json"
-        if not matrix_json.exists():
+        """Whether the matrix's files are there, and neither they nor what they are made of changed since."""
+        try:
+            known = msgspec.json.decode(self._published_file.read_bytes(), type=dict[str, tuple[int, int]])
+        except (FileNotFoundError, msgspec.DecodeError):
             return False
-        folders = (self.store.journal, self.locks_folder, self.root / "scenarios")
-        sources = [self.matrix_file, *(path for folder in folders for path in folder.glob("*.*"))]
-        return matrix_json.stat().st_mtime >= max(path.stat().st_mtime for path in sources)
+        outputs = self._outputs()
+        there = all(path.exists() for path in outputs)
+        return there and known == self._stamps([*outputs, *self._sources()])
+
+    @property
+    def _published_file(self) -> Path:
+        """What the matrix was made of: the stamp of each file, taken before it was read or after it was written."""
+        return self.work / "published.json"
+
+    def _outputs(self) -> list[Path]:
+        return [self.results / f"matrix.{ending}" for ending in ("json", "csv", "md")]
+
+    def _sources(self) -> list[Path]:
+        """What the matrix is made of; published records may come by git."""
+        folders = [self.store.journal, self.store.published, self.locks_folder, self.root / "scenarios"]
+        return [self.matrix_file, *(path for folder in folders for path in folder.glob("*.*")), *RENDERERS]
+
+    def _stamps(self, paths: Iterable[Path]) -> dict[str, tuple[int, int]]:
+        """When each file was last written, and its size."""
+        found = {}
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):  # another process replaces it just now
+                status = path.stat()
+                found[str(path)] = (status.st_mtime_ns, status.st_size)
+        return found
 
     def compare_isolation(self, stack: Stack, selection: Selection, progress: Progress) -> list[tuple[Record, Record]]:
         """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""

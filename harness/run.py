@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import shutil
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from harness import environment
+from harness import disk, environment
 from harness.errors import UserError
 from harness.model import SCHEMA, Failure, Lock, Record, Role, Scenario, Stack
 from harness.outcome import Outcome
@@ -22,8 +23,12 @@ from harness.verdict import Verdict, passes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from harness.launch import Answer
+    from harness.pool import Finished
     from harness.store import Store
+
+MESSAGE_LIMIT = 500
+RESOLVERS_LIMIT = 5000
+"""Characters of an explanation that fills a column: nothing else holds the rest of it."""
 
 
 class Progress(Protocol):
@@ -64,12 +69,24 @@ class StackRun:
     store: Store
     locks: Path
     environments: Path
+    workplaces: Path
     progress: Progress
     run_id: str
 
     def execute(self, selection: Selection) -> Summary:
-        """Run what has to be run and record every cell; a stack that cannot be installed fills its column."""
+        """Run what has to be run and record every cell; a stack that cannot be installed fills its column.
+
+        Whoever runs cells of a stack has its environment to himself: a second run of it waits, and then plans anew.
+        """
         cells = self.plan(selection)
+        if self.lock.failure is not None or all(cell.action is not Action.RUN for cell in cells):
+            return self.carry_out(cells)
+        waiting = partial(self.stage, "waiting for another run of this stack")
+        with environment.in_use(self.environments, self.stack.name, waiting):
+            return self.carry_out(self.plan(selection))
+
+    def carry_out(self, cells: list[Planned]) -> Summary:
+        """Do about each cell what was planned."""
         self.progress.planned(self.stack.name, cells)
         kept = sum(cell.action is Action.KEEP for cell in cells)
         if self.lock.failure is not None:
@@ -80,8 +97,9 @@ class StackRun:
         if not to_run:
             return summary
         self.stage("installing")
+        waiting = partial(self.stage, "waiting for another stack to be installed")
         try:
-            installed = environment.ensure(self.lock, self.locks, self.environments)
+            installed = environment.ensure(self.lock, self.locks, self.environments, waiting)
         except environment.InstallFailed as error:
             filled = self.fill(to_run, error.failure, kept)
             return replace(filled, settled=len(settled))
@@ -96,14 +114,20 @@ class StackRun:
         """The selected cells of this stack."""
         known = self.store.recorded_here(self.stack.name)
         return plan(
-            self.lock, self.scenarios, self.devices, steps=self.settings.steps, recorded=known, selection=selection
+            self.lock,
+            self.scenarios,
+            self.devices,
+            steps=self.settings.steps,
+            limits=self.settings.limits,
+            recorded=known,
+            selection=selection,
         )
 
     def fill(self, cells: list[Planned], failure: Failure, kept: int) -> Summary:
         """Record the stack's own failure in each of ``cells``."""
         verdict = Verdict(Outcome.parse(failure.outcome), None, failure.message)
         for cell in cells:
-            self.record(cell, verdict, None, build="")
+            self.record(cell, verdict, message_limit=RESOLVERS_LIMIT)
         if verdict.outcome.spurious:
             raise UserError(
                 f"Stack {self.stack.name} was not judged: {failure.outcome}.",
@@ -115,27 +139,35 @@ class StackRun:
     def settle(self, cell: Planned) -> Record:
         """Record an outcome that is known without running anything."""
         assert cell.outcome is not None
-        return self.record(cell, Verdict(cell.outcome, None, cell.why), None, build="")
+        return self.record(cell, Verdict(cell.outcome, None, cell.why))
 
     def run_cells(self, cells: list[Planned], installed: environment.Environment) -> tuple[float, float]:
         """Run ``cells`` in ``installed``; the seconds spent importing and the seconds spent in the cells."""
-        with workplace() as directory:
+        with workplace(self.workplaces, self.run_id) as directory:
             scripts = {Path(cell.scenario.path).resolve() for cell in cells}
             pool = ServerPool(self.settings, installed.python, scripts, directory, self.stage)
             try:
                 for number, cell in enumerate(cells):
                     self.stage(f"{cell.scenario.name} {cell.variant.name}")
-                    answer, verdict = pool.run(cell, directory / f"cell-{number}")
-                    record = self.record(cell, verdict, answer, build=installed.build.value)
-                    self.progress.ended(record, answer.ended.output_tail if answer else "")
+                    finished = pool.run(cell, directory / f"cell-{number}")
+                    record = self.record(cell, finished.verdict, finished, build=installed.build.value)
+                    self.progress.ended(record, finished.output)
                     shutil.rmtree(directory / f"cell-{number}", ignore_errors=True)
             finally:
                 pool.close()
             return pool.import_s, pool.cells_s
 
-    def record(self, cell: Planned, verdict: Verdict, answer: Answer | None, *, build: str) -> Record:
+    def record(
+        self,
+        cell: Planned,
+        verdict: Verdict,
+        finished: Finished | None = None,
+        *,
+        build: str = "",
+        message_limit: int = MESSAGE_LIMIT,
+    ) -> Record:
         """Append one cell's record to the journal."""
-        observation = answer.observation if answer else None
+        observation = finished.answer.observation if finished and finished.answer else None
         record = Record(
             schema=SCHEMA,
             cell=cell.cell,
@@ -144,10 +176,10 @@ class StackRun:
             outcome=str(verdict.outcome),
             passed=passes(cell.variant.role, verdict, observation),
             gradient=verdict.gradient,
-            message=verdict.message[:500],
+            message=verdict.message[:message_limit],
             recorded_at=dt.datetime.now(dt.UTC),
             run=self.run_id,
-            isolation=self.settings.isolation if answer else "none",
+            isolation=finished.isolation if finished else "none",
             inputs=cell.inputs,
             build=build,
             observation=observation,
@@ -162,13 +194,23 @@ def new_run_id() -> str:
 
 
 @contextmanager
-def workplace() -> Iterator[Path]:
-    """A temporary folder for the files of the protocol."""
-    directory = Path(tempfile.mkdtemp(prefix="gradmatrix-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def workplace(folder: Path, run_id: str) -> Iterator[Path]:
+    """A folder for the files of the protocol; what killed runs left beside it is deleted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob("*.lock"):
+        if not disk.is_held(left):
+            shutil.rmtree(left.with_suffix(""), ignore_errors=True)
+            left.unlink(missing_ok=True)
+    own = folder / f"{run_id}.lock"
+    with disk.held(own):
+        directory = own.with_suffix("")
+        directory.mkdir(exist_ok=True)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+            with contextlib.suppress(OSError):  # Windows does not delete what is open; the next run does
+                own.unlink()
 
 
 def failed(records: Iterable[Record]) -> list[Record]:

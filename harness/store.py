@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from harness.disk import write_atomically
 from harness.model import SCHEMA, Cell, Record
 from harness.outcome import Outcome
 
@@ -38,15 +39,13 @@ class Store:
         self.journal.mkdir(parents=True, exist_ok=True)
         path = self._file(self.journal, record.cell.stack)
         line = encode(record)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        with path.open("a+b", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size and file.seek(size - 1) >= 0 and file.read(1) != b"\n":
                 line = b"\n" + line  # a killed run left half a line
-            os.write(descriptor, line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            while line:
+                line = line[file.write(line) :]  # a nearly full disk takes a part
+            os.fsync(file.fileno())
 
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell of ``stack`` that this checkout ran."""
@@ -92,15 +91,20 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """One record; a MsgspecError that names the schema where it is of another version."""
+    """One record; a MsgspecError that names the schema where it is of another version, or the outcome nobody knows."""
     try:
-        return msgspec.json.decode(line, type=Record)
+        record = msgspec.json.decode(line, type=Record)
     except msgspec.ValidationError as error:
         version = msgspec.json.decode(line, type=_Version).schema
         if version != SCHEMA:
             text = f"it has schema {version}, this release reads {SCHEMA}"
             raise msgspec.ValidationError(text) from error
         raise
+    try:
+        Outcome.parse(record.outcome)
+    except ValueError as error:
+        raise msgspec.ValidationError(f"the outcome {record.outcome!r} is unknown: {error}") from error
+    return record
 
 
 def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
@@ -121,13 +125,3 @@ def _rank(record: Record, *, keep_judged: bool) -> tuple[bool, dt.datetime]:
     outcome = Outcome.parse(record.outcome)
     of_machine = outcome.spurious or record.outcome == "setup:no-device"
     return keep_judged and not of_machine, record.recorded_at
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` in one step; nothing is touched where it already has this content."""
-    if path.exists() and path.read_bytes() == content:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from harness.model import Cell, Record, Scenario
+    from harness.model import Cell, LockedPackage, Record, Scenario
     from harness.plan import Planned
     from harness.publish.published import Published
     from harness.run import Summary
@@ -92,6 +92,13 @@ def show_summary(console: Console, summary: Summary) -> None:
     )
     if summary.notice:
         console.print(Text(f"  note: {one_line(summary.notice)}", style="yellow"), soft_wrap=True)
+
+
+def show_fallen_behind(console: Console, packages: Sequence[LockedPackage]) -> None:
+    """One line for each package of which the resolver silently took an old release."""
+    for package in packages:
+        text = f"  ⚠ {package.name} {package.version} is {package.behind_days} days behind {package.newest}"
+        console.print(Text(text, style="yellow"), soft_wrap=True)
 
 
 def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -> None:

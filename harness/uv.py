@@ -23,6 +23,15 @@ LEAKS = (
 )  # fmt: skip
 """Environment variables that would make a lock depend on the machine that made it."""
 TIMED_OUT = 124
+NETWORK = re.compile(
+    r"failed to (?:fetch|download)|error sending request|dns error|timed out|request failed after|could not connect"
+    r"|connection (?:refused|reset|closed)|error decoding response body|network is unreachable|network connectivity"
+    r"|network was disabled|\btls\b|\bcertificate\b",
+    re.IGNORECASE,
+)
+"""What uv's words say where the network failed."""
+DISK_FULL = re.compile(r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE)
+"""What they say where the disk is full."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +84,14 @@ def index_url() -> str:
     """
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         if os.environ.get(name):
-            return re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")  # uv allows NAME=ADDRESS
+            address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")  # uv allows NAME=ADDRESS
+            if not re.match(r"https?://[^/]|file:///", address):
+                raise UserError(
+                    f"{name} holds no address of a package index.",  # nor is it shown: it may hold credentials
+                    cause="an address begins with https://, http:// or file:///",
+                    next_step=f"set {name} to the simple API of an index, or unset it",
+                )
+            return address
     return _default_index_url()
 
 

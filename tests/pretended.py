@@ -10,7 +10,7 @@ from harness import environment, pool
 from harness.environment import Environment
 from harness.launch import Answer, Request, ServerDied
 from harness.model import Build, Lock, Raised, Record, Role, Stack, Steps
-from harness.plan import Selection
+from harness.plan import Limits, Selection
 from harness.pool import Settings
 from harness.run import StackRun
 from harness.store import Store
@@ -43,6 +43,13 @@ class World:
     """The scenarios of each server."""
     forks: list[bool] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    threads: int = 1
+    """Of every server."""
+    importing_opens_cuda: bool = False
+    opens_cuda: str = ""
+    """The cell after which the server has CUDA open."""
+    log: Path = Path("nowhere.txt")
+    """What servers print."""
     closed: int = 0
 
 
@@ -55,6 +62,9 @@ class PretendedServer:
         self.imports = {str(script): world.raises.get(script.stem) for script in scripts}
         self.import_s = 8.0
         self.alive = True
+        self.threads = world.threads
+        self.cuda_initialized = fork and world.importing_opens_cuda
+        self.log = world.log
         world.started.append([script.stem for script in scripts])
         world.forks.append(fork)
 
@@ -71,6 +81,7 @@ class PretendedServer:
         left = self.world.answers.get(request.variant, [])
         answer = left.pop(0) if left else TRAINED
         self.alive = not answer.ended.lost
+        self.cuda_initialized = self.world.asked[-1] == self.world.opens_cuda
         return answer
 
     def close(self) -> None:
@@ -126,10 +137,11 @@ def make_run(
             make_scenario("two", make_variant("c"), make_variant("unsupported", needs=("trl",))),
         ),
         devices={"cpu": "Linux-x86_64"},
-        settings=Settings(Steps(), timeout_s=60, memory_bytes=None, threads=1, isolation=isolation),
+        settings=Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1), isolation=isolation),
         store=Store(folder / "journal", folder / "published"),
         locks=folder / "locks",
         environments=folder / "environments",
+        workplaces=folder / "work",
         progress=watcher or Watcher(),
         run_id="run",
     )

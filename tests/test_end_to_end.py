@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -34,10 +33,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def new_results(folder: Path) -> Path:
-    """A results folder of its own, which uses the environments of this checkout."""
+    """A results folder of its own; the environments are those of this checkout."""
     python_of(OLDEST)
-    (folder / ".gradmatrix").mkdir(parents=True)
-    (folder / ".gradmatrix" / "environments").symlink_to(ROOT / ".gradmatrix" / "environments")
     return folder
 
 
@@ -120,7 +117,7 @@ def test_every_cell_is_recorded_once_and_published(results: Path) -> None:
 
 def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The second time every cell is kept, no server is started and no file is touched."""
-    files = [path for path in sorted(results.rglob("*")) if path.is_file() and "environments" not in path.parts]
+    files = [path for path in sorted(results.rglob("*")) if path.is_file()]
     before = [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
     assert 0 == cli.main([*COMMAND, "--explain", "--no-table", "--results", str(results)])
     output = capsys.readouterr().out
@@ -146,18 +143,18 @@ def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFi
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No finished cell is lost or run again, every line can be read, nothing goes on running, all cells are there."""
-    results, workplace = new_results(tmp_path / "results"), tmp_path / "workplace"
-    workplace.mkdir()
+    results = new_results(tmp_path / "results")
+    workplaces = results / ".gradmatrix" / "work"
     arguments = [*COMMAND, "--no-table", "--results", str(results)]
-    variables = {**os.environ, "TMPDIR": str(workplace)}
     command = [sys.executable, "-m", "harness", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.DEVNULL) as killed:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as killed:
         try:
             journal = journal_of(results)
             assert waits_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 3)
         finally:
             killed.kill()
-    assert waits_until(lambda: not processes_in(workplace))
+    assert waits_until(lambda: not processes_in(workplaces))
+    assert [] != list(workplaces.iterdir())
     finished = records_of(results)
     assert 3 <= len(finished) < len(cells())
 
@@ -167,6 +164,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
     assert (names(kept), names(cells() - kept)) == (explained(output, "keep"), explained(output, "run"))
     assert finished == records_of(results)[: len(finished)]
     assert sorted(cells()) == sorted(record.cell for record in records_of(results))
+    assert [] == list(workplaces.iterdir())
 
 
 def test_an_unknown_cell_is_bad_input(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import environment
+from harness import disk, environment
 from harness import lock as locks
 from harness.builds import BuildChoice
 from harness.errors import UserError
@@ -129,7 +129,40 @@ def test_a_failed_install_leaves_nothing(served: PackageIndex, lock: Lock, tmp_p
     """Half an environment is of no use."""
     served.files[0].content = b""
     failure(lock, tmp_path)
-    assert list((tmp_path / "environments").iterdir()) == []
+    left = [path.name for path in (tmp_path / "environments").iterdir()]
+    assert [".install.lock"] == left
+
+
+def test_an_environment_in_use_is_not_dropped_meanwhile(lock: Lock, tmp_path: Path) -> None:
+    """Whoever uses it has it to himself; another stack's is free."""
+    root = tmp_path / "environments"
+    ensure(lock, tmp_path)
+    with environment.in_use(root, "demo"):
+        assert disk.is_held(root / ".demo.lock")
+        environment.drop(root, "other")
+    environment.drop(root, "demo")
+    assert not (root / "demo").exists()
+
+
+def test_one_stack_is_installed_at_a_time(lock: Lock, tmp_path: Path) -> None:
+    """So that each finds the room that the last one left; an installed one waits for nobody."""
+    looked = []
+    root = tmp_path / "environments"
+
+    def free_bytes(_: Path) -> int:
+        looked.append(disk.is_held(root / ".install.lock"))
+        return 2**40
+
+    for _ in range(2):
+        environment.ensure(
+            lock,
+            tmp_path / "locks",
+            root,
+            driver=False,
+            choose=lambda _: BuildChoice(Build.CPU),
+            free_bytes=free_bytes,
+        )
+    assert [True] == looked
 
 
 def test_an_index_that_is_gone_is_a_network_failure(

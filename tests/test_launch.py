@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import launch
-from harness.launch import ServerDied, cut_back, tail
+from harness import disk, launch
+from harness.launch import ServerDied
 from harness.verdict import judge
 from tests.conftest import FAKES, NEWEST, ROOT, Workbench, ends, needs_fork, python_of, waits_until
 
@@ -129,20 +130,8 @@ def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
     """Of 64 MiB no more than the limit stays on disk, and what remains is the end."""
     ran = process_bench.run("flood_then_train")
     assert "trains" == ran.outcome
-    assert (ran.directory / "output.txt").stat().st_size <= launch.OUTPUT_LIMIT_BYTES
+    assert (ran.directory / "output.txt").stat().st_size <= disk.OUTPUT_LIMIT_BYTES
     assert ran.answer.ended.output_tail.endswith("xxx\nthe end\n")
-
-
-def test_cutting_back_keeps_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who appends goes on after it."""
-    monkeypatch.setattr(launch, "OUTPUT_LIMIT_BYTES", 5000)
-    path = tmp_path / "output.txt"
-    with path.open("a", encoding="utf-8") as file:
-        file.write("x" * 6000 + "so far, ")
-        file.flush()
-        cut_back(path)
-        file.write("so good")
-    assert (4007, "so far, so good") == (path.stat().st_size, tail(path, 15))
 
 
 @pytest.mark.parametrize(
@@ -205,6 +194,33 @@ def test_a_late_import_is_done_once(tmp_path: Path) -> None:
     printed = [bench.run("imports_late").output for _ in range(2)]
     bench.close()
     assert ["imported late\n", "imported already\n"] == printed
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b'{"schema": 1}', b"\xff", b"[" * 100_000])
+def test_an_observation_that_is_not_ours_is_none(tmp_path: Path, content: bytes) -> None:
+    """A script may write a file of that name itself, and be killed then."""
+    (tmp_path / "observation.json").write_bytes(content)
+    assert None is launch.read_observation(tmp_path)
+
+
+def test_a_folder_called_like_an_observation_is_none(tmp_path: Path) -> None:
+    """A script may make that as well."""
+    (tmp_path / "observation.json").mkdir()
+    assert None is launch.read_observation(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[]", '{"event": "ended", "pid": 1, "signal": 9, "exit": null}'])
+def test_a_server_that_does_not_keep_the_protocol_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A broken line, and one that is not due, are no answer; nothing goes on running."""
+    stand_in = tmp_path / "server.py"
+    stand_in.write_text(f"print({line!r}, flush=True)\nimport sys\nsys.stdin.read()\n", encoding="utf-8")
+    monkeypatch.setattr(launch, "SERVER", stand_in)
+    server = launch.Server(Path(sys.executable), [], tmp_path / "server", os.environ)
+    with pytest.raises(ServerDied) as raised:
+        server.__enter__()
+    assert (True, False) == (raised.value.ended.lost, server.alive)
 
 
 def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:

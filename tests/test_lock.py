@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from harness import lock as locks
+from harness import uv
 from harness.errors import UserError
 from harness.index import Index
 from harness.model import Lock, LockedPackage, Stack
@@ -148,6 +149,50 @@ def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path:
     assert lock.failure
     assert lock.failure.outcome == "resolve:index-unreachable"
     assert "127.0.0.1" not in lock.failure.message
+    assert locks.load("demo", tmp_path) == before
+
+
+TROUBLES = {
+    "error: failed to write to the cache: No space left on device (os error 28)": "could not be resolved",
+    "error: Failed to fetch: `the package index/beta/`\n cause: No space left on device (os error 28)": "could not be",
+    "error: Failed to parse: `uv.toml`\n cause: TOML parse error at line 1": "could not be resolved",
+    "error: failed to create directory `cache`: Permission denied (os error 13)": "could not be resolved",
+    "": "uv gave no reason",
+}
+
+
+@pytest.mark.parametrize("stderr", TROUBLES)
+def test_a_uv_that_cannot_work_says_nothing_of_the_stack(
+    served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str
+) -> None:
+    """The reason is told, nothing is written, and an older lock stays good."""
+    before = resolve(served, stack("beta"), tmp_path)
+    monkeypatch.setattr(uv, "run", lambda *_, **__: uv.Ran(2, "", stderr))
+    with pytest.raises(UserError, match=TROUBLES[stderr]):
+        resolve(served, stack("beta<1.1"), tmp_path)
+    assert locks.load("demo", tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("stderr", "outcome"),
+    [
+        ("error: Failed to build `beta==1.0`\n cause: command `cc` failed", "install:build"),
+        (
+            "error: No solution found\n\n hint: the network was disabled",
+            "resolve:index-unreachable",
+        ),
+    ],
+)
+def test_what_another_day_may_change_is_not_written(
+    served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, outcome: str
+) -> None:
+    """It fills the column of this run; the next one resolves again."""
+    before = resolve(served, stack("beta"), tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(uv, "run", lambda *_, **__: uv.Ran(1, "", stderr))
+        lock = resolve(served, stack("beta<1.1"), tmp_path)
+    assert lock.failure
+    assert outcome == lock.failure.outcome
     assert locks.load("demo", tmp_path) == before
 
 

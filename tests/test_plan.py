@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,13 +10,14 @@ from msgspec.structs import replace
 
 from harness import plan as planning
 from harness.model import Failure, Record, Steps
-from harness.plan import Action, Planned, Selection, digest_of, inside_digest, plan
+from harness.plan import Action, Limits, Planned, Selection, digest_of, inside_digest, judge_digest, plan
 from tests.factories import make_cell, make_lock, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 DEVICES = {"cpu": "Linux-x86_64"}
+LIMITS = Limits(timeout_s=60, memory_bytes=2**30, threads=1)
 CONFLICT = Failure(outcome="resolve:conflict", message="a needs b<1, c needs b>2")
 
 
@@ -26,10 +28,16 @@ def planned(recorded: Record | None = None, selection: Selection | None = None, 
         "scenarios": [make_scenario()],
         "devices": DEVICES,
         "steps": Steps(),
+        "limits": LIMITS,
         "recorded": {} if recorded is None else {recorded.cell: recorded},
         "selection": selection or Selection(),
     }
     return plan(**(arguments | parts))
+
+
+def replace_limits(**limits: Any) -> Limits:  # noqa: ANN401  (as many types as fields)
+    """The limits with others among them."""
+    return dataclasses.replace(LIMITS, **limits)
 
 
 def only(cells: list[Planned]) -> Planned:
@@ -83,6 +91,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "scenario": {"scenarios": [make_scenario(source_digest="0" * 64)]},
     "device": {"devices": {"cpu": "Linux-aarch64"}},
     "steps": {"steps": Steps(audit=5)},
+    "threads": {"limits": replace_limits(threads=2)},
 }
 
 
@@ -100,6 +109,13 @@ def test_the_key_changes_with_the_code_that_observes(monkeypatch: pytest.MonkeyP
     recorded = record_of(only(planned()))
     monkeypatch.setattr(planning, "inside_digest", lambda: "f" * 64)
     assert "changed since it was recorded: observer" == only(planned(recorded)).why
+
+
+def test_the_key_changes_with_the_code_that_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same observation may mean something else."""
+    recorded = record_of(only(planned()))
+    monkeypatch.setattr(planning, "judge_digest", lambda: "f" * 64)
+    assert "changed since it was recorded: judge" == only(planned(recorded)).why
 
 
 def test_the_key_changes_with_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +137,7 @@ def test_several_changes_are_all_told() -> None:
     [
         {"lock": replace(make_lock(), resolver="uv 2.0.0")},
         {"lock": replace(make_lock(), requirements=("torch>=2",))},
+        {"limits": replace_limits(timeout_s=1, memory_bytes=None)},
         {"scenarios": [make_scenario(title="Another title")]},
         {"scenarios": [make_scenario(path="elsewhere/scenario.py")]},
         {"devices": {"cuda": None, "cpu": "Linux-x86_64"}, "selection": Selection(devices=frozenset({"cpu"}))},
@@ -242,6 +259,11 @@ def test_the_observers_digest_is_of_its_names_and_contents(tmp_path: Path) -> No
     assert before != digest_of([two])
     one.write_text("x = 2\n")
     assert before != digest_of([one])
+
+
+def test_the_judges_digest_covers_what_it_knows() -> None:
+    """The verdict, and the words it is given in."""
+    assert digest_of([planning.HERE / "outcome.py", planning.HERE / "verdict.py"]) == judge_digest()
 
 
 def test_the_observers_digest_covers_every_file_inside() -> None:

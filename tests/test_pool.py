@@ -10,10 +10,13 @@ from harness.launch import Answer
 from harness.pool import ATTEMPTS
 from harness.verdict import Ended
 from tests.factories import make_cell, make_observation, make_raised
-from tests.pretended import EVERYTHING, World, make_run, outcomes, pretend
+from tests.pretended import EVERYTHING, Watcher, World, make_run, outcomes, pretend
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from harness.pool import Isolation
+    from harness.run import StackRun
 
 LOST = Answer(None, Ended(lost=True), wall_s=0.125)
 
@@ -76,6 +79,70 @@ def test_a_scenario_whose_import_ends_the_process_fails_alone(tmp_path: Path, wo
     assert [["one", "two"], ["one"], ["two"]] == world.started
     record = run.store.recorded_here("stack")[make_cell(scenario="one", variant="a")]
     assert "while importing: killed by signal 11" == record.message
+
+
+TIMED_OUT = Answer(None, Ended(signal=9, timed_out=True), wall_s=60)
+
+
+def isolations(run: StackRun) -> dict[str, str]:
+    """How each variant that ran was isolated."""
+    return {cell.variant: r.isolation for cell, r in run.store.recorded_here("stack").items() if r.isolation != "none"}
+
+
+def test_a_timeout_in_a_fork_of_several_threads_is_tried_in_a_fresh_process(tmp_path: Path, world: World) -> None:
+    """Such a fork may wait for a lock for ever; the server it came from runs the next cell."""
+    world.threads, world.answers["b"] = 2, [TIMED_OUT]
+    run = make_run(tmp_path)
+    run.execute(EVERYTHING)
+    assert {"a": "fork", "b": "fresh", "c": "fork"} == isolations(run)
+    assert ("trains", [["one", "two"], ["one"]], [True, False]) == (outcomes(run)["b"], world.started, world.forks)
+
+
+def test_a_timeout_that_a_fresh_process_confirms_is_recorded(tmp_path: Path, world: World) -> None:
+    """The script itself never ends."""
+    world.threads, world.answers["b"] = 2, [TIMED_OUT, TIMED_OUT]
+    run = make_run(tmp_path)
+    run.execute(EVERYTHING)
+    assert ("process:timeout", 2) == (outcomes(run)["b"], world.asked.count("one/b"))
+
+
+@pytest.mark.parametrize(("threads", "isolation"), [(1, "fork"), (2, "fresh")])
+def test_a_timeout_that_no_fork_can_have_caused_is_believed(
+    tmp_path: Path, world: World, threads: int, isolation: Isolation
+) -> None:
+    """A fork of one thread is safe, and a fresh process is no fork."""
+    world.threads, world.answers["b"] = threads, [TIMED_OUT]
+    run = make_run(tmp_path, isolation=isolation)
+    run.execute(EVERYTHING)
+    assert ("process:timeout", 1) == (outcomes(run)["b"], world.asked.count("one/b"))
+
+
+def test_a_server_with_cuda_open_is_not_forked_again(tmp_path: Path, world: World) -> None:
+    """What a cell made the server import opened it: the rest of the stack gets a process for each cell."""
+    world.opens_cuda = "one/a"
+    run = make_run(tmp_path)
+    run.execute(EVERYTHING)
+    assert {"a": "fork", "b": "fresh", "c": "fresh"} == isolations(run)
+    assert ([["one", "two"], ["one"], ["two"]], [True, False, False]) == (world.started, world.forks)
+
+
+def test_a_server_that_opens_cuda_while_importing_is_never_forked(tmp_path: Path, world: World) -> None:
+    """Not even once."""
+    world.importing_opens_cuda = True
+    run = make_run(tmp_path)
+    run.execute(EVERYTHING)
+    assert ({"a": "fresh", "b": "fresh", "c": "fresh"}, [True, False, False, False]) == (isolations(run), world.forks)
+
+
+def test_a_failed_import_comes_with_what_the_server_printed(tmp_path: Path, world: World) -> None:
+    """Whoever watches sees the end of it; also where the process died of it."""
+    world.log = tmp_path / "server.txt"
+    world.log.write_text("loading a library", encoding="utf-8")
+    world.raises["one"] = make_raised()
+    world.kills["two"] = Ended(signal=11, output_tail="Fatal Python error")
+    watcher = Watcher()
+    make_run(tmp_path, watcher=watcher).execute(EVERYTHING)
+    assert [("a", "loading a library"), ("b", "loading a library"), ("c", "Fatal Python error")] == watcher.outputs
 
 
 def test_fresh_isolation_gives_every_cell_a_process(tmp_path: Path, world: World) -> None:

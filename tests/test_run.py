@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
-from harness import environment
+from harness import disk, environment
 from harness.environment import Environment, InstallFailed
 from harness.errors import UserError
 from harness.launch import Answer
 from harness.model import Failure, Record, Role
 from harness.plan import Selection
-from harness.run import failed, new_run_id
+from harness.run import failed, new_run_id, workplace
 from harness.verdict import Ended
 from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record
 from tests.pretended import EVERYTHING, TRAINED, Watcher, World, make_run, outcomes, pretend
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 CONFLICT = Failure(outcome="resolve:conflict", message="a needs b<1, c needs b>2")
@@ -190,6 +193,59 @@ def test_a_long_message_is_cut(tmp_path: Path, world: World) -> None:
     run.execute(EVERYTHING)
     record = run.store.recorded_here("stack")[make_cell(scenario="one", variant="a")]
     assert (500, broken) == (len(record.message), record.observation)
+
+
+def test_the_resolvers_explanation_is_kept(tmp_path: Path) -> None:
+    """It fills a column, and nothing else holds it."""
+    run = make_run(tmp_path, lock=make_lock(versions={}, digest="", failure=replace(CONFLICT, message="x" * 6000)))
+    run.execute(EVERYTHING)
+    assert {5000} == {len(record.message) for record in run.store.recorded_here("stack").values()}
+
+
+def test_a_run_has_the_environment_to_itself(tmp_path: Path, world: World) -> None:
+    """While its cells run."""
+
+    class Curious(Watcher):
+        """Looks whether it does."""
+
+        def ended(self, record: Record, output: str) -> None:
+            assert disk.is_held(tmp_path / "environments" / ".stack.lock")
+            super().ended(record, output)
+
+    make_run(tmp_path, watcher=(watcher := Curious())).execute(EVERYTHING)
+    assert (3, False) == (len(watcher.outputs), disk.is_held(tmp_path / "environments" / ".stack.lock"))
+
+
+def test_what_another_run_recorded_meanwhile_is_kept(
+    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who had to wait for the environment plans anew, and says that it waits."""
+    watcher = Watcher()
+    run = make_run(tmp_path, watcher=watcher)
+    with monkeypatch.context() as patched:
+
+        @contextmanager
+        def another_first(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
+            """A lock that the same run in another terminal holds until it is done."""
+            patched.undo()
+            waiting()
+            make_run(tmp_path).execute(EVERYTHING)
+            yield
+
+        patched.setattr(disk, "held", another_first)
+        summary = run.execute(EVERYTHING)
+    assert (0, 4, "stack: waiting for another run of this stack") == (summary.executed, summary.kept, watcher.stages[0])
+
+
+def test_what_a_killed_run_left_is_deleted(tmp_path: Path) -> None:
+    """Its process is gone, and the lock with it; one that lives is left alone."""
+    for name in ("living", "dead"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.lock").touch()
+    with disk.held(tmp_path / "living.lock"), workplace(tmp_path, "own") as directory:
+        assert (tmp_path / "own").samefile(directory)
+        assert ["living", "living.lock", "own", "own.lock"] == sorted(path.name for path in tmp_path.iterdir())
+    assert ["living", "living.lock"] == sorted(path.name for path in tmp_path.iterdir())
 
 
 def test_failed_cells_are_the_judged_ones_with_misuse_last() -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+import io
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.model import Gradient, Record, Role
-from harness.store import Store, decode, encode, newest, write_atomically
+from harness.store import Store, decode, encode, newest
 from tests.factories import NOON, make_cell, make_observation, make_parameter, make_raised, make_record, make_warned
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LATER = NOON + dt.timedelta(hours=1)
 
@@ -169,13 +168,30 @@ def test_publishing_leaves_no_partial_file(store: Store) -> None:
     assert ["stack.jsonl"] == [path.name for path in store.published.iterdir()]
 
 
-def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
-    """A reader that has the old file open goes on reading the old content."""
-    path = tmp_path / "new" / "file"
-    write_atomically(path, b"old")
-    with path.open("rb") as reader:
-        write_atomically(path, b"new")
-        assert (b"old", b"new") == (reader.read(), path.read_bytes())
+def test_an_unknown_outcome_is_skipped_and_reported(store: Store) -> None:
+    """A newer release, or a hand, wrote it."""
+    store.append(make_record())
+    path = store.journal / "stack.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"trains"', b'"step:bored"') + path.read_bytes())
+    assert [make_record()] == list(store.everything().values())
+    assert ["stack.jsonl, line 1 was skipped: the outcome 'step:bored' is unknown"] == [
+        problem.rpartition(": 'bored'")[0] for problem in store.problems
+    ]
+
+
+def test_a_line_that_is_taken_in_parts_is_written_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write may end early on a nearly full disk."""
+
+    class Reluctant(io.FileIO):
+        """Takes seven bytes at a time."""
+
+        def write(self, content: Any, /) -> int:  # noqa: ANN401  (whatever has bytes)
+            return super().write(content[:7])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda path, mode, **_: Reluctant(path, mode))
+        store.append(make_record())
+    assert [make_record()] == list(store.recorded_here("stack").values())
 
 
 @pytest.mark.parametrize("outcome", ["setup:no-device", "install:network", "process:lost"])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 
 import pytest
 from rich.console import Console
 
 from harness import terminal
-from harness.model import Gradient, Record, Role
+from harness.model import Gradient, LockedPackage, Record, Role
 from harness.plan import Action, Planned
 from harness.publish.published import Published, gather
 from harness.run import Summary
-from tests.factories import make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
+from tests.factories import DAY, make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
 
 HOSTILE = "\x1b[31m[red]two\x1b[0m\nlines[/] \u202egnp.exe [/nonsense]"
 HARMLESS = "[red]two lines[/] gnp.exe [/nonsense]"
@@ -144,6 +145,15 @@ def test_a_summary_without_a_notice_is_one_line(console: Console) -> None:
     """Nothing to tell."""
     terminal.show_summary(console, Summary("new"))
     assert 1 == len(shown(console))
+
+
+def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
+    """The resolver took it silently: here it is told."""
+    old = LockedPackage(
+        name="trl", version="0.7", released=DAY - dt.timedelta(days=200), newest="0.9", newest_released=DAY
+    )
+    terminal.show_fallen_behind(console, [old])
+    assert ["  ⚠ trl 0.7 is 200 days behind 0.9"] == shown(console)
 
 
 def test_explain_says_of_every_cell_why(console: Console) -> None:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
 from harness import uv
-
-if TYPE_CHECKING:
-    import pytest
+from harness.errors import UserError
 
 
 def test_hosts_and_credentials_are_scrubbed() -> None:
     """What is published names no host."""
     text = "Failed to fetch: `https://user:secret@index.example:8080/simple/torch/`"
     assert uv.scrub(text) == "Failed to fetch: `the package index/simple/torch/`"
+
+
+@pytest.mark.parametrize(
+    "address", ["nonsense", "/a/folder", "https://", "secret@index.example/simple", "name=nonsense"]
+)
+def test_an_index_that_is_no_address_is_told(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """By the variable's name: what it holds may be a secret."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", address)
+    with pytest.raises(UserError, match="UV_DEFAULT_INDEX holds no address of a package index") as raised:
+        uv.index_url()
+    assert "secret" not in str(raised.value)
+
+
+def test_an_index_may_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uv allows it, and a slash at the end."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "mine=https://index.example/simple/")
+    assert "https://index.example/simple" == uv.index_url()
 
 
 def test_a_summary_is_one_line_without_warnings() -> None:

@@ -122,4 +122,8 @@ def describe(error: BaseException) -> Dict[str, str]:
         message = str(error.code) if isinstance(error, SystemExit) else str(error)
     except Exception as failure:
         message = f"its message cannot be shown: {failure!r}"
-    return {"type": name, "message": message[:MESSAGE_LIMIT], "traceback": machine.without_local_paths(text)}
+    return {
+        "type": name,
+        "message": machine.without_local_paths(message)[:MESSAGE_LIMIT],
+        "traceback": machine.without_local_paths(text),
+    }

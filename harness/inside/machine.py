@@ -133,5 +133,11 @@ def short_path(path: str) -> str:
 
 
 def without_local_paths(text: str) -> str:
-    """``text`` with every quoted ``File "…"`` path shortened like :func:`short_path`."""
-    return re.sub(r'File "([^"]+)"', lambda match: f'File "{short_path(match.group(1))}"', text)
+    """``text`` with every quoted ``File "…"`` path shortened, and without the cell's and the environment's folders."""
+    short = re.sub(r'File "([^"]+)"', lambda match: f'File "{short_path(match.group(1))}"', text)
+    folders = [sys.prefix]
+    with contextlib.suppress(OSError):  # the script may have deleted it
+        folders.append(os.getcwd())
+    for folder in folders:
+        short = short.replace(folder + os.sep, "")
+    return short

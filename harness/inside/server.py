@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -33,6 +32,7 @@ from . import cell, protocol
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+KILL = 9  # signal.SIGKILL, which Windows does not have
 
 
 def main(start_path: str) -> None:
@@ -109,7 +109,7 @@ def end_adopted(spared: Set[int]) -> None:
     while adopted := children() - spared:
         for child in adopted:
             with contextlib.suppress(OSError):
-                os.kill(child, signal.SIGKILL)
+                os.kill(child, KILL)
                 os.waitpid(child, 0)
 
 
@@ -189,7 +189,7 @@ def native_threads() -> int:
 
 def die_with_parent() -> None:
     """Ask Linux to kill this process when its parent dies, so that no cell outlives a killed run."""
-    process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    process_control(PR_SET_PDEATHSIG, KILL)
 
 
 def process_control(option: int, value: int) -> None:

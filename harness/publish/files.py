@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from harness.disk import write_atomically
 from harness.lock import fallen_behind
 from harness.model import SCHEMA, Role
 from harness.publish.frame import frame
 from harness.publish.grid import Grid, grid, steps_per_s
 from harness.publish.published import SHOWN, Published, lacks_device
 from harness.publish.text import markdown, spreadsheet
-from harness.disk import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from harness.model import Role
 from harness.disk import write_atomically
+from harness.model import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

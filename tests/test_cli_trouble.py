@@ -1,0 +1,74 @@
+"""What a user does wrong, or a machine: a message and exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import cli
+from harness.environment import InstallFailed
+from harness.model import Failure
+from harness.project import Project
+from tests.factories import make_lock
+from tests.test_cli import MATRIX, SUMS, write_lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILD = Failure(outcome="install:build", message="no compiler")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project of two locked stacks, one of them core."""
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    for stack in ("first", "second"):
+        write_lock(tmp_path, make_lock(stack))
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments", [["run", "first", "--all"], ["lock", "first", "--all"]])
+def test_a_name_and_all_exclude_each_other(
+    root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    """`nox -s matrix -- --all` comes out as that: what to write instead is told."""
+    assert 2 == cli.main([*arguments, "--root", str(root)])
+    assert "nox -t all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_without_a_core_stack_one_must_be_named(root: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    """The default is what it is about."""
+    (root / "matrix.toml").write_text(MATRIX.replace("core = true\n", ""), encoding="utf-8")
+    assert 2 == cli.main([command, "--root", str(root)])
+    assert "No stack of matrix.toml is a core stack." in capsys.readouterr().err
+
+
+def test_a_folder_is_no_matrix(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--matrix names a file."""
+    assert 2 == cli.main(["list", "--root", str(root), "--matrix", str(root / "scenarios")])
+    assert "gradmatrix: scenarios cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), InstallFailed(BUILD)])
+def test_a_machine_that_cannot_go_on_ends_with_2(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """What happened, and that the same command goes on later."""
+
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Project, "publish", broken)
+    assert 2 == cli.main(["table", "--root", str(root)])
+    told = capsys.readouterr().err.splitlines()
+    assert (f"gradmatrix: It cannot go on: {error}.", "  next: mend that") == (told[0], told[2].partition(" and")[0])
+
+
+def test_isolation_can_be_narrowed_by_device(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a run can."""
+    assert 2 == cli.main(["isolation", "first", "--device", "cpus", "--root", str(root)])
+    assert "perhaps you meant 'cpu'" in capsys.readouterr().err
