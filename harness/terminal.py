@@ -138,18 +138,23 @@ def rich_table(title: str, part: Grid) -> Table:
 
 
 def show_failures(console: Console, records: Mapping[Cell, Record], repeat: str) -> None:
-    """One line per failed cell, and the command that repeats one; ``repeat`` has fields of a cell in braces."""
+    """One line per failed cell, and the command that repeats one; ``repeat`` has fields of a cell in braces.
+
+    A terminal cuts a line at its width; a file and a log of CI get all of it.
+    """
     red = failed(records.values())
     if not red:
         return
     console.print(Text(f"\n{len(red)} cells did not pass:", style="bold"))
     for record in red:
-        gradient = f" [gradient {record.gradient}]" if record.gradient else ""
+        told = record.outcome.startswith(("gradient:", "step:no-grad-fn"))
+        gradient = f" (gradient {record.gradient})" if record.gradient and not told else ""
         where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant}"
         console.print(
             Text(f"  ✗ {where}  {record.outcome}{gradient}  {one_line(record.message)}"),
-            overflow="ellipsis",
+            overflow="ellipsis" if console.is_terminal else "ignore",
             no_wrap=True,
+            crop=console.is_terminal,
         )
     first = red[0].cell
     command = repeat.format(stack=first.stack, scenario=first.scenario, variant=first.variant)

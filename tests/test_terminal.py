@@ -109,17 +109,20 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
     assert [
         "",
         "2 cells did not pass:",
-        f"  ✗ new  sums/odd  step:exception [gradient flowing]  {HARMLESS}",
+        f"  ✗ new  sums/odd  step:exception (gradient flowing)  {HARMLESS}",
         "  ✗ new  sums/frozen  update:none  nothing changed",
         "Repeat one: repeat new sums/odd",
     ] == shown(console)
 
 
-def test_a_long_message_does_not_wrap(console: Console) -> None:
-    """The record has all of it."""
-    record = make_record("step:exception", message="word " * 100)
-    terminal.show_failures(console, {record.cell: record}, "repeat")
-    assert (4, "…") == (len(lines := shown(console)), lines[2][-1])
+def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console) -> None:
+    """A log of CI is all that somebody may have."""
+    record = make_record("step:exception", message="word " * 100 + "last")
+    screen = Console(file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True)
+    for each in (screen, console):
+        terminal.show_failures(each, {record.cell: record}, "repeat")
+    assert (4, "…") == (len(lines := shown(screen)), lines[2][-1])
+    assert (4, "last") == (len(lines := shown(console)), lines[2].split()[-1])
 
 
 @pytest.mark.parametrize(
