@@ -125,7 +125,9 @@ def show_grid(console: Console, title: str, whole: Grid) -> None:
 def rich_table(title: str, part: Grid) -> Table:
     """A grid as a terminal table; a scenario's name is written once."""
     table = Table(title=title, title_justify="left", header_style="bold", padding=(0, 1))
-    for name in ("scenario", "variant", *part.stacks):
+    for name in ("scenario", "variant"):
+        table.add_column(name, no_wrap=True)
+    for name in part.stacks:
         table.add_column(name, overflow="fold")
     last = ""
     for scenario, variant, cells in part.rows:

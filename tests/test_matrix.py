@@ -46,7 +46,7 @@ def test_the_projects_own_matrix_is_valid() -> None:
     root = Path(__file__).parent.parent
     names = [path.stem for path in (root / "scenarios").glob("*.py")]
     loaded = matrix.load(root / "matrix.toml", names)
-    assert [stack.name for stack in loaded.core] == ["lightning-2.0.3", "trl-0.15", "torch-2.13"]
+    assert [stack.name for stack in loaded.core] == ["lightning-2.0.3", "transformers-4.57-torch-2.13", "torch-2.13"]
 
 
 def test_every_stack_of_ours_pins_both_lightnings_alike() -> None:
