@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from harness import cli  # noqa: E402  (the checkout is not installed)
 from harness.errors import UserError  # noqa: E402
+from harness.model import Stack  # noqa: E402
 from harness.project import Project  # noqa: E402
 
 nox.needs_version = ">=2026.8.10"
@@ -44,10 +45,10 @@ def run_stack(session: nox.Session, stack: str) -> None:
     ran.append(stack)
     if not session.parallel:
         session.notify("table")  # before the run, which raises where --strict finds a failure
-    harness(session, "run", stack, *later, *session.posargs)
+    command(session, "run", stack, *later, *session.posargs)
 
 
-def harness(session: nox.Session, *arguments: str) -> None:
+def command(session: nox.Session, *arguments: str) -> None:
     """Run a command of the harness in this process; exit code 2 (bad input) ends nox with 2."""
     code = cli.main(arguments)
     if code in {2, 130}:
@@ -63,41 +64,51 @@ def matrix(session: nox.Session, stack: str) -> None:
     run_stack(session, stack)
 
 
-def further(stack: str) -> None:
+def further(stack: Stack) -> None:
     """A session for a stack that is not core: `nox -s matrix` must not select it, its own name must."""
 
-    @nox.session(name=f"matrix({stack})", venv_backend="none", allow_parallel=True, tags=["all"], default=False)
     def one(session: nox.Session) -> None:
-        """Run one stack of matrix.toml that is not core."""
-        run_stack(session, stack)
+        run_stack(session, stack.name)
+
+    one.__doc__ = stack.summary or "Run this stack."
+    nox.session(name=f"matrix({stack.name})", venv_backend="none", allow_parallel=True, tags=["all"], default=False)(
+        one
+    )
 
 
-for further_stack in (stack.name for stack in STACKS if not stack.core):
-    further(further_stack)
+for further_stack in STACKS:
+    if not further_stack.core:
+        further(further_stack)
 
 
 @nox.session(venv_backend="none", default=False)
 def table(session: nox.Session) -> None:
     """Print the matrix from the records and write it to results/."""
-    harness(session, "table", *(ran or session.posargs))
+    command(session, "table", *(ran or session.posargs))
 
 
 @nox.session(venv_backend="none", default=False)
 def lock(session: nox.Session) -> None:
     """Resolve stacks without a current lock, and move `latest` to today; stacks to lock anew after --."""
-    harness(session, "lock", *session.posargs)
+    command(session, "lock", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
 def isolation(session: nox.Session) -> None:
     """Repeat cells in fresh processes and compare the verdicts: nox -s isolation -- STACK."""
-    harness(session, "isolation", *session.posargs)
+    command(session, "isolation", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
     """Print the four ratios of the performance contract, measured in one run."""
-    harness(session, "bench", *session.posargs)
+    command(session, "bench", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def harness(session: nox.Session) -> None:
+    """Any command of the harness: nox -s harness -- list, nox -s harness -- --help."""
+    command(session, *session.posargs)
 
 
 @nox.session(default=False)

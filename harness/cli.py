@@ -127,10 +127,10 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     finally:  # also where a later stack could not be installed
         records = project.publish()
     names = [stack.name for stack in stacks]
+    asked = {cell: r for cell, r in records.items() if cell.stack in names and selection.has(cell)}
     if not options.no_table:
         terminal.show_matrix(console, project.published(records.values()), names)
-    asked = {cell: r for cell, r in records.items() if cell.stack in names and selection.has(cell)}
-    terminal.show_failures(console, asked, REPEAT)
+        terminal.show_failures(console, asked, REPEAT)
     return warn_and_code(project, console, failed=options.strict and any(r.passed is False for r in asked.values()))
 
 
@@ -219,7 +219,7 @@ def refuse_both(names: Sequence[str], *, everything: bool) -> None:
         raise UserError(
             f"--all and a stack's name ({names[0]}) exclude each other.",
             cause="with nox, -s matrix names each core stack",
-            next_step="nox -t all, or python -m harness run --all",
+            next_step="nox -t all, or nox -s harness -- run --all",
         )
 
 

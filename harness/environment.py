@@ -182,7 +182,7 @@ def _create(lock: Lock, folder: Path) -> None:
     raise UserError(
         f"Stack {lock.stack} needs Python {lock.python}, which this machine does not have.",
         cause=f"uv found {', '.join(found) or 'no Python'} and could not download {lock.python}",
-        next_step=f"uv python install {lock.python}",
+        next_step=f"pip install uv && uv python install {lock.python}, or give the stack another python",
     )
 
 

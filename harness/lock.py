@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UNREACHABLE = "resolve:index-unreachable"
 NO_SOLUTION = re.compile(r"No solution found|\bunsatisfiable\b")
 """What uv says of the stack; whatever else goes wrong while resolving is no fault of its."""
-WRITTEN = ("resolve:conflict", "resolve:no-release")
+WRITTEN = ("resolve:conflict",)
 """The failures that are a lock: they will be the same tomorrow, and on another machine."""
 
 

@@ -122,7 +122,7 @@ def plan_cell(
 ) -> Planned:
     """What is done about one cell; ``known`` is its newest record in this checkout."""
     inputs = {
-        "lock": lock.digest[:16],
+        "lock": lock.digest[:16] or hashlib.sha256(repr(lock.failure).encode()).hexdigest()[:16],
         "scenario": scenario.source_digest[:16],
         "observer": inside_digest()[:16],
         "judge": judge_digest()[:16],

@@ -85,7 +85,7 @@ class Project:
         known = locks.load(stack.name, self.locks_folder)
         if known is not None and locks.is_current(stack, known):
             return known
-        return locks.resolve(stack, Index(), self.locks_folder)
+        return self.relock(stack)
 
     def known_locks(self) -> list[Lock]:
         """The locks of the stacks in matrix.toml that have one."""
@@ -139,8 +139,15 @@ class Project:
         return [s for s in stacks if s.as_of == "today" or not (k := known[s.name]) or not locks.is_current(s, k)]
 
     def relock(self, stack: Stack) -> Lock:
-        """Resolve ``stack`` anew."""
-        return locks.resolve(stack, Index(), self.locks_folder)
+        """Resolve ``stack`` anew; UserError where it asks for what the index did not have on its day."""
+        lock = locks.resolve(stack, Index(), self.locks_folder)
+        if lock.failure is not None and lock.failure.outcome == "resolve:no-release":
+            raise UserError(
+                f"Stack {stack.name} asks for a release that there is not.",
+                cause=lock.failure.message,
+                next_step=f"mend its requirements or as_of in {self.matrix_file.name}; nothing recorded was touched",
+            )
+        return lock
 
     def fallen_behind(self, lock: Lock) -> list[LockedPackage]:
         """The packages of which the resolver silently took an old release."""
@@ -223,10 +230,22 @@ class Project:
             expect(name, "device", self.matrix.run.devices)
         pairs = []
         for text in cell:
-            name, _, variant = text.partition("/")
+            name, slash, variant = text.partition("/")
             expect(name, "scenario", known)
+            if not slash:
+                raise UserError(
+                    f"--cell {text} names no variant.",
+                    cause="a cell is written SCENARIO/VARIANT",
+                    next_step=f"--scenario {text} for all of them, or nox -s harness -- list",
+                )
             expect(variant, f"variant of {name}", known[name])
             pairs.append((name, variant))
+        if scenario and pairs and not any(name in scenario for name, _ in pairs):
+            raise UserError(
+                "These options select no cell.",
+                cause=f"--cell is of {pairs[0][0]}, --scenario is {', '.join(scenario)}",
+                next_step="leave one of them out",
+            )
         return Selection(
             scenarios=frozenset(scenario) or None,
             variants=frozenset(pairs) or None,
@@ -241,5 +260,5 @@ def expect(word: str, kind: str, known: Sequence[str] | dict[str, set[str]] | se
         raise UserError(
             f"There is no {kind} {word!r}.",
             cause=did_you_mean(word, sorted(known)),
-            next_step="python -m harness list",
+            next_step="nox -s harness -- list",
         )

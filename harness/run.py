@@ -12,9 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from harness import disk, environment
 from harness.errors import UserError
-from harness.model import SCHEMA, Failure, Lock, Record, Role, Scenario, Stack
+from harness.model import SCHEMA, Cell, Failure, Lock, Record, Role, Scenario, Stack
 from harness.outcome import Outcome
 from harness.plan import Action, Planned, Selection, plan
 from harness.pool import ServerPool, Settings
@@ -91,6 +93,7 @@ class StackRun:
         kept = sum(cell.action is Action.KEEP for cell in cells)
         if self.lock.failure is not None:
             return self.fill([cell for cell in cells if cell.action is not Action.KEEP], self.lock.failure, kept)
+        self.revive(cells)
         settled = [self.settle(cell) for cell in cells if cell.action is Action.SETTLED]
         summary = Summary(self.stack.name, kept=kept, settled=len(settled))
         to_run = [cell for cell in cells if cell.action is Action.RUN]
@@ -104,7 +107,8 @@ class StackRun:
             filled = self.fill(to_run, error.failure, kept)
             return replace(filled, settled=len(settled))
         import_s, cells_s = self.run_cells(to_run, installed)
-        return replace(summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=installed.notice or "")
+        notice = installed.notice if installed.installed else None
+        return replace(summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=notice or "")
 
     def stage(self, text: str) -> None:
         """Tell whoever watches what takes a while now."""
@@ -112,16 +116,31 @@ class StackRun:
 
     def plan(self, selection: Selection) -> list[Planned]:
         """The selected cells of this stack."""
-        known = self.store.recorded_here(self.stack.name)
-        return plan(
-            self.lock,
-            self.scenarios,
-            self.devices,
-            steps=self.settings.steps,
-            limits=self.settings.limits,
-            recorded=known,
-            selection=selection,
-        )
+        newest = self.store.recorded_here(self.stack.name)
+
+        def planned(recorded: Mapping[Cell, Record]) -> list[Planned]:
+            return plan(
+                self.lock,
+                self.scenarios,
+                self.devices,
+                steps=self.settings.steps,
+                limits=self.settings.limits,
+                recorded=recorded,
+                selection=selection,
+            )
+
+        by_key = self.store.recorded_under(self.stack.name)
+        same = {cell.cell: by_key[cell.cell, cell.key] for cell in planned(newest) if (cell.cell, cell.key) in by_key}
+        return planned({**newest, **same})
+
+    def revive(self, cells: Iterable[Planned]) -> None:
+        """Make kept records the newest ones again, where a stack was changed, run, and changed back."""
+        newest = self.store.recorded_here(self.stack.name)
+        by_key = self.store.recorded_under(self.stack.name)
+        for cell in cells:
+            if cell.action is Action.KEEP and newest[cell.cell].key != cell.key:
+                kept = by_key[cell.cell, cell.key]
+                self.store.append(msgspec.structs.replace(kept, recorded_at=dt.datetime.now(dt.UTC)))
 
     def fill(self, cells: list[Planned], failure: Failure, kept: int) -> Summary:
         """Record the stack's own failure in each of ``cells``."""

@@ -17,7 +17,6 @@ from harness.model import SCHEMA, Cell, Record
 from harness.outcome import Outcome
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -33,6 +32,8 @@ class Store:
     journal: Path
     published: Path
     problems: list[str] = field(default_factory=list)
+    _seen: dict[Path, tuple[tuple[int, int], list[Record]]] = field(default_factory=dict)
+    """What a file held when it was last read, under its modification time and size."""
 
     def append(self, record: Record) -> None:
         """Add one line to the journal of the record's stack; on disk when this returns."""
@@ -50,6 +51,10 @@ class Store:
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell of ``stack`` that this checkout ran."""
         return newest(self._read(self._file(self.journal, stack)))
+
+    def recorded_under(self, stack: str) -> dict[tuple[Cell, str], Record]:
+        """The newest record of each cell and key of ``stack`` that this checkout ran."""
+        return {(record.cell, record.key): record for record in self._read(self._file(self.journal, stack))}
 
     def everything(self) -> dict[Cell, Record]:
         """The newest record of each cell, published ones included."""
@@ -70,10 +75,14 @@ class Store:
 
     def _read(self, path: Path) -> list[Record]:
         try:
+            state = path.stat()
+            stamp = state.st_mtime_ns, state.st_size
+            if path in self._seen and self._seen[path][0] == stamp:
+                return self._seen[path][1]
             lines = path.read_bytes().splitlines()
         except FileNotFoundError:
             return []
-        records = []
+        records: list[Record] = []
         for number, line in enumerate(lines, start=1):
             try:
                 if line.strip():
@@ -82,6 +91,7 @@ class Store:
                 problem = f"{path.name}, line {number} was skipped: {error}"
                 if problem not in self.problems:  # a file is read more than once
                     self.problems.append(problem)
+        self._seen[path] = stamp, records
         return records
 
 
@@ -114,14 +124,12 @@ def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell
     one that speaks of the stack: who runs the matrix without a GPU keeps what one with a GPU has published.
     """
     found: dict[Cell, Record] = {}
-    for record in records:
+    for record in sorted(records, key=lambda each: each.recorded_at):
         known = found.get(record.cell)
-        if known is None or _rank(record, keep_judged=keep_judged) >= _rank(known, keep_judged=keep_judged):
+        if not (keep_judged and known is not None and known.observation is not None and _of_machine(record)):
             found[record.cell] = record
     return found
 
 
-def _rank(record: Record, *, keep_judged: bool) -> tuple[bool, dt.datetime]:
-    outcome = Outcome.parse(record.outcome)
-    of_machine = outcome.spurious or record.outcome == "setup:no-device"
-    return keep_judged and not of_machine, record.recorded_at
+def _of_machine(record: Record) -> bool:
+    return Outcome.parse(record.outcome).spurious or record.outcome == "setup:no-device"

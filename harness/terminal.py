@@ -86,7 +86,7 @@ def show_summary(console: Console, summary: Summary) -> None:
     console.print(
         Text(
             f"{summary.stack}: {summary.executed} cells run, {summary.kept} kept, {summary.settled} settled without "
-            f"running; importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
+            f"running (unsupported, no such device); importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
         ),
         soft_wrap=True,
     )
@@ -147,11 +147,20 @@ def show_failures(console: Console, records: Mapping[Cell, Record], repeat: str)
     red = failed(records.values())
     if not red:
         return
-    console.print(Text(f"\n{len(red)} cells did not pass:", style="bold"))
+    roles = Counter(record.role.value for record in red)
+    counts = ", ".join(f"{roles[role.value]} {role.value}" for role in Role if roles[role.value])
+    console.print(Text(f"\nDid not pass: {counts}", style="bold"))
+    whole = {record.cell.stack: record for record in red if record.outcome.startswith(("resolve:", "install:"))}
+    for stack, record in whole.items():
+        text = f"  ✗ {stack}  all of its cells  {record.outcome}  {one_line(record.message)}"
+        console.print(Text(text), soft_wrap=True)
+    red = [record for record in red if record.cell.stack not in whole]
+    if not red:
+        return
     for record in red:
         told = record.outcome.startswith(("gradient:", "step:no-grad-fn"))
         gradient = f" (gradient {record.gradient})" if record.gradient and not told else ""
-        where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant}"
+        where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant} ({record.role})"
         console.print(
             Text(f"  ✗ {where}  {record.outcome}{gradient}  {one_line(record.message)}"),
             overflow="ellipsis" if console.is_terminal else "ignore",

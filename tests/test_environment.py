@@ -194,7 +194,7 @@ def test_a_missing_python_is_told_with_the_next_command(lock: Lock, tmp_path: Pa
     told = str(raised.value)
     assert "needs Python 3.99" in told
     assert f"uv found {PYTHON}" in told or f", {PYTHON}." in told
-    assert "next: uv python install 3.99" in told
+    assert "next: pip install uv && uv python install 3.99" in told
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,9 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
     terminal.show_failures(console, {record.cell: record for record in records}, repeat)
     assert [
         "",
-        "2 cells did not pass:",
-        f"  ✗ new  sums/odd  step:exception (gradient flowing)  {HARMLESS}",
-        "  ✗ new  sums/frozen  update:none  nothing changed",
+        "Did not pass: 1 control, 1 misuse",
+        f"  ✗ new  sums/odd (control)  step:exception (gradient flowing)  {HARMLESS}",
+        "  ✗ new  sums/frozen (misuse)  update:none  nothing changed",
         "Repeat one: repeat new sums/odd",
     ] == shown(console)
 
@@ -139,7 +139,10 @@ def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None
     summary = Summary("new", executed=3, kept=2, settled=1, import_s=8.125, cells_s=1.5, notice=HOSTILE)
     terminal.show_summary(console, summary)
     assert [
-        "new: 3 cells run, 2 kept, 1 settled without running; importing 8.1 s, cells 1.5 s",
+        (
+            "new: 3 cells run, 2 kept, 1 settled without running (unsupported, no such device); "
+            "importing 8.1 s, cells 1.5 s"
+        ),
         f"  note: {HARMLESS}",
     ] == shown(console)
 

@@ -31,9 +31,10 @@ def write_headline(published: Published, readme: Path) -> None:
 
 def headline(published: Published) -> str:
     """Stacks by date against scenarios; each cell counts the reported variants that train on CPU."""
-    names = list(published.scenarios)
+    reported = Role.REPORTED
+    names = [s.name for s in published.scenarios.values() if any(v.role is reported for v in s.variants)]
     lines = ["| stack | as of | " + " | ".join(f"`{name}`" for name in names) + " |", "| --- " * (2 + len(names)) + "|"]
-    records = [r for r in published.of_device("cpu") if r.role is Role.REPORTED]
+    records = [r for r in published.of_device("cpu") if r.role is reported]
     for lock in published.locks:
         mine = [record for record in records if record.cell.stack == lock.stack]
         cells = [summary([r for r in mine if r.cell.scenario == name]) for name in names]
