@@ -72,16 +72,18 @@ class ModuleTree:
 def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
     """Names of all modules and of all parameters below ``roots``, by id.
 
-    With several roots each name starts with its root's class; a parameter shared by two modules has its first name.
+    With several roots that have parameters (a loss function has none) each name starts with its root's class; a
+    parameter shared by two modules has its first name.
     """
     modules: Dict[int, str] = {}
     parameters: Dict[int, str] = {}
     counts: Dict[str, int] = {}
+    several = sum(any(True for _ in root.parameters()) for root in roots) > 1
     for root in roots:
         kind = type(root).__name__
         counts[kind] = counts.get(kind, 0) + 1
         title = kind if counts[kind] == 1 else f"{kind}#{counts[kind]}"
-        prefix = f"{title}." if len(roots) > 1 else ""
+        prefix = f"{title}." if several else ""
         for name, module in root.named_modules():
             modules.setdefault(id(module), f"{prefix}{name}".rstrip(".") or title)
         for name, parameter in root.named_parameters():
