@@ -1,7 +1,6 @@
 """The words of the project as types: frozen, parsed once at the edge, compared by value.
 
-Units are in the names: ``_s`` seconds, ``_bytes`` bytes. Every type here is a line in the table of words in
-``CONTRIBUTING.md``.
+Units are in the names: ``_s`` seconds, ``_bytes`` bytes. The words are those of the table in ``CONTRIBUTING.md``.
 """
 
 from __future__ import annotations
