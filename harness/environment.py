@@ -14,7 +14,8 @@ import msgspec
 from harness import builds, disk, uv
 from harness.errors import UserError
 from harness.lock import cutoff, requirements_path, without
-from harness.model import Build, Failure, Frozen, Lock
+from harness.model import Build, Failure, Lock
+from harness.observation import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

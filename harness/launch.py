@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Self, TypeVar
 import msgspec
 
 from harness.disk import cut_back, tail
-from harness.model import SCHEMA, Observation, Raised
+from harness.observation import SCHEMA, Observation, Raised
 from harness.verdict import Ended
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from harness.errors import UserError, did_you_mean
-from harness.model import Frozen, Stack, Steps
+from harness.model import Stack, Steps
+from harness.observation import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,14 +9,7 @@ import datetime as dt
 from enum import StrEnum
 from typing import Literal
 
-import msgspec
-
-SCHEMA: Literal[1] = 1
-"""Version of the record, observation and matrix formats; a reader refuses another one."""
-
-
-class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An immutable value whose unknown keys are errors when it is read from a file."""
+from harness.observation import Frozen, Observation
 
 
 class Role(StrEnum):
@@ -164,97 +157,3 @@ class Record(Frozen, frozen=True):
     """The parts of ``key`` by name, so that ``--explain`` can say which one changed."""
     build: str = ""
     observation: Observation | None = None
-
-
-class Raised(Frozen, frozen=True):
-    """An exception as the tested environment raised it."""
-
-    type: str
-    message: str
-    traceback: str
-
-
-class Backward(Frozen, frozen=True):
-    """State at one outermost call of ``torch.autograd.backward`` during the audited steps."""
-
-    step: int
-    requires_grad: bool
-    grad_fn: str | None
-    loss: float | str | None
-    """Value of a scalar root; non-finite ones as "nan", "inf", "-inf"; None where the root is no scalar."""
-    grad_enabled: bool
-    inference_mode: bool
-    autocast: str | None
-    """Dtype of the enabled autocast, such as "cpu:bfloat16", or None."""
-
-
-class Parameter(Frozen, frozen=True):
-    """One parameter of the trained modules, or of an optimizer, as the audited steps saw it."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    learns: bool
-    """It should learn: trainable, and part of what is being trained."""
-    held: bool
-    """An optimizer holds it."""
-    gradients: str
-    """One letter per audited step: ``n`` none, ``z`` exactly zero, ``f`` finite, ``x`` non-finite."""
-    changed: bool
-    """Its value changed in at least one audited optimizer step."""
-
-
-class Frame(Frozen, frozen=True):
-    """A Python frame outside torch's own plumbing; ``file`` is relative to site-packages where it lies there."""
-
-    file: str
-    line: int
-    function: str
-
-
-class Lost(Frozen, frozen=True):
-    """A module whose output lost its gradient although something in it, or fed to it, should learn."""
-
-    step: int
-    module: str
-    type: str
-    grad_enabled: bool
-    inference_mode: bool
-    autocast: str | None
-    frames: tuple[Frame, ...]
-
-
-class Warned(Frozen, frozen=True):
-    """A warning, from the warnings module or a logger, with how often it came."""
-
-    category: str
-    message: str
-    count: int
-
-
-class Observation(Frozen, frozen=True):
-    """The raw facts seen inside the environment while one cell ran. Written there, only read here."""
-
-    schema: Literal[1]
-    reached: Literal["import", "setup", "step", "done"]
-    """How far the script got: "step" from its first optimizer on, "done" when it returned."""
-    skipped: str | None
-    no_device: bool
-    raised: Raised | None
-    steps: int
-    losses: tuple[float | str | None, ...]
-    """Loss per audited step: the sum of that step's backward roots."""
-    last_loss: float | str | None
-    gradient_norms: tuple[float | str, ...]
-    """Total L2 norm of the gradients per audited step, as the optimizer saw them."""
-    backward: tuple[Backward, ...]
-    parameters: tuple[Parameter, ...]
-    lost: tuple[Lost, ...]
-    warnings: tuple[Warned, ...]
-    step_times_s: tuple[float, ...]
-    peak_memory_bytes: int | None
-    start_memory_bytes: int | None
-    wall_s: float
-    threads: int
-    environment: dict[str, str]
-    observer_errors: tuple[str, ...]

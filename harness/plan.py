@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.model import SCHEMA, Cell, Lock, Record, Scenario, Steps, Variant
+from harness.model import Cell, Lock, Record, Scenario, Steps, Variant
+from harness.observation import SCHEMA
 from harness.outcome import Outcome, Phase
 from harness.scenarios import unmet
 

@@ -14,7 +14,8 @@ from harness.verdict import Ended, Verdict, import_outcome, judge, process_outco
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from harness.model import Raised, Steps
+    from harness.model import Steps
+    from harness.observation import Raised
     from harness.plan import Limits, Planned
 
 Isolation = Literal["fork", "fresh"]

@@ -16,7 +16,8 @@ import msgspec
 
 from harness import disk, environment
 from harness.errors import UserError
-from harness.model import SCHEMA, Cell, Failure, Lock, Record, Role, Scenario, Stack
+from harness.model import Cell, Failure, Lock, Record, Role, Scenario, Stack
+from harness.observation import SCHEMA
 from harness.outcome import Outcome
 from harness.plan import Action, Planned, Selection, plan
 from harness.pool import ServerPool, Settings

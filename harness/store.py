@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness.disk import write_atomically
-from harness.model import SCHEMA, Cell, Record
+from harness.model import Cell, Record
+from harness.observation import SCHEMA
 from harness.outcome import Outcome
 
 if TYPE_CHECKING:

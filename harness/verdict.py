@@ -7,11 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.model import Gradient, Observation, Parameter, Role
+from harness.model import Gradient, Role
 from harness.outcome import Outcome, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from harness.observation import Observation, Parameter
 
 NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
 OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE)

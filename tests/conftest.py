@@ -18,7 +18,7 @@ from harness.verdict import Verdict, judge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.model import Observation
+    from harness.observation import Observation
 
 ROOT = Path(__file__).resolve().parent.parent
 FAKES = Path(__file__).resolve().parent / "fakes"

@@ -6,23 +6,8 @@ import datetime as dt
 
 from msgspec.structs import replace
 
-from harness.model import (
-    SCHEMA,
-    Backward,
-    Cell,
-    Failure,
-    Gradient,
-    Lock,
-    LockedPackage,
-    Observation,
-    Parameter,
-    Raised,
-    Record,
-    Role,
-    Scenario,
-    Variant,
-    Warned,
-)
+from harness.model import Cell, Failure, Gradient, Lock, LockedPackage, Record, Role, Scenario, Variant
+from harness.observation import SCHEMA, Backward, Observation, Parameter, Raised, Warned
 
 DAY = dt.date(2026, 1, 15)
 NOON = dt.datetime(2026, 1, 15, 12, tzinfo=dt.UTC)

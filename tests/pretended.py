@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from harness import environment, pool
 from harness.environment import Environment
 from harness.launch import Answer, Request, ServerDied
-from harness.model import Build, Lock, Raised, Record, Role, Stack, Steps
+from harness.model import Build, Lock, Record, Role, Stack, Steps
 from harness.plan import Limits, Selection
 from harness.pool import Settings
 from harness.run import StackRun
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from harness.observation import Raised
     from harness.plan import Planned
     from harness.pool import Isolation
 

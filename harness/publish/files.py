@@ -8,7 +8,8 @@ import msgspec
 
 from harness.disk import write_atomically
 from harness.lock import fallen_behind
-from harness.model import SCHEMA, Role
+from harness.model import Role
+from harness.observation import SCHEMA
 from harness.publish.frame import frame
 from harness.publish.grid import Grid, grid, steps_per_s
 from harness.publish.published import SHOWN, Published, lacks_device
