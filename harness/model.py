@@ -9,6 +9,8 @@ import datetime as dt
 from enum import StrEnum
 from typing import Literal
 
+import msgspec
+
 from harness.observation import Frozen, Observation
 
 
@@ -153,7 +155,7 @@ class Record(Frozen, frozen=True):
     run: str
     isolation: Literal["fork", "fresh", "none"]
     """How the cell was isolated; "none" where nothing was run (unsupported, no device, a failed install)."""
-    inputs: dict[str, str] = {}
+    inputs: dict[str, str] = msgspec.field(default_factory=dict)
     """The parts of ``key`` by name, so that ``--explain`` can say which one changed."""
     build: str = ""
     observation: Observation | None = None

@@ -16,9 +16,14 @@ ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "harness"
 INSIDE = sorted((HARNESS / "inside").glob("*.py"))
 HOST = sorted(path for path in HARNESS.rglob("*.py") if path not in INSIDE)
-WITHIN_PUBLISH = ["text", "grid", "published", "frame", "headline", "files"]
+WITHIN = {
+    "publish/": ["text", "grid", "published", "frame", "headline", "files"],
+    "commands/": ["options", "matrix", "trace", "check", "capsule", "audit"],
+}
+"""The modules of a folder of harness/ in their own order."""
 PURE = {
-    "model": {"datetime", "enum", "typing", "msgspec"},
+    "observation": {"typing", "msgspec"},
+    "model": {"datetime", "enum", "typing", "msgspec", "harness"},
     "outcome": {"dataclasses", "enum", "re", "typing"},
     "verdict": {"collections", "dataclasses", "math", "re", "typing", "harness"},
     "plan": {"collections", "dataclasses", "enum", "functools", "hashlib", "pathlib", "typing", "harness"},
@@ -29,7 +34,7 @@ MOST_LINES = 300
 
 
 def documented_layers() -> list[str]:
-    """The modules of harness/ in the order of the layout in CONTRIBUTING.md, those of publish/ in their own."""
+    """The modules of harness/ in the order of the layout in CONTRIBUTING.md, those of a folder in their own."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Layout")[2]
     lines = text.partition("\nharness/")[2].splitlines()[1:]
     names = [line.split()[0] for line in takewhile(lambda line: line.startswith("  "), lines)]
@@ -37,7 +42,7 @@ def documented_layers() -> list[str]:
         module
         for name in names
         if name != "inside/"
-        for module in ([f"publish.{part}" for part in WITHIN_PUBLISH] if name == "publish/" else [name[:-3]])
+        for module in ([f"{name[:-1]}.{part}" for part in WITHIN[name]] if name in WITHIN else [name[:-3]])
     ]
 
 
@@ -89,9 +94,9 @@ def test_imports_point_one_way(path: Path) -> None:
 
 
 def test_the_words_stand_on_nothing() -> None:
-    """Model, outcomes and errors import no other module of ours."""
-    assert {"model": set(), "outcome": set(), "errors": set()} == {
-        name: harness_imports(HARNESS / f"{name}.py") for name in ("model", "outcome", "errors")
+    """Observation, outcomes and errors import no other module of ours, the model only the first."""
+    assert {"observation": set(), "model": {"observation"}, "outcome": set(), "errors": set()} == {
+        name: harness_imports(HARNESS / f"{name}.py") for name in ("observation", "model", "outcome", "errors")
     }
 
 
@@ -103,7 +108,7 @@ def test_what_decides_touches_nothing(name: str) -> None:
 
 def test_the_verdict_knows_only_words() -> None:
     """An observation and an outcome are all it needs."""
-    assert {"model", "outcome"} == harness_imports(HARNESS / "verdict.py")
+    assert {"observation", "model", "outcome"} == harness_imports(HARNESS / "verdict.py")
 
 
 @pytest.mark.parametrize("path", INSIDE, ids=lambda path: path.stem)

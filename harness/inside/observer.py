@@ -22,17 +22,25 @@ if TYPE_CHECKING:
     from typing import Self  # Python 3.11; nothing reads it at run time
 
 
+class Enough(SystemExit):
+    """The script has trained for as many optimizer steps as were asked for; ends it with exit code 0."""
+
+
 class Observer:
     """A context in which the script runs; afterwards :meth:`facts` tells what was seen.
 
-    ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else.
+    ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else. After
+    ``stop_after`` steps the script is ended by :class:`Enough`, which no ``except Exception`` catches.
     """
 
-    def __init__(self, audit: int, warmup: int, device: str, *, light: bool = False) -> None:
+    def __init__(
+        self, audit: int, warmup: int, device: str, *, light: bool = False, stop_after: Optional[int] = None
+    ) -> None:
         self.audit = 0 if light else audit
         self.skip = audit + warmup
         self.device = device
         self.light = light
+        self.stop_after = stop_after
         self.entered_training = False
         self.steps = 0
         self.ticks: List[float] = []
@@ -118,6 +126,8 @@ class Observer:
             if self._synchronize is not None:
                 self._synchronize()
             self.ticks.append(time.perf_counter())
+        if self.stop_after is not None and self.steps >= self.stop_after:
+            raise Enough(0)
 
     def _lighten(self) -> None:
         """The audit is over: take the heavy hooks off, and forget the memory that it took."""

@@ -1,0 +1,1 @@
+"""The commands: arguments and printing, a module for each family; ``cli`` puts them together."""

@@ -1,0 +1,151 @@
+"""``run``, ``lock``, ``table``, ``isolation``, ``bench``, ``list``: the matrix and what it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from harness import bench, terminal
+from harness.commands.options import add, chosen, refuse_both, warn_and_code
+from harness.publish.text import plain
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import Console
+
+    from harness.project import Project
+
+REPEAT = 'nox -s "matrix({stack})" -- --cell {scenario}/{variant} --fresh'
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add these commands to the command line."""
+    run = add(commands, "run", run_command, "install stacks, run scenarios in them, write and print the matrix")
+    run.add_argument("stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)")
+    run.add_argument("--all", action="store_true", help="every stack of matrix.toml")
+    run.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this scenario (repeatable)")
+    run.add_argument(
+        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
+    )
+    run.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
+    run.add_argument("--fresh", action="store_true", help="run the cells even where their outcome is recorded")
+    run.add_argument("--explain", action="store_true", help="say of every cell why it is run or not")
+    run.add_argument("--strict", action="store_true", help="exit with 1 where a judged cell does not pass")
+    run.add_argument("--drop-environments", action="store_true", help="delete an environment after its cells ran")
+    run.add_argument("--no-table", action="store_true", help="write the matrix, but do not print it")
+    run.add_argument("-v", "--verbose", action="store_true", help="show what the scenarios print")
+
+    lock = add(commands, "lock", lock_command, "resolve stacks again, as of their dates, into results/locks/")
+    lock.add_argument(
+        "stacks", nargs="*", metavar="STACK", help="default: those without a current lock, and as_of today"
+    )
+    lock.add_argument("--all", action="store_true", help="every stack of matrix.toml")
+
+    table = add(commands, "table", table_command, "print the matrix from the records, and write it to results/")
+    table.add_argument("stacks", nargs="*", metavar="STACK", help="only these columns")
+
+    same = add(
+        commands, "isolation", isolation_command, "repeat cells in fresh processes: do forks give the same verdict?"
+    )
+    same.add_argument("stacks", nargs="+", metavar="STACK")
+    same.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this scenario (repeatable)")
+    same.add_argument(
+        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
+    )
+    same.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
+
+    measure = add(commands, "bench", bench_command, "measure the performance contract on one installed stack")
+    measure.add_argument("stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
+
+    add(commands, "list", list_command, "the stacks, scenarios and variants")
+
+
+def run_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``run``: the main job."""
+    stacks = chosen(project, options.stacks, everything=options.all)
+    selection = project.selection(
+        scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
+    )
+    try:
+        with terminal.Display(console, verbose=options.verbose, explain=options.explain) as display:
+            for stack in stacks:
+                display.stage(stack.name, "locking")
+                run = project.stack_run(stack, display)
+                terminal.show_summary(console, run.execute(selection))
+                terminal.show_fallen_behind(console, project.fallen_behind(run.lock))
+                if options.drop_environments:
+                    project.drop_environment(stack)
+    finally:  # also where a later stack could not be installed
+        records = project.publish()
+    names = [stack.name for stack in stacks]
+    asked = {cell: r for cell, r in records.items() if cell.stack in names and selection.has(cell)}
+    if not options.no_table:
+        terminal.show_matrix(console, project.published(records.values()), names)
+        terminal.show_failures(console, asked, REPEAT)
+    return warn_and_code(project, console, failed=options.strict and any(r.passed is False for r in asked.values()))
+
+
+def lock_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``lock``: resolve anew; a stack that cannot be resolved is reported and makes the exit code 1."""
+    failures = 0
+    refuse_both(options.stacks, everything=options.all)
+    for stack in project.stacks_to_lock(options.stacks, everything=options.all):
+        lock = project.relock(stack)
+        failures += lock.failure is not None
+        what = f"{len(lock.packages)} packages" if lock.failure is None else lock.failure.outcome
+        console.print(Text(f"{stack.name}: {what}, as of {lock.as_of}"), soft_wrap=True)
+        terminal.show_fallen_behind(console, project.fallen_behind(lock))
+        if lock.failure is not None:
+            console.print(Text(plain(lock.failure.message)), soft_wrap=True)
+    return 1 if failures else 0
+
+
+def table_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``table``: print and write what is recorded."""
+    for name in options.stacks:
+        project.matrix.stack(name)
+    records = project.publish()
+    published = project.published(records.values())
+    names = options.stacks or [s for s in published.stacks if any(cell.stack == s for cell in records)]
+    terminal.show_matrix(console, published, names)
+    asked = {cell: r for cell, r in records.items() if cell.stack in names}
+    terminal.show_failures(console, asked, REPEAT)
+    return warn_and_code(project, console, failed=False)
+
+
+def isolation_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``isolation``: 1 where a fork and a fresh process disagree on a verdict."""
+    selection = project.selection(scenario=options.scenario, cell=options.cell, device=options.device, fresh=True)
+    different = 0
+    for stack in chosen(project, options.stacks, everything=False):
+        with terminal.Display(console) as display:
+            pairs = project.compare_isolation(stack, selection, display)
+        for forked, fresh in pairs:
+            if (forked.outcome, forked.gradient, forked.passed) != (fresh.outcome, fresh.gradient, fresh.passed):
+                different += 1
+                console.print(Text(f"{forked.cell}: fork {forked.outcome}, fresh process {fresh.outcome}"))
+        console.print(Text(f"{stack.name}: {len(pairs)} cells compared"))
+    console.print(f"{different} verdicts differ between a fork and a fresh process")
+    return 1 if different else 0
+
+
+def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``bench``: print each ratio as it is measured."""
+    stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
+    console.print(f"measured on {stack.name}, one run")
+    for ratio in bench.measure(project, stack):
+        console.print(Text(str(ratio)), soft_wrap=True)
+    return 0
+
+
+def list_command(_options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``list``: what there is."""
+    for stack in project.matrix.stacks:
+        console.print(
+            Text(f"{stack.name:22} as of {stack.as_of}{'  core' if stack.core else ''}  {stack.summary}"),
+            soft_wrap=True,
+        )
+    terminal.show_plan(console, {s.name: s for s in project.chosen_scenarios()})
+    return 0
