@@ -1,54 +1,184 @@
-"""Pure: why the gradient of an observed script does not flow: the module, the line, and what to do about it."""
+"""Pure: why the gradient of an observed script does not flow: the cause, the module, the line, in words."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+import re
 from typing import TYPE_CHECKING
 
-from harness.observation import Frame, Frozen
+from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, where
+from harness.lost import no_gradient, partly
+from harness.model import Gradient
+from harness.observation import Frame
+from harness.verdict import first_line, gradient_status, is_finite, judge_observation, letter, some_names
 
 if TYPE_CHECKING:
-    from harness.observation import Observation
+    from harness.observation import Observation, Parameter
 
+__all__ = ["Cause", "Diagnosis", "diagnose", "false_alarms"]
 
-class Cause(StrEnum):
-    """Why something that should learn does not."""
-
-    GRAD_MODE_OFF = "grad-mode-off"
-    INFERENCE_MODE = "inference-mode"
-    AUTOCAST_CACHE = "autocast-cache"
-    CHECKPOINT_INPUTS = "checkpoint-inputs"
-    """Reentrant checkpointing of layers whose inputs need no gradient."""
-    DETACHED = "detached"
-    REBUILT = "rebuilt"
-    """The loss is, or ends in, a new tensor made of values."""
-    FROZEN = "frozen"
-    OTHER_PARAMETERS = "other-parameters"
-    """The optimizer holds other parameters than those of the modules that ran."""
-    NEVER_STEPPED = "never-stepped"
-    LEARNING_RATE = "learning-rate"
-    ROUNDING = "rounding"
-    ZERO = "zero"
-    NONFINITE_OUTPUT = "nonfinite-output"
-    NONFINITE_GRADIENT = "nonfinite-gradient"
-    NONFINITE_UPDATE = "nonfinite-update"
-    UNUSED = "unused"
-    """The loss does not depend on it."""
-    EXCEPTION = "exception"
-
-
-class Diagnosis(Frozen, frozen=True):
-    """Why, in one cause, one place, and sentences for a person."""
-
-    cause: Cause
-    module: str | None
-    """Dotted name of the first module that it concerns."""
-    place: Frame | None
-    """The responsible line in the user's or a library's code."""
-    text: tuple[str, ...]
-    """One to five lines, without a remedy."""
+FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
+PLUMBING = ("torch/", "python3", "<frozen")
+HALF = ("bfloat16", "float16")
 
 
 def diagnose(seen: Observation) -> Diagnosis | None:
-    """Why the gradient does not flow; None where everything that should learn does."""
-    raise NotImplementedError(seen)
+    """Why the gradient does not flow; None where everything that should learn does, or training was never reached."""
+    outcome = judge_observation(seen).outcome
+    if outcome.trains or not outcome.judged or seen.reached == "import":
+        return None
+    for explain in (not_finite, nothing_learns, never_stepped, no_gradient, zero_gradient, not_updated, exception):
+        found = explain(seen)
+        if found is not None:
+            return found
+    return None
+
+
+def not_finite(seen: Observation) -> Diagnosis | None:
+    """NaN or infinity: in an output, a gradient, or a parameter after the step."""
+    first = seen.nonfinite
+    broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
+    if seen.raised is not None or first is None or not (broken or any("x" in p.gradients for p in seen.parameters)):
+        return None
+    at = place(first.frames)
+    name = titled(first.module, first.type)
+    if first.where == "value":
+        text: tuple[str, ...] = (
+            (
+                f"The optimizer's step {first.step} made a parameter of {name} NaN or infinite, though its gradient was "
+                f"finite{where(at, 'the optimizer is built at')}."
+            ),
+            "In half precision an optimizer's second moment and its eps can both be 0, and the step divides by them.",
+        )
+        return Diagnosis(cause=Cause.NONFINITE_UPDATE, module=first.module, place=at, text=text)
+    if first.where == "gradient":
+        hook = where(at, "a hook on it was registered at")
+        text = (f"The gradient of {name} was NaN or infinite at step {first.step}, the loss was not{hook}.",)
+        return Diagnosis(cause=Cause.NONFINITE_GRADIENT, module=first.module, place=at, text=text)
+    text = (
+        f"The output of {name} was NaN or infinite at step {first.step}, its input was not{where(at, 'called at')}.",
+    )
+    return Diagnosis(cause=Cause.NONFINITE_OUTPUT, module=first.module, place=at, text=text)
+
+
+def nothing_learns(seen: Observation) -> Diagnosis | None:
+    """No parameter of what ran requires a gradient."""
+    if not seen.backward or any(p.learns for p in seen.parameters) or not seen.frozen:
+        return None
+    last = seen.frozen[-1]
+    known = next((froze for froze in reversed(seen.frozen) if froze.frames), last)
+    at = place(known.frames)
+    count = sum(froze.parameters for froze in seen.frozen)
+    lines = [f"Nothing can learn: all {count} parameter tensors of what ran are frozen."]
+    modules = ", ".join(f"`{name}`" for name in known.modules[:3])
+    more = " and others" if len(known.modules) > 3 else ""  # noqa: PLR2004  (as many as are shown)
+    if at is not None:
+        lines.append(f"The last to be frozen were {modules}{more}, {spot(at)}.")
+    if any(call.requires_grad for call in seen.backward):
+        lines.append("The loss has a graph all the same: it ends at a tensor that is no parameter.")
+    return Diagnosis(
+        cause=Cause.FROZEN, module=known.modules[0] if known.modules else None, place=at, text=tuple(lines)
+    )
+
+
+def never_stepped(seen: Observation) -> Diagnosis | None:
+    """Backward ran and found gradients, but an optimizer never stepped."""
+    if seen.raised is not None or not any(call.requires_grad for call in seen.backward):
+        return None
+    idle = [built for built in seen.optimizers if built.parameters and not built.steps]
+    still = [p for p in seen.parameters if p.learns and not p.changed]
+    if not idle or (seen.steps and not still):
+        return None
+    at = place(idle[0].frames)
+    calls = f"backward was called {len(seen.backward)} times"
+    text = (f"{idle[0].type} never stepped: {calls}, its step never ran{where(at, 'it is built at')}.",)
+    return Diagnosis(cause=Cause.NEVER_STEPPED, module=module_of(still[0]) if still else None, place=at, text=text)
+
+
+def zero_gradient(seen: Observation) -> Diagnosis | None:
+    """Gradients that were there, and exactly zero in every audited step."""
+    zero = [p for p in seen.parameters if p.learns and letter(p) == "z"]
+    if seen.raised is not None or not zero:
+        return None
+    learning = sum(p.learns for p in seen.parameters)
+    if len(zero) == learning:
+        text: tuple[str, ...] = (
+            (
+                f"All {learning} gradients were exactly zero: the loss has a graph, but its value does not move with any "
+                "parameter (advantages, weights or a mask that are 0?)."
+            ),
+        )
+    else:
+        text = (f"The gradient of {some_names(zero)} was exactly zero in every audited step.", *partly(seen))
+    at = next((place(hook.frames) for hook in seen.hooks if hook.parameter in {p.name for p in zero}), None)
+    if at is not None:
+        text = (text[0], f"A hook on it was registered at {spot(at)}.", *text[1:])
+    return Diagnosis(cause=Cause.ZERO, module=module_of(zero[0]), place=at, text=text)
+
+
+def not_updated(seen: Observation) -> Diagnosis | None:
+    """Gradients flowed, and the optimizer's step changed nothing."""
+    still = [p for p in seen.parameters if p.learns and not p.changed]
+    if seen.raised is not None or not still:
+        return None
+    loose = [p for p in still if not p.held]
+    if loose:
+        return other_parameters(seen, loose)
+    optimizers = [built for built in seen.optimizers if built.steps]
+    at = place(optimizers[0].frames) if optimizers else None
+    module = module_of(still[0])
+    if optimizers and all(built.learning_rates and not any(built.learning_rates) for built in optimizers):
+        text: tuple[str, ...] = (
+            f"The learning rate was 0 in every audited step{where(at, 'the optimizer is built at')}.",
+        )
+        return Diagnosis(cause=Cause.LEARNING_RATE, module=module, place=at, text=(*text, *partly(seen)))
+    kinds = sorted({p.dtype for p in still})
+    if set(kinds) <= set(HALF):
+        text = (
+            (
+                f"The steps were too small for {' and '.join(kinds)}: {some_names(still)} got a gradient, and the update was "
+                "rounded away."
+            ),
+        )
+        return Diagnosis(cause=Cause.ROUNDING, module=module, place=at, text=(*text, *partly(seen)))
+    text = (f"{some_names(still)} got a gradient and kept its value: a learning rate of 0 in its group?",)
+    return Diagnosis(cause=Cause.LEARNING_RATE, module=module, place=at, text=(*text, *partly(seen)))
+
+
+def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
+    """No optimizer holds parameters that got a gradient."""
+    built = next((each for each in seen.optimizers if each.steps), None)
+    at = place(built.frames) if built is not None else None
+    learning = [p for p in seen.parameters if p.learns]
+    of = "any" if len(loose) == len(learning) else f"{len(loose)}"
+    kind = built.type if built is not None else "an optimizer"
+    text = (
+        (
+            f"{kind} does not hold {of} of the {len(learning)} parameter tensors that got a gradient: "
+            f"{some_names(loose)}{where(at, 'it is built at')}."
+        ),
+        "It holds those of another model, of a copy, or of the model before it was changed."
+        if len(loose) == len(learning)
+        else "They were left out, or added to the model after the optimizer was built.",
+    )
+    return Diagnosis(cause=Cause.OTHER_PARAMETERS, module=module_of(loose[0]), place=at, text=text)
+
+
+def exception(seen: Observation) -> Diagnosis | None:
+    """Something else that was raised: where."""
+    if seen.raised is None:
+        return None
+    raising = [
+        Frame(file=file, line=int(line), function=function)
+        for file, line, function in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback)
+        if not file.startswith(PLUMBING)
+    ]
+    at = raising[-1] if raising else None
+    text = (f"{seen.raised.type}: {first_line(seen.raised.message)}", *([f"Raised under {spot(at)}."] if at else []))
+    return Diagnosis(cause=Cause.EXCEPTION, module=None, place=at, text=text)
+
+
+def false_alarms(seen: Observation) -> tuple[str, ...]:
+    """The known warnings that speak of missing gradients, where everything that should learn does."""
+    if gradient_status(seen) is not Gradient.FLOWING or seen.raised is not None:
+        return ()
+    return tuple(warned.message for warned in seen.warnings if FALSE_ALARM.search(warned.message))

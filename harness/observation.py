@@ -26,6 +26,24 @@ class Raised(Frozen, frozen=True):
     traceback: str
 
 
+class Frame(Frozen, frozen=True):
+    """A Python frame outside torch's own plumbing; ``file`` is relative to site-packages where it lies there."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Switch(Frozen, frozen=True):
+    """Who switched gradients off: a ``with`` line, a call, or a decorator."""
+
+    how: Literal["no_grad", "inference_mode", "set_grad_enabled"]
+    decorated: Frame | None = None
+    """The function that a decorator runs without gradients (its first line), or None."""
+    frames: tuple[Frame, ...] = ()
+    """The ``with`` line, the call of ``set_grad_enabled``, or the call of the decorated function."""
+
+
 class Backward(Frozen, frozen=True):
     """State at one outermost call of ``torch.autograd.backward`` during the audited steps."""
 
@@ -38,6 +56,8 @@ class Backward(Frozen, frozen=True):
     inference_mode: bool
     autocast: str | None
     """Dtype of the enabled autocast, such as "cpu:bfloat16", or None."""
+    switch: Switch | None = None
+    """Where the root has no graph and gradients are off at this moment: who switched them off."""
 
 
 class Parameter(Frozen, frozen=True):
@@ -56,24 +76,6 @@ class Parameter(Frozen, frozen=True):
     """Its value changed in at least one audited optimizer step."""
     frozen: bool = False
     """It does not require a gradient."""
-
-
-class Frame(Frozen, frozen=True):
-    """A Python frame outside torch's own plumbing; ``file`` is relative to site-packages where it lies there."""
-
-    file: str
-    line: int
-    function: str
-
-
-class Switch(Frozen, frozen=True):
-    """Who switched gradients off: a ``with`` line, a call, or a decorator."""
-
-    how: Literal["no_grad", "inference_mode", "set_grad_enabled"]
-    decorated: Frame | None = None
-    """The function that a decorator runs without gradients (its first line), or None."""
-    frames: tuple[Frame, ...] = ()
-    """The ``with`` line, the call of ``set_grad_enabled``, or the call of the decorated function."""
 
 
 class Checkpointed(Frozen, frozen=True):
@@ -109,6 +111,8 @@ class Lost(Frozen, frozen=True):
     ``switch`` is then that of the earlier pass."""
     switch: Switch | None = None
     checkpoint: Checkpointed | None = None
+    forward: Frame | None = None
+    """Where the module's forward is written."""
     frames: tuple[Frame, ...] = ()
 
 
@@ -149,6 +153,13 @@ class Nonfinite(Frozen, frozen=True):
     """Where the module was called, the hook on the gradient was written, or the optimizer was built."""
 
 
+class Hooked(Frozen, frozen=True):
+    """A parameter without a useful gradient on which a hook was registered."""
+
+    parameter: str
+    frames: tuple[Frame, ...]
+
+
 class Built(Frozen, frozen=True):
     """An optimizer: where it was built, what it holds, whether it ever stepped."""
 
@@ -159,8 +170,8 @@ class Built(Frozen, frozen=True):
     """Of these, the ones that require a gradient."""
     steps: int
     """How often it stepped."""
-    learning_rates: tuple[float, ...]
-    """The highest of its groups at each audited step."""
+    learning_rates: tuple[float | str | None, ...]
+    """The highest of its groups at each audited step; None where it chooses its own."""
     frames: tuple[Frame, ...]
 
 
@@ -210,5 +221,6 @@ class Observation(Frozen, frozen=True):
     severed: tuple[Severed, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     nonfinite: Nonfinite | None = None
+    hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     frozen: tuple[Froze, ...] = ()

@@ -18,10 +18,11 @@ class BackwardWatch:
     Reentrant checkpointing calls it again from inside a running backward pass: those calls are torch's plumbing.
     """
 
-    def __init__(self, clock: Callable[[], int], trouble: Trouble, found_graph: Callable[[], None]) -> None:
+    def __init__(self, clock: Callable[[], int], trouble: Trouble, about_to: Callable[..., Any]) -> None:
         self.clock = clock
         self.trouble = trouble
-        self.found_graph = found_graph
+        self.about_to = about_to
+        """Called before an audited call, with its roots and whether all of them have a graph."""
         self.calls: List[Dict[str, Any]] = []
         self._loss_of_step: Dict[int, float] = {}
         self._depth = 0
@@ -55,6 +56,10 @@ class BackwardWatch:
 
         return undo
 
+    def running(self) -> bool:
+        """Whether a backward pass is running."""
+        return self._depth > 0
+
     def lighten(self) -> None:
         """After the audit keep only the last roots."""
         self._light = True
@@ -68,8 +73,7 @@ class BackwardWatch:
         if loss is not None:
             self._loss_of_step[step] = self._loss_of_step.get(step, 0.0) + loss
         worst = next((root for root in roots if not root.requires_grad), roots[0])
-        if worst.requires_grad:
-            self.found_graph()
+        switch = self.about_to(roots, whole=bool(worst.requires_grad))
         if len(self.calls) < CALLS_KEPT:
             self.calls.append(
                 {
@@ -78,6 +82,7 @@ class BackwardWatch:
                     "grad_fn": type(worst.grad_fn).__name__ if worst.grad_fn is not None else None,
                     "loss": protocol.number(loss),
                     **modes(torch),
+                    "switch": switch,
                 }
             )
 

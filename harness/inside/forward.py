@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Optional, Set
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
-from . import machine
 from .backward import modes
-from .modules import ModuleTree, named
+from .finite import FiniteWatch
+from .frames import frames, here, written
+from .graph import identity
+from .severing import SeveringWatch
+from .switches import Switch, SwitchWatch
 
 if TYPE_CHECKING:
-    from types import FrameType
-
+    from .modules import ModuleTree
     from .trouble import Trouble
 
-LOST_KEPT = 8
-FRAMES_KEPT = 12
-HERE = os.path.dirname(os.path.abspath(__file__))
+GROUPS_KEPT = 24
+"""Ways of losing a gradient that are told apart in one step."""
+OUTPUTS_KEPT = 50_000
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.running: List[Any] = []
+        self.entered = True
+        """Gradients were on when the outermost running module was entered."""
 
 
 class ForwardWatch:
@@ -29,15 +37,27 @@ class ForwardWatch:
         self.tree = tree
         self.trouble = trouble
         self.seen: Dict[int, Any] = {}
-        """Modules whose forward ran, by id."""
+        """Modules whose forward ran, by id, in the order of their first run."""
         self.trained: Set[int] = set()
         """Ids of those that ran in training mode with gradients on."""
+        self.outputs: List[Tuple[Any, Any, Any]] = []
+        """Of this step: identity of the node, module, line of the call, for every output that requires a gradient."""
+        self.groups: Dict[Any, Dict[str, Any]] = {}
+        """Of this step: the modules that lost their gradient, by the way in which they did."""
+        self.in_backward: Callable[[], bool] = bool
         self._tops: List[Any] = []
         """What contains them: kept alive, or what belongs together would be forgotten when the script returns."""
-        self._first: List[Dict[str, Any]] = []
-        self._recent: Deque[Dict[str, Any]] = deque(maxlen=LOST_KEPT)
-        """What lost its gradient since the last backward pass that found a graph: culprits of one that finds none."""
+        self._off_in_autocast: Dict[int, Optional[Switch]] = {}
+        """Modules that ran without gradients while autocast kept its copies of weights, by id."""
+        self._learning: Dict[int, bool] = {}
+        self._frozen_outputs: Dict[int, Tuple[Any, Any]] = {}
+        """Outputs without a gradient of frozen modules, by the tensor's id: a weak reference to it, and the module."""
+        self._last_frozen: Any = None
+        self._thread = _Thread()
         self._undo: List[Callable[[], None]] = []
+        self.switches = SwitchWatch(self._depth, self.stamp, self._source_of, trouble)
+        self.severing = SeveringWatch(self.innermost, self.stamp, trouble)
+        self.finite = FiniteWatch(clock)
 
     def install(self) -> Callable[[], None]:
         """Hook every module's forward; the returned function unhooks it."""
@@ -49,6 +69,7 @@ class ForwardWatch:
         self._undo = [
             module.register_module_forward_pre_hook(self._before).remove,
             module.register_module_forward_hook(self._after).remove,
+            self.switches.install(),
         ]
         return self.remove
 
@@ -56,39 +77,148 @@ class ForwardWatch:
         """Unhook."""
         while self._undo:
             self._undo.pop()()
+        self.new_step()
+
+    def new_step(self) -> None:
+        """Forget what led to the optimizer step that is over."""
+        self.outputs, self.groups, self._learning = [], {}, {}
+        self._frozen_outputs, self._last_frozen = {}, None
+        self._thread.running.clear()
+        self.switches.log = []
+        self.severing.new_step()
+
+    def stamp(self) -> int:
+        """A clock of this step: how many outputs have been seen."""
+        return len(self.outputs)
+
+    def innermost(self) -> Any:
+        """The module that is running in this thread, the innermost; None where none is."""
+        return self._thread.running[-1] if self._thread.running else None
+
+    def grad_enabled(self) -> bool:
+        """Whether gradients are on in this thread."""
+        return bool(self._torch.is_grad_enabled())
+
+    def _depth(self) -> int:
+        return len(self._thread.running)
 
     def _before(self, module: Any, _inputs: Any) -> None:
-        if self._compiling():
-            return  # the compiler is reading this, too
+        if self._compiling() or self.in_backward():
+            return  # the compiler is reading this, too; in backward it is checkpointing that runs a module again
         if id(module) not in self.seen:
             self.seen[id(module)] = module
             try:
                 self._tops.append(self.tree.top(module))
             except Exception as error:
                 self.trouble.add("forward", error)
-        if module.training and self._torch.is_grad_enabled():
+        on = self._torch.is_grad_enabled()
+        if not self._thread.running:
+            self._thread.entered = on
+        self._thread.running.append(module)
+        if module.training and on:
             self.trained.add(id(module))
 
     def _after(self, module: Any, inputs: Any, output: Any) -> None:
-        if self._compiling():
+        if self._compiling() or self.in_backward():
             return
+        running = self._thread.running
         try:
             tensors = list(self._floating(output))
-            if not tensors or any(tensor.requires_grad for tensor in tensors):
-                return
-            fed = any(tensor.requires_grad for tensor in self._floating(inputs))
-            if fed or any(parameter.requires_grad for parameter in module.parameters()):
-                event = {"step": self.clock(), "module": module, "frames": frames(), **modes(self._torch)}
-                if len(self._first) < LOST_KEPT:
-                    self._first.append(event)
-                else:
-                    self._recent.append(event)
+            if tensors:
+                self._look_at(module, list(self._floating(inputs)), tensors)
         except Exception as error:
             self.trouble.add("forward", error)
+        for position in range(len(running) - 1, -1, -1):  # those above it ended with an exception
+            if running[position] is module:
+                del running[position:]
+                break
 
-    def found_graph(self) -> None:
-        """A backward pass found a graph: what ran without gradients before it may be generation, a reference model."""
-        self._recent.clear()
+    def _look_at(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
+        self.finite.output(module, inputs, outputs)
+        on = self._torch.is_grad_enabled()
+        root = next((tensor for tensor in outputs if tensor.requires_grad), None)
+        if root is not None:
+            if root.grad_fn is not None and len(self.outputs) < OUTPUTS_KEPT:
+                self.outputs.append((identity(root.grad_fn), module, here()))
+            return
+        learns = self._learns(module)
+        fed = [tensor for tensor in inputs if tensor.requires_grad and tensor.grad_fn is not None]
+        if on and not learns:
+            self._keep_frozen(module, outputs)
+        if learns or fed:
+            self._lost(module, fed, on=on)
+
+    def _keep_frozen(self, module: Any, outputs: List[Any]) -> None:
+        if any(True for _ in module.parameters(recurse=False)):
+            self._last_frozen = module
+        for tensor in outputs:
+            self._frozen_outputs[id(tensor)] = (weakref.ref(tensor), module)
+
+    def _source_of(self, tensors: Iterable[Any]) -> Any:
+        """The module that gave one of ``tensors``; else the last one whose own parameters are frozen."""
+        for tensor in tensors:
+            known = self._frozen_outputs.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                return known[1]
+        return self._last_frozen
+
+    def _lost(self, module: Any, fed: List[Any], *, on: bool) -> None:
+        """Note a module that may explain a missing gradient, in the group of those that lost it in the same way."""
+        switch = None if on else self.switches.off()
+        if switch is not None and switch.checkpoint and switch.fed:
+            return  # a healthy first pass: the recompute in backward has the gradients
+        cached = False
+        if not on:
+            if self._autocast_cache():
+                self._off_in_autocast[id(module)] = switch
+        elif id(module) in self._off_in_autocast and self._autocast_cache():
+            cached, switch = True, self._off_in_autocast[id(module)]
+        entered = self._thread.entered
+        key = (id(switch.owner) if switch and not switch.frames else _line_of(switch), cached, entered, on)
+        group = self.groups.get(key)
+        if group is not None:
+            group["modules"] += 1
+        elif len(self.groups) < GROUPS_KEPT:
+            group = self.groups[key] = self._group(module, switch, cached=cached, on=on)
+        if fed and switch is not None and not cached and not switch.checkpoint:
+            self.severing.sever(fed[0], switch.how, switch.frames)
+
+    def _group(self, module: Any, switch: Optional[Switch], *, cached: bool, on: bool) -> Dict[str, Any]:
+        running = self._thread.running
+        within = module
+        if switch is not None and not on and switch.depth < len(running):
+            within = running[switch.depth]
+        return {
+            "step": self.clock(),
+            "module": module,
+            "within": within,
+            "modules": 1,
+            "entered": self._thread.entered,
+            "cached": cached,
+            "switch": switch,
+            "forward": written(type(module).forward),
+            "frames": frames(),
+            **modes(self._torch),
+        }
+
+    def poisoned(self, module: Any) -> Optional[Dict[str, Any]]:
+        """A group for a module of which autocast served copies made without gradients; None where it did not."""
+        if id(module) not in self._off_in_autocast:
+            return None
+        switch = self._off_in_autocast[id(module)]
+        group = self._group(module, switch, cached=True, on=True)
+        return {**group, "entered": True, "grad_enabled": True, "frames": []}
+
+    def _autocast_cache(self) -> bool:
+        """Whether autocast is on and keeps the copies that it makes of weights."""
+        return modes(self._torch)["autocast"] is not None and bool(self._torch.is_autocast_cache_enabled())
+
+    def _learns(self, module: Any) -> bool:
+        """Whether a parameter of ``module`` requires a gradient; looked up once in a step."""
+        known = self._learning.get(id(module))
+        if known is None:
+            known = self._learning[id(module)] = any(p.requires_grad for p in module.parameters())
+        return known
 
     def _floating(self, value: Any, depth: int = 3) -> Iterator[Any]:
         """The floating-point tensors in nested tuples, lists and mappings."""
@@ -105,32 +235,10 @@ class ForwardWatch:
         inner = {id(child) for module in self.seen.values() for child in module.modules() if child is not module}
         return [module for identity, module in self.seen.items() if identity not in inner]
 
-    def lost_facts(self) -> List[Dict[str, Any]]:
-        """The modules that lost their gradient, by name, in the order in which it happened."""
-        tops: Dict[int, Any] = {}
-        events = [*self._first, *self._recent]
-        for event in events:
-            top = self.tree.top(event["module"])
-            tops[id(top)] = top
-        names, _ = named(list(tops.values()))
-        return [
-            {
-                **event,
-                "module": names.get(id(event["module"]), type(event["module"]).__name__),
-                "type": type(event["module"]).__name__,
-            }
-            for event in events
-        ]
 
-
-def frames() -> List[Dict[str, Any]]:
-    """The Python frames of this moment, innermost first, without torch's own plumbing and this package."""
-    found: List[Dict[str, Any]] = []
-    frame: Optional[FrameType] = sys._getframe(1)
-    while frame is not None and len(found) < FRAMES_KEPT:
-        path = frame.f_code.co_filename
-        short = machine.short_path(path)
-        if not path.startswith(HERE) and not short.startswith("torch" + os.sep + "nn" + os.sep):
-            found.append({"file": short, "line": frame.f_lineno, "function": frame.f_code.co_name})
-        frame = frame.f_back
-    return found
+def _line_of(switch: Optional[Switch]) -> Any:
+    """The line of a switch, as a part of a key."""
+    if switch is None:
+        return None
+    first = switch.frames[0]
+    return first["file"], first["line"], switch.checkpoint

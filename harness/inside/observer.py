@@ -7,11 +7,13 @@ during the audited steps; afterwards a tick is one clock reading, and a backward
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
-from . import machine, protocol
+from . import frames, machine, protocol
 from .backward import BackwardWatch
+from .evidence import Evidence
 from .forward import ForwardWatch
 from .messages import MessageWatch
 from .modules import ModuleTree
@@ -55,8 +57,10 @@ class Observer:
         self.tree = ModuleTree(self.trouble)
         self.messages = MessageWatch()
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
-        self.backward = BackwardWatch(self.clock, self.trouble, self.forward.found_graph)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
+        self.evidence = Evidence(self.forward, self.parameters)
+        self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
+        self.forward.in_backward = self.backward.running
 
     def clock(self) -> int:
         """The running optimizer step, counted from 1."""
@@ -76,6 +80,7 @@ class Observer:
             self._undo.append(self.backward.install())
             self._undo.append(self.tree.install())
             self._undo.append(self.forward.install())
+            self._undo.append(self.forward.severing.install_early())
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -88,9 +93,9 @@ class Observer:
 
         def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
-            self.entered_training = True
             if not self.light:
-                self._optimizers.append(optimizer)
+                self._guarded(self._built, optimizer)
+            self.entered_training = True
 
         optimizer_class.__init__ = watched
 
@@ -98,6 +103,17 @@ class Observer:
             optimizer_class.__init__ = original
 
         self._undo.append(undo)
+
+    def _built(self, optimizer: Any) -> None:
+        """Keep an optimizer and the line that built it; with the first one, the severing of tensors is watched."""
+        frame = frames.visible(sys._getframe(3))  # the caller of __init__
+        while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is optimizer:
+            frame = frames.visible(frame.f_back)
+        if all(optimizer is not known for known in self._optimizers):  # an optimizer's __init__ may be run again
+            self._optimizers.append(optimizer)
+        self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
+        if not self.entered_training and self.steps < self.audit:
+            self.forward.severing.install()
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's running step is audited; the second of two may end its last one after the tick."""
@@ -114,6 +130,7 @@ class Observer:
         step = self._step_of.get(identity, 0)
         if self._audited(optimizer):
             self._guarded(self.parameters.after_step, optimizer, step, self._optimizers)
+            self._guarded(self.evidence.stepped, self.parameters.starving)
         self._step_of[identity] = step + 1
         if self._since and identity not in self._since:
             self._since.add(identity)
@@ -122,6 +139,8 @@ class Observer:
         self.steps += 1
         if self.steps == self.audit:
             self._guarded(self._lighten)
+        elif self.steps < self.audit:
+            self._guarded(self.evidence.new_step)
         if self.steps >= self.skip:
             if self._synchronize is not None:
                 self._synchronize()
@@ -132,6 +151,7 @@ class Observer:
     def _lighten(self) -> None:
         """The audit is over: take the heavy hooks off, and forget the memory that it took."""
         self.forward.remove()
+        self.forward.severing.remove()
         self.backward.lighten()
         machine.reset_peak_memory()
 
@@ -144,14 +164,20 @@ class Observer:
 
     def facts(self) -> Dict[str, Any]:
         """The observation's part that the observer answers for."""
+        parameters = [] if self.light else self._or(self._parameters, [])
+        learning = [parameter for parameter in parameters if parameter["learns"]]
+        well = bool(learning) and all("f" in p["gradients"] and p["changed"] for p in learning) and self.steps > 0
         return {
             "steps": self.steps,
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
-            "parameters": [] if self.light else self._or_none(self._parameters),
-            "lost": self._or_none(self.forward.lost_facts),
+            "parameters": parameters,
+            **self._or(lambda: self.evidence.facts(self.parameters.starved, learning=bool(learning)), {"lost": []}),
+            "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
+            "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
+            "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
@@ -161,9 +187,12 @@ class Observer:
         stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]
         return self.parameters.facts(stepped or self._optimizers)
 
-    def _or_none(self, facts: Callable[[], List[Dict[str, Any]]]) -> List[Dict[str, Any]]:
+    def _of_optimizers(self) -> List[Dict[str, Any]]:
+        return self.parameters.optimizers(self._optimizers, self._step_of)
+
+    def _or(self, facts: Callable[[], Any], otherwise: Any) -> Any:
         try:
             return facts()
         except Exception as error:
-            self.trouble.add(facts.__qualname__, error)
-            return []
+            self.trouble.add("facts", error)
+            return otherwise

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Set
+import math
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
+from . import protocol
+from .frames import line, written
 from .modules import ModuleTree, named
+from .values import Kept
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -21,28 +25,50 @@ class ParameterWatch:
         self._squares: Dict[int, float] = {}
         self._parameters: Dict[int, Any] = {}
         self._letters: Dict[int, Dict[int, str]] = {}
+        self._broken: Dict[int, List[Any]] = {}
+        """Parameters with a non-finite gradient, by step."""
         self._changed: Set[int] = set()
         self._before: Dict[int, Any] = {}
         self._gradients: Dict[int, Any] = {}
         """Gradients as they were before the step: some optimizers clear them in it."""
+        self._built: Dict[int, List[Dict[str, Any]]] = {}
+        """Where each optimizer was built, by id."""
+        self._rates: Dict[int, List[Optional[float]]] = {}
+        """The highest learning rate of each optimizer at its audited steps, by id."""
+        self._entries: Dict[int, Dict[str, Any]] = {}
+        """The facts of each parameter, by its id."""
+        self.starving: Set[int] = set()
+        """Ids of what got no gradient in the last audited step."""
+        self.starved: Set[int] = set()
+        """After :meth:`facts`: ids of what should learn and never got a gradient."""
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
         self._tops: List[Any] = []
         """Modules that are trained without their own forward: kept alive, so that their parameters keep their names."""
 
+    def built(self, optimizer: Any, frames: List[Dict[str, Any]]) -> None:
+        """An optimizer was built, at ``frames``."""
+        self._built[id(optimizer)] = frames
+
+    def knows(self, identity: int) -> bool:
+        """Whether an optimizer holds the parameter of this id."""
+        return identity in self._parameters
+
     def before_step(self, optimizer: Any) -> None:
-        """Keep a copy of every parameter that has not been seen changing yet."""
+        """Keep the value of every parameter that has not been seen changing yet."""
         import torch
 
         if not self.forward.seen:
             self._tops += self._loose({id(parameter) for parameter in held_by(optimizer)})
         self._before, self._gradients = {}, {}
+        self._rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
         with torch.no_grad():
             for parameter in held_by(optimizer):
+                self._parameters.setdefault(id(parameter), parameter)
                 self._gradients[id(parameter)] = parameter.grad
                 if id(parameter) not in self._changed:
                     try:
-                        self._before[id(parameter)] = parameter.detach().clone()
+                        self._before[id(parameter)] = Kept(torch, parameter)
                     except Exception as error:  # a tensor without values: on the meta device, sharded away
                         self.trouble.add("copy of a parameter", error)
 
@@ -51,17 +77,18 @@ class ParameterWatch:
         import torch
 
         self._squares.setdefault(step, 0.0)
+        self.starving = set()
         with torch.no_grad():
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
                 if parameter.requires_grad and parameter.numel():
                     try:
-                        self._audit(torch, parameter, step)
+                        self._audit(torch, parameter, step, optimizer)
                     except Exception as error:
                         self.trouble.add("a parameter", error)
         self._before, self._gradients = {}, {}
 
-    def _audit(self, torch: Any, parameter: Any, step: int) -> None:
+    def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
         identity = id(parameter)
         letters = self._letters.get(identity, {})
         if step not in letters:  # what nobody holds is looked at after the first optimizer's step
@@ -70,9 +97,16 @@ class ParameterWatch:
             self._letters[identity] = letters
             self._squares[step] += square
         self._trainable[identity] = parameter
+        if letters[step] == "n":
+            self.starving.add(identity)
+        if letters[step] == "x":
+            self._broken.setdefault(step, []).append(parameter)
         before = self._before.get(identity)
-        if before is not None and not torch.equal(before, parameter.detach()) and bool(parameter.isfinite().all()):
-            self._changed.add(identity)
+        if before is not None and before.differs_from(parameter):
+            if bool(parameter.isfinite().all()):
+                self._changed.add(identity)
+            elif letters[step] != "x":
+                self.forward.finite.note("value", parameter, self._built.get(id(optimizer), []))
 
     def norms(self) -> List[float]:
         """Total L2 norm of the gradients of each audited step, over all optimizers."""
@@ -96,9 +130,10 @@ class ParameterWatch:
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
         _, names = named(list(tops.values()))
+        self.starved = {i for i in learning if not set(self._letters.get(i, {}).values()) & set("zfx")}
         order = {identity: position for position, identity in enumerate(names)}
-        return [
-            {
+        self._entries = {
+            identity: {
                 "name": names.get(identity, f"parameter#{position}"),
                 "shape": list(parameter.shape),
                 "dtype": str(parameter.dtype).replace("torch.", ""),
@@ -106,11 +141,65 @@ class ParameterWatch:
                 "held": identity in held,
                 "gradients": "".join(letter for _, letter in sorted(self._letters.get(identity, {}).items())),
                 "changed": identity in self._changed,
+                "frozen": not parameter.requires_grad and identity not in learning,
             }
             for position, (identity, parameter) in enumerate(
                 sorted(everything.items(), key=lambda item: order.get(item[0], len(order)))
             )
+        }
+        return list(self._entries.values())
+
+    def optimizers(self, optimizers: List[Any], steps: Dict[int, int]) -> List[Dict[str, Any]]:
+        """What is known of each optimizer; ``steps`` are those it finished, by id."""
+        return [
+            {
+                "type": type(optimizer).__name__,
+                "parameters": len(held_by(optimizer)),
+                "trainable": sum(parameter.requires_grad for parameter in held_by(optimizer)),
+                "steps": steps.get(id(optimizer), 0),
+                "learning_rates": [protocol.number(each) for each in self._rates.get(id(optimizer), [])],
+                "frames": self._built.get(id(optimizer), []),
+            }
+            for optimizer in optimizers
         ]
+
+    def nonfinite(self) -> Optional[Dict[str, Any]]:
+        """The first NaN or infinity of all, with its module; None where everything was finite."""
+        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
+        order = {identity: position for position, identity in enumerate(self.forward.seen)}
+        if self._broken:
+            step = min(self._broken)
+            last = max(self._broken[step], key=lambda p: order.get(id(owners.get(id(p))), -1))
+            found = {"step": step + 1, "owner": last, "frames": self._hook_on(last)}
+            self.forward.finite.found.setdefault("gradient", found)
+        first = self.forward.finite.first()
+        if first is None:
+            return None
+        owner = owners.get(id(first["owner"]), first["owner"])
+        tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
+        names, _ = named(list(tops.values()))
+        kind = type(owner).__name__
+        where = {"where": first["where"], "module": names.get(id(owner), kind), "type": kind}
+        return {**where, "step": first["step"], "frames": first["frames"]}
+
+    def hooks(self) -> List[Dict[str, Any]]:
+        """Of the parameters that learn nothing, those that have a hook of somebody's."""
+        names = {identity: entry for identity, entry in self._entries.items() if "f" not in entry["gradients"]}
+        found = [
+            (entry["name"], self._own_hook(self._parameters[i])) for i, entry in names.items() if i in self._parameters
+        ]
+        return [{"parameter": name, "frames": at} for name, at in found if at]
+
+    def _hook_on(self, parameter: Any) -> List[Dict[str, Any]]:
+        """Where a hook was put on the parameter, or on another tensor; nothing where there was none."""
+        return self._own_hook(parameter) or self.forward.severing.first_hooked[:1]
+
+    def _own_hook(self, parameter: Any) -> List[Dict[str, Any]]:
+        at = self.forward.severing.hooks.get(id(parameter))
+        if at is not None:
+            return line(at)
+        written_at = [written(hook) for hook in (parameter._backward_hooks or {}).values()]
+        return [each for each in written_at if each is not None][:1]
 
     def _loose(self, held: Set[int]) -> List[Any]:
         """The outermost modules that are alive and have a parameter among ``held`` (ids)."""
@@ -142,6 +231,12 @@ class ParameterWatch:
         return any(id(module) in self.forward.trained for module in root.modules())
 
 
+def highest_rate(optimizer: Any) -> Optional[float]:
+    """The highest learning rate of an optimizer's groups; None where it chooses it by itself."""
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    return None if None in rates or not rates else max(map(float, rates))
+
+
 def held_by(optimizer: Any) -> List[Any]:
     """The parameters of all groups of ``optimizer``."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -152,8 +247,11 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     if gradient is None:
         return "n", 0.0
     values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    if not values.numel():
+        return "z", 0.0
     magnitudes = values.abs() if values.is_complex() else values
-    square = float(magnitudes.float().square().sum().item())
-    if not bool(torch.isfinite(values).all()):
-        return "x", square
-    return ("f" if bool((values != 0).any()) else "z"), square
+    greatest = float(torch.linalg.vector_norm(magnitudes, ord=float("inf"), dtype=torch.float32))
+    norm = float(torch.linalg.vector_norm(magnitudes, dtype=torch.float32))
+    if not math.isfinite(greatest):
+        return "x", norm**2
+    return ("f" if greatest else "z"), norm**2

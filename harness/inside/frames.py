@@ -1,0 +1,79 @@
+"""Where in the script, or in a library, something happened: Python frames without torch's plumbing and this package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from . import machine
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+KEPT = 10
+HERE = os.path.dirname(os.path.abspath(__file__))
+PLUMBING = ("contextlib.py", "functools.py", "runpy.py")
+_shown: Dict[str, Optional[str]] = {}
+"""What is shown of a file's path; None where the file is plumbing."""
+
+
+def shown(path: str) -> Optional[str]:
+    """The part of ``path`` that a record may carry; None for torch, this package and the interpreter's plumbing."""
+    if path not in _shown:
+        short = machine.short_path(path)
+        skipped = (
+            path.startswith((HERE, "<frozen"))
+            or short.startswith("torch" + os.sep)
+            or (short.startswith("python") and os.path.basename(short) in PLUMBING)
+        )
+        _shown[path] = None if skipped else short
+    return _shown[path]
+
+
+def visible(frame: Optional[FrameType]) -> Optional[FrameType]:
+    """The innermost frame from ``frame`` outwards that is not plumbing."""
+    while frame is not None and shown(frame.f_code.co_filename) is None:
+        frame = frame.f_back
+    return frame
+
+
+def here() -> Optional[Tuple[CodeType, int]]:
+    """The innermost visible line of this moment, cheaply; :func:`line` makes a fact of it."""
+    frame = visible(sys._getframe(1))
+    return (frame.f_code, frame.f_lineno) if frame is not None else None
+
+
+def line(at: Optional[Tuple[CodeType, int]]) -> List[Dict[str, Any]]:
+    """What :func:`here` gave, as a list of one frame or of none."""
+    return [] if at is None else [{**place(at[0]), "line": at[1]}]
+
+
+def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
+    """The visible frames from ``start`` (default: the caller) outwards, innermost first."""
+    found: List[Dict[str, Any]] = []
+    frame = visible(start or sys._getframe(1))
+    while frame is not None and len(found) < KEPT:
+        found.append({**place(frame.f_code), "line": frame.f_lineno})
+        frame = visible(frame.f_back)
+    return found
+
+
+def place(code: CodeType) -> Dict[str, Any]:
+    """Where ``code`` begins; for a decorated function that is its first decorator."""
+    return {
+        "file": shown(code.co_filename) or machine.short_path(code.co_filename),
+        "line": code.co_firstlineno,
+        "function": code.co_name,
+    }
+
+
+def written(function: Any) -> Optional[Dict[str, Any]]:
+    """Where a function, method or partial was written, through what wraps it; None where that is not Python."""
+    for _ in range(20):
+        inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+        if inner is None:
+            break
+        function = inner
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return None if code is None else place(code)

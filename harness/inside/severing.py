@@ -1,0 +1,176 @@
+"""What takes a tensor, or a gradient, out of the graph: ``detach``, ``item``, ``p.grad = None``; and new leaves."""
+
+from __future__ import annotations
+
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+from .frames import frames, here, line
+from .graph import identity
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from .trouble import Trouble
+
+KEPT = 64
+"""Severed tensors of a step: each keeps its part of the graph alive until the step is over."""
+LEAVING = ("detach", "detach_", "item", "tolist", "numpy")
+MAKING = ("tensor", "as_tensor")
+
+
+class SeveringWatch:
+    """Replaces a few attributes of ``torch.Tensor``, and ``torch.tensor``; whatever they do is done as ever."""
+
+    def __init__(self, running: Callable[[], Any], stamp: Callable[[], int], trouble: Trouble) -> None:
+        self.running = running
+        self.stamp = stamp
+        self.trouble = trouble
+        self.severed: List[Dict[str, Any]] = []
+        self.made: List[Dict[str, Any]] = []
+        """Leaves that were made to require a gradient, by weak reference."""
+        self.dropped: Dict[int, Optional[Tuple[CodeType, int]]] = {}
+        """Parameters, by id, whose gradient was set to None since the last backward pass, and where."""
+        self.hooks: Dict[int, Optional[Tuple[CodeType, int]]] = {}
+        """Parameters, by id, on which a hook was registered, and where."""
+        self.first_hooked: List[Dict[str, Any]] = []
+        """Where a hook was registered on another tensor, the first of all."""
+        self.froze: Dict[Any, List[Any]] = {}
+        """Parameters that were frozen, by the line that did it, in the order in which it happened."""
+        self._undo: List[Callable[[], None]] = []
+
+    def install_early(self) -> Callable[[], None]:
+        """Watch from the beginning what is done to parameters: freezing, hooks, gradients that are dropped."""
+        import torch
+
+        self._torch = torch
+        self._parameter = torch.nn.Parameter
+        self._replace(torch.Tensor, "__setattr__", self._assigning, after=False)
+        self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
+        self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
+        return self.remove
+
+    def install(self) -> Callable[[], None]:
+        """Watch during the audit what leaves the graph."""
+        import torch
+
+        for name in LEAVING:
+            self._replace(torch.Tensor, name, self._leaving(name), after=False)
+        for name in MAKING:
+            self._replace(torch, name, self._making(f"torch.{name}"), after=True)
+        self._replace_data()
+        return self.remove
+
+    def remove(self) -> None:
+        """Put everything back."""
+        while self._undo:
+            self._undo.pop()()
+
+    def new_step(self) -> None:
+        """Forget what happened in the step that is over."""
+        self.severed, self.made = [], []
+
+    def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
+        """Wrap ``owner.name``; ``note`` gets the arguments, and the result where it is called after it."""
+        own = name in owner.__dict__
+        original = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if after:
+                result = original(*args, **kwargs)
+                self._guarded(note, result, *args, **kwargs)
+                return result
+            self._guarded(note, *args, **kwargs)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, watched)
+
+        def undo() -> None:
+            if own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        self._undo.append(undo)
+
+    def _replace_data(self) -> None:
+        tensor, note = self._torch.Tensor, self._leaving("data")
+        original = tensor.data
+
+        def get(each: Any) -> Any:
+            self._guarded(note, each)
+            return original.__get__(each)
+
+        tensor.data = property(get, lambda each, value: original.__set__(each, value))
+        self._undo.append(partial(delattr, tensor, "data"))
+
+    def _guarded(self, note: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        try:
+            note(*args, **kwargs)
+        except Exception as error:
+            self.trouble.add("a tensor's method", error)
+
+    def _leaving(self, how: str) -> Callable[..., None]:
+        def note(source: Any, *_: Any, **__: Any) -> None:
+            if source.requires_grad and source.grad_fn is not None:
+                self.sever(source, how, frames())
+
+        return note
+
+    def sever(self, source: Any, how: str, found: List[Dict[str, Any]]) -> None:
+        """Note that ``source`` left the graph, by ``how``, at the frames ``found``."""
+        if found:
+            self.severed.append(
+                {
+                    "how": how,
+                    "node": source.grad_fn,
+                    "identity": identity(source.grad_fn),
+                    "frames": found,
+                    "module": self.running(),
+                    "stamp": self.stamp(),
+                }
+            )
+            del self.severed[:-KEPT]
+
+    def _making(self, how: str) -> Callable[..., None]:
+        def note(result: Any, *_: Any, **__: Any) -> None:
+            self._made(result, how)
+
+        return note
+
+    def _made(self, tensor: Any, how: str) -> None:
+        if tensor.requires_grad and tensor.is_leaf and not isinstance(tensor, self._parameter):
+            self.made.append({"leaf": weakref.ref(tensor), "how": how, "frames": frames(), "module": self.running()})
+            del self.made[:-KEPT]
+
+    def _requiring(self, _result: Any, tensor: Any, requires_grad: bool = True) -> None:  # noqa: FBT001, FBT002  (torch's)
+        if isinstance(tensor, self._parameter):
+            if not requires_grad:
+                self._frozen(tensor)
+        elif requires_grad:
+            self._made(tensor, "requires_grad_")
+
+    def _assigning(self, tensor: Any, name: str, value: Any) -> None:
+        if name == "requires_grad":
+            if isinstance(tensor, self._parameter):
+                if not value:
+                    self._frozen(tensor)
+            elif value and tensor.is_leaf:
+                self.made.append(
+                    {"leaf": weakref.ref(tensor), "how": name, "frames": frames(), "module": self.running()}
+                )
+        elif name == "grad" and value is None and tensor.grad is not None:
+            self.dropped[id(tensor)] = here()
+
+    def _frozen(self, parameter: Any) -> None:
+        self.froze.setdefault(here(), []).append(parameter)
+
+    def _hooking(self, _result: Any, tensor: Any, *_: Any) -> None:
+        at = here()
+        if at is None:
+            return
+        if isinstance(tensor, self._parameter):
+            self.hooks[id(tensor)] = at
+        elif tensor.grad_fn is not None:
+            self.first_hooked = self.first_hooked or line(at)

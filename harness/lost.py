@@ -1,0 +1,224 @@
+"""Pure: what took the gradient from the parameters that should learn, the surest sign first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, where
+from harness.learning import grouped
+from harness.verdict import letter, some_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.observation import Frame, Lost, Observation, Switch
+
+MOST_LINES = 5
+GROUPS_SHOWN = 4
+
+
+def no_gradient(seen: Observation) -> Diagnosis | None:
+    """Parameters that should learn got no gradient: what took it from them, the surest sign first."""
+    without_graph = any(not call.requires_grad for call in seen.backward)
+    if not without_graph and all(letter(p) != "n" for p in seen.parameters if p.learns):
+        return None
+    if seen.raised is not None and not without_graph:
+        return None
+    signs: tuple[Callable[[Observation], Diagnosis | None], ...] = (
+        in_training_pass, dropped, severed, new_leaf, off_at_backward, off_everywhere, unused,
+    )  # fmt: skip
+    found = next((diagnosis for sign in signs if (diagnosis := sign(seen)) is not None), None)
+    if found is None:
+        return None
+    extra = partly(seen)
+    if found.cause is not Cause.REBUILT and seen.leaves and not any(p.gradients.strip("n") for p in seen.parameters):
+        made = seen.leaves[0]
+        at = place(made.frames)
+        if at is not None:
+            extra = (
+                f"Backward runs all the same: {spot(at)} makes a tensor that requires a gradient, and ends there.",
+            )
+    return Diagnosis(cause=found.cause, module=found.module, place=found.place, text=(*found.text, *extra)[:5])
+
+
+def in_training_pass(seen: Observation) -> Diagnosis | None:
+    """The way in which modules lost their gradient inside a pass that was entered with gradients."""
+    entered = [lost for lost in seen.lost if lost.entered]
+    for lost in sorted(entered, key=lambda each: bool(each.grad_enabled and not each.cached)):
+        if lost.checkpoint is not None:
+            return checkpointed(lost)
+        if lost.cached:
+            return cached(lost)
+        if lost.switch is not None and not lost.grad_enabled:
+            return switched(lost)
+    cut = next((lost for lost in entered if lost.grad_enabled), None)
+    if cut is None or any(event.frames for event in seen.severed) or seen.leaves:
+        return None
+    at = cut.forward
+    text = (
+        (
+            f"{titled(cut.module, cut.type)} got gradients in and gave none out, though gradients were on"
+            f"{where(at, 'its forward is written at')}."
+        ),
+        "Its output is made of values (a detach, a numpy array, a new tensor), not of its input.",
+    )
+    return Diagnosis(cause=Cause.DETACHED, module=cut.module, place=at, text=text)
+
+
+def checkpointed(lost: Lost) -> Diagnosis:
+    """A reentrant checkpoint of which no input requires a gradient."""
+    assert lost.checkpoint is not None
+    at = place(lost.checkpoint.frames)
+    source = lost.checkpoint.source
+    origin = f": they come from `{source}`, which is frozen" if source else ""
+    first = "" if lost.module == lost.within else f", `{lost.module}` first"
+    text = (
+        (
+            f"{titled(lost.within, lost.within_type)} runs in a reentrant checkpoint ({spot(at)}), and none of its inputs "
+            f"requires a gradient{origin}."
+        ),
+        (
+            "Reentrant checkpointing runs a layer under no_grad and repeats it in backward only where an input requires a "
+            f"gradient: nothing inside learns{first}."
+        ),
+    )
+    return Diagnosis(cause=Cause.CHECKPOINT_INPUTS, module=lost.within, place=at, text=text)
+
+
+def cached(lost: Lost) -> Diagnosis:
+    """Autocast served a copy of a weight that an earlier pass without gradients had made."""
+    at = place(lost.switch.frames) if lost.switch is not None else None
+    how = lost.switch.how if lost.switch is not None else "no_grad"
+    text = (
+        (
+            f"{titled(lost.module, lost.type)} was served copies of its weights that have no gradient, from autocast's "
+            f"weight cache ({lost.autocast})."
+        ),
+        (
+            f"They were made earlier in the same autocast context, in a pass under {how}{where(at, 'at')}; the cache is "
+            "emptied only when the outermost autocast is left."
+        ),
+    )
+    return Diagnosis(cause=Cause.AUTOCAST_CACHE, module=lost.module, place=at, text=text)
+
+
+def switched(lost: Lost) -> Diagnosis:
+    """Modules ran while gradients were switched off."""
+    assert lost.switch is not None
+    whole = not lost.entered
+    module, kind = (lost.module, lost.type) if whole else (lost.within or lost.module, lost.within_type or lost.type)
+    first = f", `{lost.module}` first" if module != lost.module else ""
+    opening, at = off(lost.switch)
+    count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
+    text = (opening, f"{titled(module, kind)} ran under it and gave an output without a graph{first}{count}.")
+    cause = Cause.INFERENCE_MODE if lost.switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
+    return Diagnosis(cause=cause, module=module, place=at, text=text)
+
+
+def off(switch: Switch) -> tuple[str, Frame | None]:
+    """Who switched gradients off, as a sentence, and the line."""
+    call = place(switch.frames)
+    if switch.decorated is not None:
+        at = switch.decorated
+        return (
+            (
+                f"Gradients were off: `{at.function}` ({at.file}:{at.line}) is decorated with {switch.how}, and whatever it "
+                f"calls builds no graph{where(call, 'it was called at')}."
+            ),
+            at,
+        )
+    return f"Gradients were off: {switch.how}{where(call, 'at')}.", call
+
+
+def dropped(seen: Observation) -> Diagnosis | None:
+    """The gradient was there, and was cleared between backward and the step."""
+    event = next((each for each in seen.severed if each.how == "grad = None"), None)
+    if event is None:
+        return None
+    at = place(event.frames)
+    text = (
+        f"Backward gave {event.parameters} parameter tensors a gradient, and it was cleared before the step{where(at, 'at')}.",
+    )
+    return Diagnosis(cause=Cause.DROPPED, module=event.module, place=at, text=text)
+
+
+def severed(seen: Observation) -> Diagnosis | None:
+    """A tensor left the graph, and what lies behind it got no gradient."""
+    if seen.leaves and not any(p.gradients.strip("n") for p in seen.parameters if p.learns) and seen.leaves[0].frames:
+        return None  # the loss itself was made anew: that says more than where its value was read
+    event = next((each for each in seen.severed if each.frames), None)
+    if event is None:
+        return None
+    at = place(event.frames)
+    name = titled(event.module, event.type) if event.module else "the model"
+    if event.how == "unknown":
+        text = (
+            f"What follows {name} is not made of its output: the graph of the loss begins anew{where(at, 'near')}.",
+        )
+    elif event.how in {"no_grad", "inference_mode", "set_grad_enabled"}:
+        text = (f"Gradients were off ({event.how}) where the output of {name} was used{where(at, 'at')}.",)
+        cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
+        return Diagnosis(cause=cause, module=event.module, place=at, text=text)
+    else:
+        behind = f"; {event.parameters} parameter tensors lie behind it and get nothing" if event.parameters else ""
+        text = (f"`.{event.how}` took the output of {name} out of the graph{where(at, 'at')}{behind}.",)
+    return Diagnosis(cause=Cause.DETACHED, module=event.module, place=at, text=text)
+
+
+def new_leaf(seen: Observation) -> Diagnosis | None:
+    """The graph of the loss ends in a tensor that is no parameter."""
+    if not seen.leaves or any(p.gradients.strip("n") for p in seen.parameters if p.learns):
+        return None
+    made = seen.leaves[0]
+    at = place(made.frames)
+    by = "" if made.how == "unknown" else f" by {made.how}"
+    text = (
+        (
+            f"The loss does not lead back to any parameter: its graph begins at a new tensor of shape {list(made.shape)}, made"
+            f"{by}{where(at, 'at')}."
+        ),
+        "A tensor made of values, with requires_grad=True or not, has no link to what the values came from.",
+    )
+    read = next((event for event in seen.severed if event.frames), None)
+    module = made.module or (read.module if read is not None else None)
+    return Diagnosis(cause=Cause.REBUILT, module=module, place=at, text=text)
+
+
+def off_at_backward(seen: Observation) -> Diagnosis | None:
+    """The model's output has a graph, but the loss was computed while gradients were off."""
+    call = next((call for call in seen.backward if not call.requires_grad and call.switch is not None), None)
+    if call is None or call.switch is None or any(not lost.entered for lost in seen.lost):
+        return None
+    opening, at = off(call.switch)
+    cause = Cause.INFERENCE_MODE if call.switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
+    text = (opening, "The model itself ran with gradients, but what was done with its loss afterwards did not.")
+    return Diagnosis(cause=cause, module=None, place=at, text=text)
+
+
+def off_everywhere(seen: Observation) -> Diagnosis | None:
+    """No pass was entered with gradients on: whoever switched them off is to blame."""
+    lost = next((each for each in reversed(seen.lost) if not each.entered and each.switch is not None), None)
+    return None if lost is None else switched(lost)
+
+
+def unused(seen: Observation) -> Diagnosis | None:
+    """Parameters of modules that the loss does not depend on."""
+    starving = [p for p in seen.parameters if p.learns and letter(p) == "n"]
+    if not starving:
+        return None
+    text = (f"The loss does not depend on {some_names(starving)}: nothing cut a graph to them that could be seen.",)
+    return Diagnosis(cause=Cause.UNUSED, module=module_of(starving[0]), place=None, text=text)
+
+
+def partly(seen: Observation) -> tuple[str, ...]:
+    """Which modules learn and which do not, where it is some of each."""
+    learning, still = grouped(seen.parameters)
+    if not learning or not still:
+        return ()
+    return (f"Learning: {few(learning)}. Not learning: {few(still)}.",)
+
+
+def few(groups: tuple[str, ...]) -> str:
+    """The first groups of modules, and how many more there are."""
+    more = (f"and {len(groups) - GROUPS_SHOWN} more",) if len(groups) > GROUPS_SHOWN else ()
+    return "; ".join((*groups[:GROUPS_SHOWN], *more))

@@ -1,0 +1,79 @@
+"""Pure: what to do about a diagnosis: a variant of the matrix that was seen to train where the same cause was at work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.causes import Cause
+from harness.observation import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.causes import Diagnosis
+    from harness.model import Cell, Record, Scenario
+
+PLAIN = {
+    Cause.DETACHED: "Keep it a tensor of the graph up to the loss; detach only what is logged.",
+    Cause.REBUILT: "Return the loss that the model gave; scale or add to it, do not make it anew.",
+    Cause.FROZEN: "Leave what should learn with requires_grad=True, and count: sum(p.requires_grad for p in …).",
+    Cause.DROPPED: "Call zero_grad after the step or before the forward pass, not between backward and step.",
+    Cause.OTHER_PARAMETERS: "Build the optimizer from model.parameters() of the model that is trained, after its last change.",
+    Cause.NEVER_STEPPED: "Call step of every optimizer after backward.",
+    Cause.LEARNING_RATE: "Set a learning rate above 0, and look at what a scheduler makes of it.",
+    Cause.ROUNDING: "Raise the learning rate, or keep the weights in float32 and compute under autocast.",
+    Cause.GRAD_MODE_OFF: "Move what is trained out of the part without gradients.",
+    Cause.INFERENCE_MODE: "Move what is trained out of the part in inference mode; its tensors cannot be trained later.",
+    Cause.UNUSED: "Use its output in the loss, or freeze it.",
+}
+"""What to do where no cell shows it: the causes that are mistakes in a script, not a matter of versions."""
+
+
+class Remedy(Frozen, frozen=True):
+    """A variant that trains, and the cell that shows it."""
+
+    cell: Cell
+    summary: str
+    same_stack: bool
+    """The cell is of the very stack that was asked about; else of the nearest published one."""
+
+
+def remedy_for(
+    cause: Cause,
+    scenarios: Mapping[str, Scenario],
+    records: Iterable[Record],
+    *,
+    stack: str,
+    same_stack: bool,
+    scenario: str | None = None,
+    device: str = "cpu",
+) -> Remedy | None:
+    """The first variant that people use against ``cause`` and that trains on ``stack``, of ``scenario`` if it has one."""
+    trained = {
+        (record.cell.scenario, record.cell.variant): record.cell
+        for record in records
+        if record.cell.stack == stack and record.cell.device == device and record.outcome == "trains"
+    }
+    ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
+    for each in ordered:
+        for variant in each.variants:
+            cell = trained.get((each.name, variant.name))
+            if cause.value in variant.cures and cell is not None:
+                return Remedy(cell=cell, summary=variant.summary, same_stack=same_stack)
+    return None
+
+
+def advice(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
+    """The last line of a diagnosis: what to do, and what shows that it helps; None where nobody knows."""
+    if remedy is not None:
+        cell = remedy.cell
+        on = f"on {cell.stack}" if remedy.same_stack else f"on {cell.stack}, the nearest published stack"
+        return f"What was seen to work {on}: {remedy.summary} ({cell.scenario}/{cell.variant} trains there)."
+    plain = PLAIN.get(diagnosis.cause)
+    return None if plain is None else f"{plain} (No cell of the matrix shows it.)"
+
+
+def explained(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
+    """A diagnosis as a person reads it: two to six lines, the last one says what to do."""
+    last = advice(diagnosis, remedy)
+    return diagnosis.text if last is None else (*diagnosis.text[:5], last)
