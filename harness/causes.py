@@ -75,4 +75,4 @@ def titled(module: str | None, kind: str | None) -> str:
 
 def module_of(parameter: Parameter) -> str:
     """The module that owns a parameter."""
-    return parameter.name.rpartition(".")[0] or parameter.name
+    return parameter.module or parameter.name

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, where
-from harness.lost import no_gradient, partly
+from harness.lost import no_gradient, partly, switched
 from harness.model import Gradient
 from harness.observation import Frame
 from harness.verdict import first_line, gradient_status, is_finite, judge_observation, letter, some_names
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Cause", "Diagnosis", "diagnose", "false_alarms"]
 
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
+NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
+INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 PLUMBING = ("torch/", "python3", "<frozen")
-HALF = ("bfloat16", "float16")
 
 
 def diagnose(seen: Observation) -> Diagnosis | None:
@@ -26,7 +27,16 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     outcome = judge_observation(seen).outcome
     if outcome.trains or not outcome.judged or seen.reached == "import":
         return None
-    for explain in (not_finite, nothing_learns, never_stepped, no_gradient, zero_gradient, not_updated, exception):
+    for explain in (
+        not_finite,
+        nothing_learns,
+        never_stepped,
+        replaced,
+        no_gradient,
+        not_updated,
+        zero_gradient,
+        exception,
+    ):
         found = explain(seen)
         if found is not None:
             return found
@@ -37,7 +47,8 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     """NaN or infinity: in an output, a gradient, or a parameter after the step."""
     first = seen.nonfinite
     broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
-    if seen.raised is not None or first is None or not (broken or any("x" in p.gradients for p in seen.parameters)):
+    broken = broken or any("x" in p.gradients for p in seen.parameters)
+    if first is None or not (NONFINITE.search(seen.raised.message) if seen.raised is not None else broken):
         return None
     at = place(first.frames)
     name = titled(first.module, first.type)
@@ -109,15 +120,24 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
         )
     else:
         text = (f"The gradient of {some_names(zero)} was exactly zero in every audited step.", *partly(seen))
+    module = module_of(zero[-1])  # the last of them: what comes before it gets its zeros from there
     at = next((place(hook.frames) for hook in seen.hooks if hook.parameter in {p.name for p in zero}), None)
+    event = seen.severed[-1] if seen.severed else None
     if at is not None:
         text = (text[0], f"A hook on it was registered at {spot(at)}.", *text[1:])
-    return Diagnosis(cause=Cause.ZERO, module=module_of(zero[0]), place=at, text=text)
+    elif event is not None and event.how == "clip_grad_norm_":
+        at = place(event.frames)
+        text = (text[0], f"They were clipped to a norm of 0{where(at, 'at')}.", *text[1:])
+    elif event is not None and event.frames:
+        at, module = place(event.frames), event.module or module
+        why = f"`{event.how}` stands between {titled(event.module, event.type)} and the loss, and lets no gradient through"
+        text = (text[0], f"{why}{where(at, 'at')}.", *text[1:])
+    return Diagnosis(cause=Cause.ZERO, module=module, place=at, text=text)
 
 
 def not_updated(seen: Observation) -> Diagnosis | None:
     """Gradients flowed, and the optimizer's step changed nothing."""
-    still = [p for p in seen.parameters if p.learns and not p.changed]
+    still = [p for p in seen.parameters if p.learns and not p.changed and letter(p) == "f"]
     if seen.raised is not None or not still:
         return None
     loose = [p for p in still if not p.held]
@@ -131,17 +151,25 @@ def not_updated(seen: Observation) -> Diagnosis | None:
             f"The learning rate was 0 in every audited step{where(at, 'the optimizer is built at')}.",
         )
         return Diagnosis(cause=Cause.LEARNING_RATE, module=module, place=at, text=(*text, *partly(seen)))
-    kinds = sorted({p.dtype for p in still})
-    if set(kinds) <= set(HALF):
-        text = (
-            (
-                f"The steps were too small for {' and '.join(kinds)}: {some_names(still)} got a gradient, and the update was "
-                "rounded away."
-            ),
-        )
-        return Diagnosis(cause=Cause.ROUNDING, module=module, place=at, text=(*text, *partly(seen)))
-    text = (f"{some_names(still)} got a gradient and kept its value: a learning rate of 0 in its group?",)
-    return Diagnosis(cause=Cause.LEARNING_RATE, module=module, place=at, text=(*text, *partly(seen)))
+    built = optimizers[0] if optimizers else None
+    if built is not None and not any(p.changed for p in seen.parameters) and built.step is not None:
+        text = (f"{built.type}.step ran {built.steps} times and changed nothing: it is written at {spot(built.step)}.",)
+        return Diagnosis(cause=Cause.NEVER_STEPPED, module=module, place=built.step, text=text)
+    text = (
+        f"{some_names(still)} got a gradient and kept its value: the steps were too small for "
+        f"{' and '.join(sorted({p.dtype for p in still}))} and were rounded away"
+        f"{where(at, 'the optimizer is built at')}.",
+    )
+    return Diagnosis(cause=Cause.ROUNDING, module=module, place=at, text=(*text, *partly(seen)))
+
+
+def replaced(seen: Observation) -> Diagnosis | None:
+    """An optimizer holds tensors that are no module's any more, and not those that took their place."""
+    stale = [p for p in seen.parameters if p.learns and p.held and p.module is None and letter(p) == "n"]
+    loose = [p for p in seen.parameters if p.learns and not p.held and letter(p) in "fz"]
+    if seen.raised is not None or not stale or not loose:
+        return None
+    return other_parameters(seen, loose)
 
 
 def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
@@ -167,6 +195,9 @@ def exception(seen: Observation) -> Diagnosis | None:
     """Something else that was raised: where."""
     if seen.raised is None:
         return None
+    lost = next((each for each in seen.lost if each.inference_mode and each.switch is not None), None)
+    if lost is not None and INFERENCE.search(seen.raised.message):
+        return switched(lost)
     raising = [
         Frame(file=file, line=int(line), function=function)
         for file, line, function in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, where
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 MOST_LINES = 5
 GROUPS_SHOWN = 4
+OF_GRADIENTS = re.compile(r"requires?_grad|grad_fn|none of (?:the )?outputs? ha")
+SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
+NOT_SEVERED = ("unknown", "grad = None", "round", "floor", "ceil", "trunc", "sign", "clip_grad_norm_")
 
 
 def no_gradient(seen: Observation) -> Diagnosis | None:
@@ -22,10 +26,11 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
     without_graph = any(not call.requires_grad for call in seen.backward)
     if not without_graph and all(letter(p) != "n" for p in seen.parameters if p.learns):
         return None
-    if seen.raised is not None and not without_graph:
+    if seen.raised is not None and not without_graph and not OF_GRADIENTS.search(seen.raised.message):
         return None
     signs: tuple[Callable[[Observation], Diagnosis | None], ...] = (
-        in_training_pass, dropped, severed, new_leaf, off_at_backward, off_everywhere, unused,
+        cut_before_checkpoint, in_training_pass, dropped, severed, cut_inside, new_leaf, off_at_backward, off_everywhere,
+        gap, unused,
     )  # fmt: skip
     found = next((diagnosis for sign in signs if (diagnosis := sign(seen)) is not None), None)
     if found is None:
@@ -51,18 +56,34 @@ def in_training_pass(seen: Observation) -> Diagnosis | None:
             return cached(lost)
         if lost.switch is not None and not lost.grad_enabled:
             return switched(lost)
-    cut = next((lost for lost in entered if lost.grad_enabled), None)
-    if cut is None or any(event.frames for event in seen.severed) or seen.leaves:
-        return None
-    at = cut.forward
+    return None
+
+
+def cut_inside(seen: Observation) -> Diagnosis | None:
+    """A module that had gradients on, and whose output has none all the same."""
+    return next((cut(lost) for lost in seen.lost if lost.entered and lost.grad_enabled), None)
+
+
+def cut(lost: Lost) -> Diagnosis:
+    """What a module with gradients on did to them."""
+    if lost.switch is not None:
+        return switched(lost)
+    at = lost.forward
     text = (
-        (
-            f"{titled(cut.module, cut.type)} got gradients in and gave none out, though gradients were on"
-            f"{where(at, 'its forward is written at')}."
-        ),
+        f"{titled(lost.module, lost.type)} got gradients in and gave none out, though gradients were on"
+        f"{where(at, 'its forward is written at')}.",
         "Its output is made of values (a detach, a numpy array, a new tensor), not of its input.",
     )
-    return Diagnosis(cause=Cause.DETACHED, module=cut.module, place=at, text=text)
+    return Diagnosis(cause=Cause.DETACHED, module=lost.module, place=at, text=text)
+
+
+def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
+    """A checkpoint's input that comes from no frozen module: it was cut off before."""
+    entered = [lost for lost in seen.lost if lost.entered]
+    first = next((position for position, lost in enumerate(entered) if lost.checkpoint is not None), None)
+    if first is None or any(lost.checkpoint is not None and lost.checkpoint.source is not None for lost in entered):
+        return None
+    return severed(seen) or next((cut(lost) for lost in entered[:first] if lost.grad_enabled and not lost.cached), None)
 
 
 def checkpointed(lost: Lost) -> Diagnosis:
@@ -146,22 +167,28 @@ def severed(seen: Observation) -> Diagnosis | None:
     """A tensor left the graph, and what lies behind it got no gradient."""
     if seen.leaves and not any(p.gradients.strip("n") for p in seen.parameters if p.learns) and seen.leaves[0].frames:
         return None  # the loss itself was made anew: that says more than where its value was read
-    event = next((each for each in seen.severed if each.frames), None)
+    event = next((each for each in seen.severed if each.frames and each.how not in NOT_SEVERED), None)
     if event is None:
         return None
     at = place(event.frames)
     name = titled(event.module, event.type) if event.module else "the model"
-    if event.how == "unknown":
-        text = (
-            f"What follows {name} is not made of its output: the graph of the loss begins anew{where(at, 'near')}.",
-        )
-    elif event.how in {"no_grad", "inference_mode", "set_grad_enabled"}:
+    if event.how in SWITCHES:
         text = (f"Gradients were off ({event.how}) where the output of {name} was used{where(at, 'at')}.",)
         cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
         return Diagnosis(cause=cause, module=event.module, place=at, text=text)
-    else:
-        behind = f"; {event.parameters} parameter tensors lie behind it and get nothing" if event.parameters else ""
-        text = (f"`.{event.how}` took the output of {name} out of the graph{where(at, 'at')}{behind}.",)
+    behind = f"; {event.parameters} parameter tensors lie behind it and get nothing" if event.parameters else ""
+    text = (f"`{event.how}` took the output of {name} out of the graph{where(at, 'at')}{behind}.",)
+    return Diagnosis(cause=Cause.DETACHED, module=event.module, place=at, text=text)
+
+
+def gap(seen: Observation) -> Diagnosis | None:
+    """The graph begins anew after a module, and nothing that was seen did it."""
+    event = next((each for each in seen.severed if each.how == "unknown"), None)
+    if event is None or event.module is None:
+        return None
+    at = place(event.frames)
+    near = where(at, "at or before")
+    text = (f"What follows {titled(event.module, event.type)} is not made of its output: the graph begins anew{near}.",)
     return Diagnosis(cause=Cause.DETACHED, module=event.module, place=at, text=text)
 
 
@@ -197,7 +224,9 @@ def off_at_backward(seen: Observation) -> Diagnosis | None:
 
 def off_everywhere(seen: Observation) -> Diagnosis | None:
     """No pass was entered with gradients on: whoever switched them off is to blame."""
-    lost = next((each for each in reversed(seen.lost) if not each.entered and each.switch is not None), None)
+    lost = next(
+        (each for each in reversed(seen.lost) if each.only and not each.entered and each.switch is not None), None
+    )
     return None if lost is None else switched(lost)
 
 

@@ -76,6 +76,8 @@ class Parameter(Frozen, frozen=True):
     """Its value changed in at least one audited optimizer step."""
     frozen: bool = False
     """It does not require a gradient."""
+    module: str | None = None
+    """The module that owns it; None where no module that is known does."""
 
 
 class Checkpointed(Frozen, frozen=True):
@@ -106,6 +108,8 @@ class Lost(Frozen, frozen=True):
     """How many modules lost theirs in this way."""
     entered: bool = True
     """Gradients were on when the outermost module of this pass was entered."""
+    only: bool = False
+    """In this step the module ran without gradients only."""
     cached: bool = False
     """Gradients and autocast were on, and an earlier pass without gradients had filled autocast's weight cache;
     ``switch`` is then that of the earlier pass."""
@@ -172,6 +176,8 @@ class Built(Frozen, frozen=True):
     """How often it stepped."""
     learning_rates: tuple[float | str | None, ...]
     """The highest of its groups at each audited step; None where it chooses its own."""
+    step: Frame | None
+    """Where its step is written, if that is not in torch."""
     frames: tuple[Frame, ...]
 
 

@@ -9,9 +9,9 @@ import sys
 import time
 import traceback
 import unittest
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from . import machine, protocol
+from . import machine, protocol, script
 from .observer import Observer
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ MESSAGE_LIMIT = 2000
 TRACEBACK_LIMIT = 8000
 
 
-def load(script: str) -> ModuleType:
-    """The module of ``script``, imported once per process."""
-    digest = hashlib.sha256(os.path.abspath(script).encode()).hexdigest()[:8]
-    name = f"{os.path.splitext(os.path.basename(script))[0]}_{digest}"
+def load(path: str) -> ModuleType:
+    """The module of the scenario in ``path``, imported once per process."""
+    digest = hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:8]
+    name = f"{os.path.splitext(os.path.basename(path))[0]}_{digest}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, script)
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{script} is no Python script")
+        raise ImportError(f"{path} is no Python script")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -44,7 +44,9 @@ def load(script: str) -> ModuleType:
 def run(request: Dict[str, Any]) -> None:
     """Run the requested variant and write ``observation.json`` into its directory."""
     began = time.perf_counter()
-    known = set(sys.modules)
+    known, paths = set(sys.modules), list(sys.path)
+    own = request.get("arguments") is not None
+    total = request["audit"] + request["warmup"] + request["timed"]
     machine.own_process_group()
     directory = request["directory"]
     os.chdir(directory)
@@ -57,30 +59,30 @@ def run(request: Dict[str, Any]) -> None:
         warmup=request["warmup"],
         device=request["device"],
         light=not request.get("observe", True),
+        stop_after=total if own else None,
     )
     machine.limit_memory(request["memory_bytes"])
     try:
-        module = load(request["script"])
+        run_script = prepared(request, total)
         outcome["reached"] = "setup"
         if request["device"] == "cuda" and not machine.has_cuda():
             outcome["no_device"] = True
         else:
             with observer:
-                module.train(
-                    request["variant"], request["device"], request["audit"] + request["warmup"] + request["timed"]
-                )
+                run_script()
             outcome["reached"] = "done"
     except unittest.SkipTest as reason:
         outcome["skipped"] = str(reason)
     except BaseException as error:  # SystemExit and KeyboardInterrupt end a script too
-        outcome["raised"] = describe(error)
-        if outcome["reached"] == "setup" and observer.entered_training:
-            outcome["reached"] = "step"
+        if own and (observer.steps >= total or script.exits_well(error)):
+            outcome["reached"] = "done"  # it was stopped, and what its cleaning up raised then is no finding
+        else:
+            outcome["raised"] = describe(error)
+            if outcome["reached"] == "setup" and observer.entered_training:
+                outcome["reached"] = "step"
     machine.limit_memory(None)
-    protocol.write(
-        os.path.join(directory, "imported.json"),
-        {"schema": protocol.SCHEMA, "modules": [name for name in sys.modules if name not in known]},
-    )
+    late = script.of_environment([name for name in sys.modules if name not in known], paths)
+    protocol.write(os.path.join(directory, "imported.json"), {"schema": protocol.SCHEMA, "modules": late})
     peak = machine.peak_memory_bytes() if request["device"] == "cpu" else machine.peak_cuda_memory_bytes()
     protocol.write(
         os.path.join(directory, "observation.json"),
@@ -96,6 +98,17 @@ def run(request: Dict[str, Any]) -> None:
     )
 
 
+def prepared(request: Dict[str, Any], total: int) -> Callable[[], None]:
+    """What runs the requested variant of a scenario, which was imported now at the latest, or a user's own script."""
+    if request.get("arguments") is None:
+        module = load(request["script"])
+        return lambda: module.train(request["variant"], request["device"], total)
+    if request["device"] == "cpu":
+        script.hide_cuda()
+    os.chdir(request.get("working_directory") or request["directory"])
+    return script.program(request["script"], request["arguments"])
+
+
 def imported(directory: str) -> List[str]:
     """The modules that the cell of ``directory`` had to import by itself; none where it did not live to say."""
     try:
@@ -105,15 +118,25 @@ def imported(directory: str) -> List[str]:
     return modules
 
 
+def leave_out_ours(shown: traceback.TracebackException) -> None:
+    """Take the frames of this package out of a traceback and of those it is chained to."""
+    chain: List[Optional[traceback.TracebackException]] = [shown]
+    while chain:
+        each = chain.pop()
+        if each is not None:
+            kept = [frame for frame in each.stack if not frame.filename.startswith(HERE)]
+            each.stack = traceback.StackSummary.from_list(kept or list(each.stack))
+            chain += [each.__cause__, each.__context__]
+
+
 def describe(error: BaseException) -> Dict[str, str]:
     """Type, message and traceback of ``error`` (without the frames of this package), cut to size."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None and frame.tb_frame.f_code.co_filename.startswith(HERE):
-        frame = frame.tb_next
     try:
-        text = "".join(traceback.format_exception(kind, error, frame))
+        shown = traceback.TracebackException(kind, error, error.__traceback__)
+        leave_out_ours(shown)
+        text = "".join(shown.format())
     except Exception as failure:
         text = f"its traceback cannot be shown: {failure!r}"
     if len(text) > TRACEBACK_LIMIT:

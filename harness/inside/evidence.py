@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from .frames import line
-from .graph import Reach, reach
+from .graph import Reach, follow, reach
 from .modules import named
+from .severing import LIKE
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
     from .parameters import ParameterWatch
 
+NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": []}
 SHOWN = 8
 """Entries of each kind that an observation has at most."""
 
@@ -25,6 +27,8 @@ class Evidence:
         self._reach = Reach()
         """What the backward passes of this step reach, together."""
         self._step = 0
+        self._flat: Optional[Dict[str, Any]] = None
+        """What explains the gradients of zeros."""
         self._kept: Optional[Dict[str, Any]] = None
         self._without_graph = False
 
@@ -37,6 +41,8 @@ class Evidence:
         self._reach.nodes |= found.nodes
         self._reach.leaves.update(found.leaves)
         self.forward.severing.dropped.clear()
+        for event in self.forward.severing.severed:
+            event["early"] = True
         if not whole:
             self._without_graph = True
             self._kept = self._explain(self._all_learning())
@@ -44,10 +50,12 @@ class Evidence:
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         return None
 
-    def stepped(self, starving: Set[int]) -> None:
-        """An optimizer stepped; ``starving`` are the parameters, by id, that got no gradient in it."""
+    def stepped(self, starving: Set[int], zero: Set[int]) -> None:
+        """An optimizer stepped; some parameters, by id, got no gradient in it (``starving``) or one of zeros."""
         if starving and self._kept is None:
             self._kept = self._explain(starving)
+        if zero:
+            self._flat = self._flattened(zero) or self._flat
 
     def new_step(self) -> None:
         """An optimizer step is over."""
@@ -67,7 +75,8 @@ class Evidence:
         }
 
     def _groups(self, starving: Set[int]) -> List[Dict[str, Any]]:
-        groups = list(self.forward.groups.values())
+        ran_on = self.forward.ran_on
+        groups = [{**group, "only": id(group["module"]) not in ran_on} for group in self.forward.groups.values()]
         return groups if any(group["cached"] for group in groups) else [*groups, *self._poisoned(starving)]
 
     def _poisoned(self, starving: Set[int]) -> List[Dict[str, Any]]:
@@ -92,18 +101,42 @@ class Evidence:
             if at is not None
         ]
 
+    def _flattened(self, zero: Set[int]) -> Optional[Dict[str, Any]]:
+        """What explains that parameters got a gradient of zeros."""
+        severing = self.forward.severing
+        if severing.clipped:
+            found = {"how": "clip_grad_norm_", "module": None, "parameters": zero, "frames": severing.clipped}
+            severing.clipped = []
+            return found
+        ranked = self._ranked([*severing.flat, *(e for e in severing.severed if e["recompute"])], zero)
+        return ranked[0] if ranked else None
+
     def _severed(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The operations behind which lie starving parameters that the loss does not reach, the most telling first."""
+        events = [
+            event
+            for event in self.forward.severing.severed
+            if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
+        ]
+        return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
+
+    def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
+        """Those of ``events`` behind which lie ``affected`` parameters (ids), the most telling first."""
         found = []
-        for event in reversed(self.forward.severing.severed):
-            if event["identity"] in self._reach.nodes:
-                continue
-            behind = set(reach([event["node"]]).leaves) & starving
-            if behind:
+        for event in reversed(events):
+            behind = Reach()
+            if event["node"] is not None:
+                follow(event["node"], behind)
+            elif event["module"] is not None:  # what a checkpoint was given when it ran again
+                behind.leaves = {id(parameter): parameter for parameter in event["module"].parameters()}
+            parameters = set(behind.leaves) & affected
+            if parameters or behind.checkpointed:
+                few = 2 * len(parameters) < len(affected) and not (behind.checkpointed or event["recompute"])
                 module = event["module"] or self._giver(event["identity"])
-                found.append({**event, "module": module, "parameters": behind})
-        found.sort(key=lambda event: -len(event["parameters"]))  # stable: of equals, the latest
-        return found[:SHOWN] or self._gap()
+                found.append({**event, "node": None, "module": module, "parameters": parameters, "few": few})
+        # What explains little, and what only borrows a shape, is suspected last; of equals, the latest is named.
+        found.sort(key=lambda event: (event["few"], event["how"] in LIKE, -len(event["parameters"])))
+        return found
 
     def _giver(self, identity: Any) -> Any:
         """The outermost module whose output has this node; else the last that gave an output."""
@@ -112,23 +145,30 @@ class Evidence:
             outputs[-1][1] if outputs else None
         )
 
-    def _gap(self) -> List[Dict[str, Any]]:
-        """The last output that the loss does not reach before one that it does: the graph was cut between them."""
+    def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        """The last starving module's output before one that the loss reaches: the graph was cut between them."""
         outputs = self.forward.outputs
         reached = [position for position, output in enumerate(outputs) if output[0] in self._reach.nodes]
-        before = [position for position in range(reached[-1] if reached else 0) if position not in set(reached)]
+        known = set(reached)
+        before = [
+            position
+            for position in range(reached[-1] if reached else 0)
+            if position not in known and self._starves(outputs[position][1], starving)
+        ]
         if not before:
             return []
         last = before[-1]
         following = next(position for position in reached if position > last)
         between = [s for s in self.forward.switches.log if last < s.stamp <= following and not s.checkpoint]
-        event = {
-            "how": "unknown",
-            "module": outputs[last][1],
-            "parameters": set(),
-            "frames": line(outputs[following][2]),
-        }
-        return [{**event, "how": between[0].how, "frames": between[0].frames} if between else event]
+        event = {"module": outputs[last][1], "parameters": set()}
+        if between:
+            return [{**event, "how": between[0].how, "frames": between[0].frames}]
+        return [{**event, "how": "unknown", "frames": line(outputs[following][2])}]
+
+    def _starves(self, module: Any, starving: Set[int]) -> bool:
+        """Whether all that can learn in ``module`` starves."""
+        learning = [id(parameter) for parameter in module.parameters() if parameter.requires_grad]
+        return bool(learning) and starving.issuperset(learning)
 
     def _leaves(self) -> List[Dict[str, Any]]:
         """The leaves of the loss's graph that are no parameters of a module."""
@@ -145,11 +185,12 @@ class Evidence:
             if identity not in known and not self.parameters.knows(identity)
         ][:SHOWN]
 
-    def facts(self, starving: Set[int], *, learning: bool) -> Dict[str, Any]:
-        """The observation's part; nothing where all that should learn did (``learning``) and nothing starves."""
-        if learning and not starving and not self._without_graph:
-            return {"lost": [], "severed": [], "leaves": [], "frozen": []}
-        kept = self._kept or self._explain(starving)
+    def facts(self, starving: Set[int], zero: Set[int], *, learning: bool) -> Dict[str, Any]:
+        """The observation's part; nothing where something can learn (``learning``) and nothing got no gradient."""
+        wrong = starving or not learning or self._without_graph
+        kept = (self._kept or self._explain(starving)) if wrong else NOTHING
+        if self._flat is not None and self._flat["parameters"] & zero:
+            kept = {**kept, "step": kept["step"] or 1, "severed": [*kept["severed"], self._flat]}
         modules = [
             e[k]
             for part in ("groups", "severed", "leaves")
@@ -180,7 +221,7 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "frozen": self._frozen(names),
+            "frozen": self._frozen(names) if wrong else [],
         }
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:
@@ -197,7 +238,7 @@ class Evidence:
         return {
             **{
                 k: group[k]
-                for k in ("step", "modules", "entered", "cached", "grad_enabled", "inference_mode", "autocast")
+                for k in ("step", "modules", "entered", "only", "cached", "grad_enabled", "inference_mode", "autocast")
             },
             **title(module, names),
             "within": outer["module"],

@@ -34,8 +34,11 @@ class FiniteWatch:
 
 
 def finite(tensor: Any) -> bool:
-    """Whether all of ``tensor`` is finite; one that cannot be read counts as finite."""
+    """Whether all of ``tensor`` is finite; one that cannot be read counts as finite.
+
+    Nothing of this may be saved for backward: non-reentrant checkpointing counts what a pass saves.
+    """
     try:
-        return bool(tensor.isfinite().all())
+        return bool(tensor.detach().isfinite().all())
     except Exception:  # fake, batched or sparse: nobody can tell
         return True

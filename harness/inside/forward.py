@@ -44,6 +44,8 @@ class ForwardWatch:
         """Of this step: identity of the node, module, line of the call, for every output that requires a gradient."""
         self.groups: Dict[Any, Dict[str, Any]] = {}
         """Of this step: the modules that lost their gradient, by the way in which they did."""
+        self.ran_on: Set[int] = set()
+        """Of this step: ids of the modules that ended with gradients on."""
         self.in_backward: Callable[[], bool] = bool
         self._tops: List[Any] = []
         """What contains them: kept alive, or what belongs together would be forgotten when the script returns."""
@@ -55,7 +57,7 @@ class ForwardWatch:
         self._last_frozen: Any = None
         self._thread = _Thread()
         self._undo: List[Callable[[], None]] = []
-        self.switches = SwitchWatch(self._depth, self.stamp, self._source_of, trouble)
+        self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
         self.severing = SeveringWatch(self.innermost, self.stamp, trouble)
         self.finite = FiniteWatch(clock)
 
@@ -77,11 +79,10 @@ class ForwardWatch:
         """Unhook."""
         while self._undo:
             self._undo.pop()()
-        self.new_step()
 
     def new_step(self) -> None:
         """Forget what led to the optimizer step that is over."""
-        self.outputs, self.groups, self._learning = [], {}, {}
+        self.outputs, self.groups, self._learning, self.ran_on = [], {}, {}, set()
         self._frozen_outputs, self._last_frozen = {}, None
         self._thread.running.clear()
         self.switches.log = []
@@ -99,12 +100,16 @@ class ForwardWatch:
         """Whether gradients are on in this thread."""
         return bool(self._torch.is_grad_enabled())
 
-    def _depth(self) -> int:
-        return len(self._thread.running)
+    def running(self) -> List[Any]:
+        """The modules that are running in this thread, the outermost first."""
+        return self._thread.running
 
     def _before(self, module: Any, _inputs: Any) -> None:
-        if self._compiling() or self.in_backward():
-            return  # the compiler is reading this, too; in backward it is checkpointing that runs a module again
+        if self._compiling():
+            return  # the compiler is reading this, too
+        if self.in_backward():  # checkpointing runs a module again
+            self._thread.running.append(module)
+            return
         if id(module) not in self.seen:
             self.seen[id(module)] = module
             try:
@@ -119,12 +124,14 @@ class ForwardWatch:
             self.trained.add(id(module))
 
     def _after(self, module: Any, inputs: Any, output: Any) -> None:
-        if self._compiling() or self.in_backward():
+        if self._compiling():
             return
         running = self._thread.running
         try:
             tensors = list(self._floating(output))
-            if tensors:
+            if tensors and self.in_backward():
+                self._look_again(module, list(self._floating(inputs)), tensors)
+            elif tensors:
                 self._look_at(module, list(self._floating(inputs)), tensors)
         except Exception as error:
             self.trouble.add("forward", error)
@@ -136,6 +143,8 @@ class ForwardWatch:
     def _look_at(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         self.finite.output(module, inputs, outputs)
         on = self._torch.is_grad_enabled()
+        if on:
+            self.ran_on.add(id(module))
         root = next((tensor for tensor in outputs if tensor.requires_grad), None)
         if root is not None:
             if root.grad_fn is not None and len(self.outputs) < OUTPUTS_KEPT:
@@ -148,9 +157,24 @@ class ForwardWatch:
         if learns or fed:
             self._lost(module, fed, on=on)
 
+    def _look_again(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
+        """A checkpoint's second pass: a module that takes the gradient away does it here, too."""
+        fed = next((tensor for tensor in inputs if tensor.requires_grad), None)
+        if fed is None or any(tensor.requires_grad for tensor in outputs):
+            return
+        switch = self.switches.within(module) if self._torch.is_grad_enabled() else self.switches.off()
+        if switch is not None and not switch.checkpoint:
+            self._severed_by(switch, fed)
+
+    def _severed_by(self, switch: Switch, source: Any) -> None:
+        found = switch.frames if switch.decorated is None else [switch.decorated, *switch.frames]
+        self.severing.sever(source, switch.how, found)
+
     def _keep_frozen(self, module: Any, outputs: List[Any]) -> None:
         if any(True for _ in module.parameters(recurse=False)):
             self._last_frozen = module
+        elif not any(True for _ in module.parameters()):
+            return
         for tensor in outputs:
             self._frozen_outputs[id(tensor)] = (weakref.ref(tensor), module)
 
@@ -173,33 +197,44 @@ class ForwardWatch:
                 self._off_in_autocast[id(module)] = switch
         elif id(module) in self._off_in_autocast and self._autocast_cache():
             cached, switch = True, self._off_in_autocast[id(module)]
+        inside = self.switches.within(module) if on and not cached else None
+        switch = switch or inside
         entered = self._thread.entered
-        key = (id(switch.owner) if switch and not switch.frames else _line_of(switch), cached, entered, on)
-        group = self.groups.get(key)
+        line = id(switch.owner) if switch and not switch.frames else _line_of(switch)
+        key = (line, cached, entered, on)
+        group = self.groups.get(key) or (self.groups.get((line, False, entered, False)) if inside else None)
         if group is not None:
             group["modules"] += 1
+            group["outermost"].add(id(self._within(module, switch, on=on)))
+            if inside and not inside.checkpoint and len(group["outermost"]) > 2:  # noqa: PLR2004  (two parts, and itself)
+                group["within"] = module  # gradients were off in several parts of its own forward, and it gave none out
         elif len(self.groups) < GROUPS_KEPT:
             group = self.groups[key] = self._group(module, switch, cached=cached, on=on)
         if fed and switch is not None and not cached and not switch.checkpoint:
-            self.severing.sever(fed[0], switch.how, switch.frames)
+            self._severed_by(switch, fed[0])
 
     def _group(self, module: Any, switch: Optional[Switch], *, cached: bool, on: bool) -> Dict[str, Any]:
-        running = self._thread.running
-        within = module
-        if switch is not None and not on and switch.depth < len(running):
-            within = running[switch.depth]
+        within = self._within(module, switch, on=on)
         return {
             "step": self.clock(),
             "module": module,
             "within": within,
+            "outermost": {id(within)},
             "modules": 1,
             "entered": self._thread.entered,
+            "only": False,
             "cached": cached,
             "switch": switch,
             "forward": written(type(module).forward),
             "frames": frames(),
             **modes(self._torch),
         }
+
+    def _within(self, module: Any, switch: Optional[Switch], *, on: bool) -> Any:
+        """The outermost module that was entered after gradients were switched off."""
+        running = self._thread.running
+        inside = switch is not None and not on and switch.depth < len(running)
+        return running[switch.depth] if switch is not None and inside else module
 
     def poisoned(self, module: Any) -> Optional[Dict[str, Any]]:
         """A group for a module of which autocast served copies made without gradients; None where it did not."""

@@ -38,6 +38,11 @@ def visible(frame: Optional[FrameType]) -> Optional[FrameType]:
     return frame
 
 
+def plumbing(frame: FrameType) -> bool:
+    """Whether torch, or the observer itself, is at work in ``frame``."""
+    return shown(frame.f_code.co_filename) is None
+
+
 def here() -> Optional[Tuple[CodeType, int]]:
     """The innermost visible line of this moment, cheaply; :func:`line` makes a fact of it."""
     frame = visible(sys._getframe(1))
@@ -69,11 +74,19 @@ def place(code: CodeType) -> Dict[str, Any]:
 
 
 def written(function: Any) -> Optional[Dict[str, Any]]:
-    """Where a function, method or partial was written, through what wraps it; None where that is not Python."""
+    """Where a function, method or partial was written; what torch wrapped around it is looked through."""
     for _ in range(20):
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if code is not None and shown(code.co_filename) is not None:
+            return place(code)
         inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
         if inner is None:
-            break
+            return None if code is None else place(code)
         function = inner
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return None if code is None else place(code)
+    return None
+
+
+def own_place(function: Any) -> Optional[Dict[str, Any]]:
+    """Where a function was written, unless that is torch."""
+    at = written(function)
+    return None if at is None or at["file"].startswith("torch" + os.sep) else at

@@ -14,6 +14,8 @@ class Reach:
     def __init__(self) -> None:
         self.nodes: Set[Any] = set()
         self.leaves: Dict[int, Any] = {}
+        self.checkpointed = False
+        """A reentrant checkpoint lies on the way: the parameters inside it are no leaves of this graph."""
 
 
 def identity(node: Any) -> Any:
@@ -23,15 +25,19 @@ def identity(node: Any) -> Any:
 
 
 def reach(roots: Iterable[Any]) -> Reach:
-    """What is reached from the ``grad_fn`` of ``roots`` (tensors), or from nodes."""
+    """What a backward pass from ``roots`` (tensors) reaches."""
     found = Reach()
-    waiting: List[Any] = []
     for root in roots:
-        node = getattr(root, "grad_fn", None) if hasattr(root, "requires_grad") else root
-        if node is not None:
-            waiting.append(node)
-        elif getattr(root, "requires_grad", False):
+        if root.grad_fn is not None:
+            follow(root.grad_fn, found)
+        elif root.requires_grad:
             found.leaves[id(root)] = root
+    return found
+
+
+def follow(start: Any, found: Reach) -> Reach:
+    """Add to ``found`` what is reached from the node ``start``."""
+    waiting: List[Any] = [start]
     seen: Set[Any] = set()
     while waiting and len(seen) < MOST:
         node = waiting.pop()
@@ -43,5 +49,6 @@ def reach(roots: Iterable[Any]) -> Reach:
             found.leaves[id(leaf)] = leaf
         else:
             found.nodes.add(identity(node))
+            found.checkpointed |= "Checkpoint" in type(node).__name__
             waiting += [following for following, _ in node.next_functions if following is not None]
     return found

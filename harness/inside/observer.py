@@ -60,7 +60,7 @@ class Observer:
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
         self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
-        self.forward.in_backward = self.backward.running
+        self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
     def clock(self) -> int:
         """The running optimizer step, counted from 1."""
@@ -130,7 +130,7 @@ class Observer:
         step = self._step_of.get(identity, 0)
         if self._audited(optimizer):
             self._guarded(self.parameters.after_step, optimizer, step, self._optimizers)
-            self._guarded(self.evidence.stepped, self.parameters.starving)
+            self._guarded(self.evidence.stepped, self.parameters.starving, self.parameters.zero)
         self._step_of[identity] = step + 1
         if self._since and identity not in self._since:
             self._since.add(identity)
@@ -151,6 +151,7 @@ class Observer:
     def _lighten(self) -> None:
         """The audit is over: take the heavy hooks off, and forget the memory that it took."""
         self.forward.remove()
+        self.evidence.new_step()
         self.forward.severing.remove()
         self.backward.lighten()
         machine.reset_peak_memory()
@@ -174,7 +175,7 @@ class Observer:
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
             "parameters": parameters,
-            **self._or(lambda: self.evidence.facts(self.parameters.starved, learning=bool(learning)), {"lost": []}),
+            **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
             "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
@@ -186,6 +187,9 @@ class Observer:
     def _parameters(self) -> List[Dict[str, Any]]:
         stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]
         return self.parameters.facts(stepped or self._optimizers)
+
+    def _evidence(self, *, learning: bool) -> Dict[str, Any]:
+        return self.evidence.facts(self.parameters.starved, self.parameters.zeroed, learning=learning)
 
     def _of_optimizers(self) -> List[Dict[str, Any]]:
         return self.parameters.optimizers(self._optimizers, self._step_of)

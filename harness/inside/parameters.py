@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from . import protocol
-from .frames import line, written
+from .frames import line, own_place, written
 from .modules import ModuleTree, named
 from .values import Kept
 
@@ -39,8 +39,12 @@ class ParameterWatch:
         """The facts of each parameter, by its id."""
         self.starving: Set[int] = set()
         """Ids of what got no gradient in the last audited step."""
+        self.zero: Set[int] = set()
+        """Ids of what got a gradient of zeros in the last audited step."""
         self.starved: Set[int] = set()
         """After :meth:`facts`: ids of what should learn and never got a gradient."""
+        self.zeroed: Set[int] = set()
+        """After :meth:`facts`: ids of what should learn and got only gradients of zeros."""
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
         self._tops: List[Any] = []
@@ -77,7 +81,7 @@ class ParameterWatch:
         import torch
 
         self._squares.setdefault(step, 0.0)
-        self.starving = set()
+        self.starving, self.zero = set(), set()
         with torch.no_grad():
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
@@ -99,6 +103,8 @@ class ParameterWatch:
         self._trainable[identity] = parameter
         if letters[step] == "n":
             self.starving.add(identity)
+        if letters[step] == "z":
+            self.zero.add(identity)
         if letters[step] == "x":
             self._broken.setdefault(step, []).append(parameter)
         before = self._before.get(identity)
@@ -130,11 +136,14 @@ class ParameterWatch:
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
         _, names = named(list(tops.values()))
-        self.starved = {i for i in learning if not set(self._letters.get(i, {}).values()) & set("zfx")}
+        letters = {identity: set(self._letters.get(identity, {}).values()) for identity in learning}
+        self.starved = {identity for identity, kinds in letters.items() if not kinds & set("zfx")}
+        self.zeroed = {identity for identity, kinds in letters.items() if "z" in kinds and not kinds & set("fx")}
         order = {identity: position for position, identity in enumerate(names)}
         self._entries = {
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
+                "module": names[identity].rpartition(".")[0] if identity in names else None,
                 "shape": list(parameter.shape),
                 "dtype": str(parameter.dtype).replace("torch.", ""),
                 "learns": identity in learning,
@@ -158,6 +167,7 @@ class ParameterWatch:
                 "trainable": sum(parameter.requires_grad for parameter in held_by(optimizer)),
                 "steps": steps.get(id(optimizer), 0),
                 "learning_rates": [protocol.number(each) for each in self._rates.get(id(optimizer), [])],
+                "step": own_place(type(optimizer).step),
                 "frames": self._built.get(id(optimizer), []),
             }
             for optimizer in optimizers
@@ -169,7 +179,8 @@ class ParameterWatch:
         order = {identity: position for position, identity in enumerate(self.forward.seen)}
         if self._broken:
             step = min(self._broken)
-            last = max(self._broken[step], key=lambda p: order.get(id(owners.get(id(p))), -1))
+            hooked = [p for p in self._broken[step] if self._own_hook(p)]  # clipping spreads it to all the others
+            last = max(hooked or self._broken[step], key=lambda p: order.get(id(owners.get(id(p))), -1))
             found = {"step": step + 1, "owner": last, "frames": self._hook_on(last)}
             self.forward.finite.found.setdefault("gradient", found)
         first = self.forward.finite.first()

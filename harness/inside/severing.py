@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from .frames import frames, here, line
+from .frames import frames, here, line, plumbing
 from .graph import identity
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 KEPT = 64
 """Severed tensors of a step: each keeps its part of the graph alive until the step is over."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy")
+LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
+"""What has a tensor's shape and nothing of its values: where that was not meant, the graph begins anew."""
+FLAT = ("round", "floor", "ceil", "trunc", "sign")
+"""What has a gradient that is zero everywhere."""
 MAKING = ("tensor", "as_tensor")
 
 
@@ -27,7 +32,10 @@ class SeveringWatch:
         self.running = running
         self.stamp = stamp
         self.trouble = trouble
+        self.in_backward: Callable[[], bool] = bool
         self.severed: List[Dict[str, Any]] = []
+        self.flat: List[Dict[str, Any]] = []
+        """Tensors whose gradient was made zero by a function that is flat everywhere."""
         self.made: List[Dict[str, Any]] = []
         """Leaves that were made to require a gradient, by weak reference."""
         self.dropped: Dict[int, Optional[Tuple[CodeType, int]]] = {}
@@ -38,6 +46,8 @@ class SeveringWatch:
         """Where a hook was registered on another tensor, the first of all."""
         self.froze: Dict[Any, List[Any]] = {}
         """Parameters that were frozen, by the line that did it, in the order in which it happened."""
+        self.clipped: List[Dict[str, Any]] = []
+        """Where gradients were clipped to a norm of 0."""
         self._undo: List[Callable[[], None]] = []
 
     def install_early(self) -> Callable[[], None]:
@@ -57,9 +67,16 @@ class SeveringWatch:
 
         for name in LEAVING:
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
+        for name in LIKE:
+            self._replace(torch, name, self._leaving(name), after=False)
+        for owner in (torch, torch.Tensor):
+            for name in FLAT:
+                self._replace(owner, name, self._leaving(name, self.flat), after=False)
         for name in MAKING:
             self._replace(torch, name, self._making(f"torch.{name}"), after=True)
         self._replace_data()
+        for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
+            self._replace(owner, "clip_grad_norm_", self._clipping, after=False)
         return self.remove
 
     def remove(self) -> None:
@@ -69,7 +86,8 @@ class SeveringWatch:
 
     def new_step(self) -> None:
         """Forget what happened in the step that is over."""
-        self.severed, self.made = [], []
+        for events in (self.severed, self.flat, self.made):
+            events.clear()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
         """Wrap ``owner.name``; ``note`` gets the arguments, and the result where it is called after it."""
@@ -94,6 +112,10 @@ class SeveringWatch:
 
         self._undo.append(undo)
 
+    def _clipping(self, _parameters: Any = None, max_norm: Any = None, *_: Any, **__: Any) -> None:
+        if max_norm is not None and float(max_norm) == 0:
+            self.clipped = frames()
+
     def _replace_data(self) -> None:
         tensor, note = self._torch.Tensor, self._leaving("data")
         original = tensor.data
@@ -111,31 +133,39 @@ class SeveringWatch:
         except Exception as error:
             self.trouble.add("a tensor's method", error)
 
-    def _leaving(self, how: str) -> Callable[..., None]:
+    def _leaving(self, how: str, events: Optional[List[Dict[str, Any]]] = None) -> Callable[..., None]:
         def note(source: Any, *_: Any, **__: Any) -> None:
-            if source.requires_grad and source.grad_fn is not None:
-                self.sever(source, how, frames())
+            if source.requires_grad and source.grad_fn is not None and not plumbing(sys._getframe(3)):
+                self.sever(source, how, frames(), events)
 
         return note
 
-    def sever(self, source: Any, how: str, found: List[Dict[str, Any]]) -> None:
+    def sever(
+        self, source: Any, how: str, found: List[Dict[str, Any]], events: Optional[List[Dict[str, Any]]] = None
+    ) -> None:
         """Note that ``source`` left the graph, by ``how``, at the frames ``found``."""
+        events = self.severed if events is None else events
         if found:
-            self.severed.append(
+            events.append(
                 {
                     "how": how,
                     "node": source.grad_fn,
-                    "identity": identity(source.grad_fn),
+                    "identity": None if source.grad_fn is None else identity(source.grad_fn),
                     "frames": found,
                     "module": self.running(),
                     "stamp": self.stamp(),
+                    "recompute": self.in_backward(),
+                    "early": False,
                 }
             )
-            del self.severed[:-KEPT]
+            del events[:-KEPT]
 
     def _making(self, how: str) -> Callable[..., None]:
-        def note(result: Any, *_: Any, **__: Any) -> None:
+        def note(result: Any, *given: Any, **__: Any) -> None:
             self._made(result, how)
+            source = given[0] if given else None
+            if isinstance(source, self._torch.Tensor) and source.grad_fn is not None and result.grad_fn is None:
+                self.sever(source, how, frames())
 
         return note
 

@@ -21,12 +21,14 @@ DECORATORS = ("decorate_context", "generator_context", "decorate_no_grad")
 class Switch:
     """One entry: from here on gradients are on or off."""
 
-    def __init__(self, owner: Any, how: str, *, on: bool, depth: int, stamp: int) -> None:
+    def __init__(self, owner: Any, how: str, *, on: bool, depth: int, module: Any, stamp: int) -> None:
         self.owner = owner
         self.how = how
         self.on = on
         self.depth = depth
         """How many modules were running."""
+        self.module = module
+        """The innermost of them, or None."""
         self.stamp = stamp
         """How many module outputs had been seen."""
         self.frames: List[Dict[str, Any]] = []
@@ -54,12 +56,12 @@ class SwitchWatch:
 
     def __init__(
         self,
-        depth: Callable[[], int],
+        running: Callable[[], List[Any]],
         stamp: Callable[[], int],
         source_of: Callable[[Iterable[Any]], Any],
         trouble: Trouble,
     ) -> None:
-        self.depth = depth
+        self.running = running
         self.stamp = stamp
         self.source_of = source_of
         self.trouble = trouble
@@ -125,9 +127,18 @@ class SwitchWatch:
 
     def _entered(self, context: Any, how: str, caller: FrameType, *, before: bool) -> None:
         entries = self._stack.entries
-        entry = Switch(context, how, on=self._torch.is_grad_enabled(), depth=self.depth(), stamp=self.stamp())
+        running = self.running()
+        entry = Switch(
+            context,
+            how,
+            on=self._torch.is_grad_enabled(),
+            depth=len(running),
+            module=running[-1] if running else None,
+            stamp=self.stamp(),
+        )
         entry.checkpoint = caller.f_code.co_name == "forward" and "ctx" in caller.f_code.co_varnames
-        if not entry.on and (before or entry.checkpoint):
+        healthy = any(each.checkpoint and each.fed for each in entries)  # its first pass has gradients off anyway
+        if not entry.on and (before or entry.checkpoint or healthy):
             self._describe(entry, caller)
             if len(self.log) < KEPT:
                 self.log.append(entry)
@@ -158,12 +169,21 @@ class SwitchWatch:
                 del entries[position:]
                 return
 
+    def within(self, module: Any) -> Optional[Switch]:
+        """The last entry that switched gradients off in the very forward of ``module``, and was left again; or None."""
+        return next((e for e in reversed(self.log) if e.module is module and not (e.checkpoint and e.fed)), None)
+
     def off(self) -> Optional[Switch]:
-        """The entry that this thread's gradients are off by: the outermost since they were last on; None if unknown."""
-        found = None
+        """The entry that this thread's gradients are off by: the outermost since they were last on; None if unknown.
+
+        A checkpoint whose input requires a gradient has them off in its first pass only: what is inside it outweighs it.
+        """
+        found: List[Switch] = []
         for entry in reversed(self._stack.entries):
             if entry.on:
                 break
             if entry.frames or entry.checkpoint:
-                found = entry
-        return found
+                found.append(entry)
+        while len(found) > 1 and found[-1].checkpoint and found[-1].fed:
+            found.pop()
+        return found[-1] if found else None
