@@ -100,6 +100,12 @@ def isolation(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def audit(session: nox.Session) -> None:
+    """Put known faults into scenarios that train: all must be detected and named; stacks and options after --."""
+    command(session, "audit", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
     """Print the four ratios of the performance contract, measured in one run."""
     command(session, "bench", *session.posargs)

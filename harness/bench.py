@@ -17,6 +17,7 @@ from harness import environment
 from harness.launch import Request, Server
 from harness.plan import Action, Selection
 from harness.store import Store
+from harness.trace import trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,27 @@ EVERYTHING = Selection(devices=frozenset({"cpu"}), fresh=True)
 FRESH_SAMPLE = 6
 PAIRS = 12
 TIMED_STEPS = 150
+TRACE_PAIRS = 9
+TRACED_SCRIPT = """\
+import sys, time
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+model = nn.Sequential(nn.Linear(16, 64), nn.TransformerEncoder(layer, 2), nn.Linear(64, 4))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+inputs, targets = torch.randn(8, 16, 16), torch.randn(8, 16, 4)
+began = time.process_time()
+for _ in range(200):
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with open(sys.argv[1], "w") as file:
+    file.write(str(time.process_time() - began))
+"""
+"""A small model that times its own loop of 200 steps, so that no import is in it; processor time, on one thread."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +80,7 @@ class Silent:
 
 
 def measure(project: Project, stack: Stack) -> Iterator[Ratio]:
-    """The four ratios, one after the other, on ``stack``."""
+    """The five ratios, one after the other, on ``stack``."""
     with tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder:
         place = Path(folder)
         with environment.in_use(project.environments, stack.name):
@@ -69,6 +91,9 @@ def measure(project: Project, stack: Stack) -> Iterator[Ratio]:
         yield unchanged(project, place)
         with environment.in_use(project.environments, stack.name):
             ratio = observer_cost(project, stack, place)
+        yield ratio
+        with environment.in_use(project.environments, stack.name):
+            ratio = trace_cost(project, stack, place)
         yield ratio
 
 
@@ -163,3 +188,29 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
     low, middle, high = statistics.quantiles(ratios, n=4)
     detail = f"{len(ratios)} pairs of {TIMED_STEPS} steps, quartiles {low:.3f} to {high:.3f}; step clock in both"
     return Ratio("timed step, observed / clock only", middle, "<= 1.01", detail)
+
+
+def trace_cost(project: Project, stack: Stack, place: Path) -> Ratio:
+    """A loop of 200 steps under ``gradmatrix trace`` over the same loop alone, in processor time, in pairs in turn."""
+    run = project.stack_run(stack, Silent())
+    installed = environment.ensure(run.lock, run.locks, run.environments)
+    script, written = place / "small_model.py", place / "seconds"
+    script.write_text(TRACED_SCRIPT, encoding="utf-8")
+    command = [str(installed.python), str(script), str(written)]
+    ratios, bare = [], []
+    for pair in range(TRACE_PAIRS + 1):
+        seconds = {}
+        for traced in (True, False) if pair % 2 else (False, True):
+            if traced:
+                trace(command, steps=None)
+            else:
+                subprocess.run(command, check=True)
+            seconds[traced] = float(written.read_text(encoding="utf-8"))
+        if pair:  # the first one warms up
+            ratios.append(seconds[True] / seconds[False])
+            bare.append(seconds[False])
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    detail = (
+        f"{len(ratios)} pairs of 200 steps, {statistics.median(bare):.2f} s bare, quartiles {low:.3f} to {high:.3f}"
+    )
+    return Ratio("200 steps, traced / alone", middle, "<= 1.10", detail)

@@ -53,6 +53,11 @@ class Diagnosis(Frozen, frozen=True):
     """One to five lines, without a remedy."""
 
 
+def told(cause: Cause, module: str | None, at: Frame | None, *lines: str) -> Diagnosis:
+    """A diagnosis of these lines."""
+    return Diagnosis(cause=cause, module=module, place=at, text=lines)
+
+
 def place(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame, or None."""
     return frames[0] if frames else None
@@ -64,8 +69,9 @@ def spot(at: Frame | None) -> str:
 
 
 def where(at: Frame | None, how: str) -> str:
-    """``, HOW file:line, function``; nothing where the line is not known."""
-    return "" if at is None else f", {how} {spot(at)}"
+    """``, at file:line, function``, or a clause of its own (``; it is built at …``); nothing for an unknown line."""
+    mark = "," if how in {"at", "near", "at or before", "called at"} else ";"
+    return "" if at is None else f"{mark} {how} {spot(at)}"
 
 
 def titled(module: str | None, kind: str | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from harness.commands import matrix
+from harness.commands import audit, capsule, check, matrix, trace, why
 from harness.environment import InstallFailed
 from harness.errors import UserError
 from harness.project import Project
@@ -18,7 +18,7 @@ from harness.publish.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAMILIES = (matrix,)
+FAMILIES = (matrix, why, trace, check, capsule, audit)
 """Modules of commands, in the order in which ``--help`` shows them."""
 
 

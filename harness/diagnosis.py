@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, where
+from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, told, where
 from harness.lost import no_gradient, partly, switched
 from harness.model import Gradient
 from harness.observation import Frame
@@ -53,22 +53,20 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     at = place(first.frames)
     name = titled(first.module, first.type)
     if first.where == "value":
-        text: tuple[str, ...] = (
-            (
-                f"The optimizer's step {first.step} made a parameter of {name} NaN or infinite, though its gradient was "
-                f"finite{where(at, 'the optimizer is built at')}."
-            ),
+        return told(
+            Cause.NONFINITE_UPDATE,
+            first.module,
+            at,
+            f"The optimizer's step {first.step} made a parameter of {name} NaN or infinite, though its gradient was"
+            f" finite{where(at, 'the optimizer is built at')}.",
             "In half precision an optimizer's second moment and its eps can both be 0, and the step divides by them.",
         )
-        return Diagnosis(cause=Cause.NONFINITE_UPDATE, module=first.module, place=at, text=text)
     if first.where == "gradient":
         hook = where(at, "a hook on it was registered at")
-        text = (f"The gradient of {name} was NaN or infinite at step {first.step}, the loss was not{hook}.",)
-        return Diagnosis(cause=Cause.NONFINITE_GRADIENT, module=first.module, place=at, text=text)
-    text = (
-        f"The output of {name} was NaN or infinite at step {first.step}, its input was not{where(at, 'called at')}.",
-    )
-    return Diagnosis(cause=Cause.NONFINITE_OUTPUT, module=first.module, place=at, text=text)
+        line = f"The gradient of {name} was NaN or infinite at step {first.step}, the loss was not{hook}."
+        return told(Cause.NONFINITE_GRADIENT, first.module, at, line)
+    line = f"The output of {name} was NaN or infinite at step {first.step}, its input was not{where(at, 'called at')}."
+    return told(Cause.NONFINITE_OUTPUT, first.module, at, line)
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:
@@ -86,9 +84,7 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
         lines.append(f"The last to be frozen were {modules}{more}, {spot(at)}.")
     if any(call.requires_grad for call in seen.backward):
         lines.append("The loss has a graph all the same: it ends at a tensor that is no parameter.")
-    return Diagnosis(
-        cause=Cause.FROZEN, module=known.modules[0] if known.modules else None, place=at, text=tuple(lines)
-    )
+    return told(Cause.FROZEN, known.modules[0] if known.modules else None, at, *lines)
 
 
 def never_stepped(seen: Observation) -> Diagnosis | None:
@@ -101,8 +97,8 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         return None
     at = place(idle[0].frames)
     calls = f"backward was called {len(seen.backward)} times"
-    text = (f"{idle[0].type} never stepped: {calls}, its step never ran{where(at, 'it is built at')}.",)
-    return Diagnosis(cause=Cause.NEVER_STEPPED, module=module_of(still[0]) if still else None, place=at, text=text)
+    line = f"{idle[0].type} never stepped: {calls}, its step never ran{where(at, 'it is built at')}."
+    return told(Cause.NEVER_STEPPED, module_of(still[0]) if still else None, at, line)
 
 
 def zero_gradient(seen: Observation) -> Diagnosis | None:
@@ -111,28 +107,27 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
     if seen.raised is not None or not zero:
         return None
     learning = sum(p.learns for p in seen.parameters)
+    lines = [f"The gradient of {some_names(zero)} was exactly zero in every audited step.", *partly(seen)]
     if len(zero) == learning:
-        text: tuple[str, ...] = (
-            (
-                f"All {learning} gradients were exactly zero: the loss has a graph, but its value does not move with any "
-                "parameter (advantages, weights or a mask that are 0?)."
-            ),
+        first = (
+            f"All {learning} gradients were exactly zero: the loss has a graph, but its value moves with no parameter"
         )
-    else:
-        text = (f"The gradient of {some_names(zero)} was exactly zero in every audited step.", *partly(seen))
-    module = module_of(zero[-1])  # the last of them: what comes before it gets its zeros from there
+        lines = [f"{first} (advantages, weights or a mask of zeros?)."]
     at = next((place(hook.frames) for hook in seen.hooks if hook.parameter in {p.name for p in zero}), None)
     event = seen.severed[-1] if seen.severed else None
+    module = module_of(zero[-1])  # the last of them: what comes before it gets its zeros from there
     if at is not None:
-        text = (text[0], f"A hook on it was registered at {spot(at)}.", *text[1:])
+        lines.insert(1, f"A hook on it was registered at {spot(at)}.")
     elif event is not None and event.how == "clip_grad_norm_":
         at = place(event.frames)
-        text = (text[0], f"They were clipped to a norm of 0{where(at, 'at')}.", *text[1:])
+        lines.insert(1, f"They were clipped to a norm of 0{where(at, 'at')}.")
     elif event is not None and event.frames:
         at, module = place(event.frames), event.module or module
-        why = f"`{event.how}` stands between {titled(event.module, event.type)} and the loss, and lets no gradient through"
-        text = (text[0], f"{why}{where(at, 'at')}.", *text[1:])
-    return Diagnosis(cause=Cause.ZERO, module=module, place=at, text=text)
+        why = (
+            f"`{event.how}` stands between {titled(event.module, event.type)} and the loss and lets no gradient through"
+        )
+        lines.insert(1, f"{why}{where(at, 'at')}.")
+    return told(Cause.ZERO, module, at, *lines)
 
 
 def not_updated(seen: Observation) -> Diagnosis | None:
@@ -146,21 +141,18 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     optimizers = [built for built in seen.optimizers if built.steps]
     at = place(optimizers[0].frames) if optimizers else None
     module = module_of(still[0])
-    if optimizers and all(built.learning_rates and not any(built.learning_rates) for built in optimizers):
-        text: tuple[str, ...] = (
-            f"The learning rate was 0 in every audited step{where(at, 'the optimizer is built at')}.",
-        )
-        return Diagnosis(cause=Cause.LEARNING_RATE, module=module, place=at, text=(*text, *partly(seen)))
+    if optimizers and all(built.learning_rates and set(built.learning_rates) == {0.0} for built in optimizers):
+        line = f"The learning rate was 0 in every audited step{where(at, 'the optimizer is built at')}."
+        return told(Cause.LEARNING_RATE, module, at, line, *partly(seen))
     built = optimizers[0] if optimizers else None
     if built is not None and not any(p.changed for p in seen.parameters) and built.step is not None:
-        text = (f"{built.type}.step ran {built.steps} times and changed nothing: it is written at {spot(built.step)}.",)
-        return Diagnosis(cause=Cause.NEVER_STEPPED, module=module, place=built.step, text=text)
-    text = (
-        f"{some_names(still)} got a gradient and kept its value: the steps were too small for "
-        f"{' and '.join(sorted({p.dtype for p in still}))} and were rounded away"
-        f"{where(at, 'the optimizer is built at')}.",
+        line = f"{built.type}.step ran {built.steps} times and changed nothing: it is written at {spot(built.step)}."
+        return told(Cause.NEVER_STEPPED, module, built.step, line)
+    kinds = " and ".join(sorted({p.dtype for p in still}))
+    line = (
+        f"{some_names(still)} got a gradient and kept its value: the steps were too small for {kinds}, and rounded away"
     )
-    return Diagnosis(cause=Cause.ROUNDING, module=module, place=at, text=(*text, *partly(seen)))
+    return told(Cause.ROUNDING, module, at, f"{line}{where(at, 'the optimizer is built at')}.", *partly(seen))
 
 
 def replaced(seen: Observation) -> Diagnosis | None:
@@ -177,18 +169,21 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     built = next((each for each in seen.optimizers if each.steps), None)
     at = place(built.frames) if built is not None else None
     learning = [p for p in seen.parameters if p.learns]
-    of = "any" if len(loose) == len(learning) else f"{len(loose)}"
-    kind = built.type if built is not None else "an optimizer"
-    text = (
-        (
-            f"{kind} does not hold {of} of the {len(learning)} parameter tensors that got a gradient: "
-            f"{some_names(loose)}{where(at, 'it is built at')}."
-        ),
+    every = len(loose) == len(learning)
+    kind = built.type if built is not None else "An optimizer"
+    why = (
         "It holds those of another model, of a copy, or of the model before it was changed."
-        if len(loose) == len(learning)
-        else "They were left out, or added to the model after the optimizer was built.",
+        if every
+        else "They were left out, or added to the model after the optimizer was built."
     )
-    return Diagnosis(cause=Cause.OTHER_PARAMETERS, module=module_of(loose[0]), place=at, text=text)
+    return told(
+        Cause.OTHER_PARAMETERS,
+        module_of(loose[0]),
+        at,
+        f"{kind} does not hold {'any' if every else len(loose)} of the {len(learning)} parameter tensors that got a"
+        f" gradient: {some_names(loose)}{where(at, 'it is built at')}.",
+        why,
+    )
 
 
 def exception(seen: Observation) -> Diagnosis | None:
@@ -204,8 +199,8 @@ def exception(seen: Observation) -> Diagnosis | None:
         if not file.startswith(PLUMBING)
     ]
     at = raising[-1] if raising else None
-    text = (f"{seen.raised.type}: {first_line(seen.raised.message)}", *([f"Raised under {spot(at)}."] if at else []))
-    return Diagnosis(cause=Cause.EXCEPTION, module=None, place=at, text=text)
+    under = [f"Raised under {spot(at)}."] if at else []
+    return told(Cause.EXCEPTION, None, at, f"{seen.raised.type}: {first_line(seen.raised.message)}", *under)
 
 
 def false_alarms(seen: Observation) -> tuple[str, ...]:

@@ -84,6 +84,14 @@ class Request:
     timeout_s: float
     memory_bytes: int | None
     observe: bool = True
+    arguments: tuple[str, ...] | None = None
+    """Of a user's own script."""
+    working_directory: Path | None = None
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where the script lies, and where it runs."""
+        return self.script.parent, self.directory, self.working_directory or self.directory
 
     def line(self) -> str:
         """The request as the server reads it."""
@@ -98,6 +106,8 @@ class Request:
             "directory": str(self.directory),
             "memory_bytes": self.memory_bytes,
             "observe": self.observe,
+            "arguments": self.arguments,
+            "working_directory": None if self.working_directory is None else str(self.working_directory),
         }
         return json.dumps(message) + "\n"
 
@@ -123,6 +133,8 @@ class Server:
     directory: Path
     variables: Mapping[str, str]
     fork: bool = CAN_FORK
+    ahead: Sequence[Path] = ()
+    """Users' own scripts, whose libraries are imported."""
     import_s: float = field(default=0.0, init=False)
     imports: dict[str, Raised | None] = field(default_factory=dict, init=False)
     threads: int = field(default=1, init=False)
@@ -136,7 +148,8 @@ class Server:
         self.directory.mkdir(parents=True, exist_ok=True)
         start = self.directory / "start.json"
         self.log = self.directory / "server.txt"
-        message = {"schema": SCHEMA, "scripts": [str(s) for s in self.scripts], "fork": self.fork, "log": str(self.log)}
+        scripts, ahead = [str(path) for path in self.scripts], [str(path) for path in self.ahead]
+        message = {"schema": SCHEMA, "scripts": scripts, "ahead": ahead, "fork": self.fork, "log": str(self.log)}
         start.write_text(json.dumps(message), encoding="utf-8")
         self._process = subprocess.Popen(
             [str(self.python), str(SERVER), str(start)],

@@ -41,9 +41,9 @@ def grouped(parameters: Iterable[Parameter]) -> tuple[tuple[str, ...], tuple[str
 def entries(counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
     """One text for each module, or for several of them that differ by numbers only."""
     alike: dict[tuple[tuple[str, ...], int], list[tuple[str, ...]]] = {}
-    for module in counts:
+    for module, count in counts.items():
         pattern = tuple(NUMBER if part.isdecimal() else part for part in module)
-        alike.setdefault((pattern, counts[module]), []).append(module)
+        alike.setdefault((pattern, count), []).append(module)
     return tuple(
         f"{joined(modules)}: {each * len(modules)} parameter{'s' if each * len(modules) > 1 else ''}"
         for (_, each), modules in alike.items()

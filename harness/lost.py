@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, where
+from harness.causes import Cause, Diagnosis, module_of, place, spot, titled, told, where
 from harness.learning import grouped
 from harness.verdict import letter, some_names
 
@@ -37,13 +37,12 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
         return None
     extra = partly(seen)
     if found.cause is not Cause.REBUILT and seen.leaves and not any(p.gradients.strip("n") for p in seen.parameters):
-        made = seen.leaves[0]
-        at = place(made.frames)
+        at = place(seen.leaves[0].frames)
         if at is not None:
             extra = (
-                f"Backward runs all the same: {spot(at)} makes a tensor that requires a gradient, and ends there.",
+                f"Backward runs all the same: a tensor made to require a gradient at {spot(at)} is where it ends.",
             )
-    return Diagnosis(cause=found.cause, module=found.module, place=found.place, text=(*found.text, *extra)[:5])
+    return told(found.cause, found.module, found.place, *(*found.text, *extra)[:MOST_LINES])
 
 
 def in_training_pass(seen: Observation) -> Diagnosis | None:
@@ -69,12 +68,14 @@ def cut(lost: Lost) -> Diagnosis:
     if lost.switch is not None:
         return switched(lost)
     at = lost.forward
-    text = (
-        f"{titled(lost.module, lost.type)} got gradients in and gave none out, though gradients were on"
+    return told(
+        Cause.DETACHED,
+        lost.module,
+        at,
+        f"{titled(lost.module, lost.type)} gave an output without a graph, though gradients were on"
         f"{where(at, 'its forward is written at')}.",
-        "Its output is made of values (a detach, a numpy array, a new tensor), not of its input.",
+        "That output is made of values (a detach, a numpy array, a new tensor), not of its input.",
     )
-    return Diagnosis(cause=Cause.DETACHED, module=lost.module, place=at, text=text)
 
 
 def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
@@ -93,34 +94,30 @@ def checkpointed(lost: Lost) -> Diagnosis:
     source = lost.checkpoint.source
     origin = f": they come from `{source}`, which is frozen" if source else ""
     first = "" if lost.module == lost.within else f", `{lost.module}` first"
-    text = (
-        (
-            f"{titled(lost.within, lost.within_type)} runs in a reentrant checkpoint ({spot(at)}), and none of its inputs "
-            f"requires a gradient{origin}."
-        ),
-        (
-            "Reentrant checkpointing runs a layer under no_grad and repeats it in backward only where an input requires a "
-            f"gradient: nothing inside learns{first}."
-        ),
+    return told(
+        Cause.CHECKPOINT_INPUTS,
+        lost.within,
+        at,
+        f"{titled(lost.within, lost.within_type)} runs in a reentrant checkpoint ({spot(at)}), and none of its inputs"
+        f" requires a gradient{origin}.",
+        "Reentrant checkpointing runs a layer under no_grad and repeats it in backward only where an input requires a"
+        f" gradient: nothing inside learns{first}.",
     )
-    return Diagnosis(cause=Cause.CHECKPOINT_INPUTS, module=lost.within, place=at, text=text)
 
 
 def cached(lost: Lost) -> Diagnosis:
     """Autocast served a copy of a weight that an earlier pass without gradients had made."""
     at = place(lost.switch.frames) if lost.switch is not None else None
     how = lost.switch.how if lost.switch is not None else "no_grad"
-    text = (
-        (
-            f"{titled(lost.module, lost.type)} was served copies of its weights that have no gradient, from autocast's "
-            f"weight cache ({lost.autocast})."
-        ),
-        (
-            f"They were made earlier in the same autocast context, in a pass under {how}{where(at, 'at')}; the cache is "
-            "emptied only when the outermost autocast is left."
-        ),
+    return told(
+        Cause.AUTOCAST_CACHE,
+        lost.module,
+        at,
+        f"{titled(lost.module, lost.type)} was given copies of its weights that have no gradient, by autocast's weight"
+        f" cache ({lost.autocast}).",
+        f"They were made earlier in the same autocast context, in a pass under {how}{where(at, 'at')}; the cache is"
+        " emptied only when the outermost autocast is left.",
     )
-    return Diagnosis(cause=Cause.AUTOCAST_CACHE, module=lost.module, place=at, text=text)
 
 
 def switched(lost: Lost) -> Diagnosis:
@@ -131,9 +128,14 @@ def switched(lost: Lost) -> Diagnosis:
     first = f", `{lost.module}` first" if module != lost.module else ""
     opening, at = off(lost.switch)
     count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
-    text = (opening, f"{titled(module, kind)} ran under it and gave an output without a graph{first}{count}.")
     cause = Cause.INFERENCE_MODE if lost.switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
-    return Diagnosis(cause=cause, module=module, place=at, text=text)
+    return told(
+        cause,
+        module,
+        at,
+        opening,
+        f"{titled(module, kind)} ran under it and gave an output without a graph{first}{count}.",
+    )
 
 
 def off(switch: Switch) -> tuple[str, Frame | None]:
@@ -141,13 +143,8 @@ def off(switch: Switch) -> tuple[str, Frame | None]:
     call = place(switch.frames)
     if switch.decorated is not None:
         at = switch.decorated
-        return (
-            (
-                f"Gradients were off: `{at.function}` ({at.file}:{at.line}) is decorated with {switch.how}, and whatever it "
-                f"calls builds no graph{where(call, 'it was called at')}."
-            ),
-            at,
-        )
+        by = f"`{at.function}` ({at.file}:{at.line}) is decorated with {switch.how}"
+        return f"Gradients were off: {by}, and what it calls builds no graph{where(call, 'it was called at')}.", at
     return f"Gradients were off: {switch.how}{where(call, 'at')}.", call
 
 
@@ -157,10 +154,8 @@ def dropped(seen: Observation) -> Diagnosis | None:
     if event is None:
         return None
     at = place(event.frames)
-    text = (
-        f"Backward gave {event.parameters} parameter tensors a gradient, and it was cleared before the step{where(at, 'at')}.",
-    )
-    return Diagnosis(cause=Cause.DROPPED, module=event.module, place=at, text=text)
+    what = f"Backward gave {event.parameters} parameter tensors a gradient, and it was cleared before the step"
+    return told(Cause.DROPPED, event.module, at, f"{what}{where(at, 'at')}.")
 
 
 def severed(seen: Observation) -> Diagnosis | None:
@@ -173,12 +168,12 @@ def severed(seen: Observation) -> Diagnosis | None:
     at = place(event.frames)
     name = titled(event.module, event.type) if event.module else "the model"
     if event.how in SWITCHES:
-        text = (f"Gradients were off ({event.how}) where the output of {name} was used{where(at, 'at')}.",)
         cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
-        return Diagnosis(cause=cause, module=event.module, place=at, text=text)
+        line = f"Gradients were off ({event.how}) where the output of {name} was used{where(at, 'at')}."
+        return told(cause, event.module, at, line)
     behind = f"; {event.parameters} parameter tensors lie behind it and get nothing" if event.parameters else ""
-    text = (f"`{event.how}` took the output of {name} out of the graph{where(at, 'at')}{behind}.",)
-    return Diagnosis(cause=Cause.DETACHED, module=event.module, place=at, text=text)
+    line = f"`{event.how}` took the output of {name} out of the graph{where(at, 'at')}{behind}."
+    return told(Cause.DETACHED, event.module, at, line)
 
 
 def gap(seen: Observation) -> Diagnosis | None:
@@ -188,8 +183,8 @@ def gap(seen: Observation) -> Diagnosis | None:
         return None
     at = place(event.frames)
     near = where(at, "at or before")
-    text = (f"What follows {titled(event.module, event.type)} is not made of its output: the graph begins anew{near}.",)
-    return Diagnosis(cause=Cause.DETACHED, module=event.module, place=at, text=text)
+    line = f"What follows {titled(event.module, event.type)} is not made of its output: the graph begins anew{near}."
+    return told(Cause.DETACHED, event.module, at, line)
 
 
 def new_leaf(seen: Observation) -> Diagnosis | None:
@@ -199,16 +194,15 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
     made = seen.leaves[0]
     at = place(made.frames)
     by = "" if made.how == "unknown" else f" by {made.how}"
-    text = (
-        (
-            f"The loss does not lead back to any parameter: its graph begins at a new tensor of shape {list(made.shape)}, made"
-            f"{by}{where(at, 'at')}."
-        ),
+    read = next((event for event in seen.severed if event.frames), None)
+    return told(
+        Cause.REBUILT,
+        made.module or (read.module if read is not None else None),
+        at,
+        f"The loss does not lead back to any parameter: its graph begins at a new tensor of shape {list(made.shape)},"
+        f" made{by}{where(at, 'at')}.",
         "A tensor made of values, with requires_grad=True or not, has no link to what the values came from.",
     )
-    read = next((event for event in seen.severed if event.frames), None)
-    module = made.module or (read.module if read is not None else None)
-    return Diagnosis(cause=Cause.REBUILT, module=module, place=at, text=text)
 
 
 def off_at_backward(seen: Observation) -> Diagnosis | None:
@@ -218,8 +212,13 @@ def off_at_backward(seen: Observation) -> Diagnosis | None:
         return None
     opening, at = off(call.switch)
     cause = Cause.INFERENCE_MODE if call.switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
-    text = (opening, "The model itself ran with gradients, but what was done with its loss afterwards did not.")
-    return Diagnosis(cause=cause, module=None, place=at, text=text)
+    return told(
+        cause,
+        None,
+        at,
+        opening,
+        "The model itself ran with gradients, but what was done with its loss afterwards did not.",
+    )
 
 
 def off_everywhere(seen: Observation) -> Diagnosis | None:
@@ -235,8 +234,8 @@ def unused(seen: Observation) -> Diagnosis | None:
     starving = [p for p in seen.parameters if p.learns and letter(p) == "n"]
     if not starving:
         return None
-    text = (f"The loss does not depend on {some_names(starving)}: nothing cut a graph to them that could be seen.",)
-    return Diagnosis(cause=Cause.UNUSED, module=module_of(starving[0]), place=None, text=text)
+    line = f"The loss does not depend on {some_names(starving)}: nothing cut a graph to them that could be seen."
+    return told(Cause.UNUSED, module_of(starving[0]), None, line)
 
 
 def partly(seen: Observation) -> tuple[str, ...]:

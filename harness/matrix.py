@@ -11,11 +11,11 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 
 from harness.errors import UserError, did_you_mean
-from harness.model import Stack, Steps
+from harness.model import Role, Stack, Steps
 from harness.observation import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
@@ -36,12 +36,27 @@ class RunSettings(Frozen, frozen=True, kw_only=True):
     threads: AtLeastOne = 1
 
 
+class Script(Frozen, frozen=True, kw_only=True):
+    """A [[scripts]] table: a training script of the user's own; its paths are relative to matrix.toml."""
+
+    name: str
+    path: str
+    arguments: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    summary: str = ""
+    role: str = Role.CONTROL.value
+    directory: str | None = None
+    inputs: tuple[str, ...] = ()
+    """Patterns of files whose change makes the cells stale, beside the script itself."""
+
+
 class Matrix(Frozen, frozen=True, kw_only=True):
     """matrix.toml, validated."""
 
     run: RunSettings
     steps: Steps
     stacks: tuple[Stack, ...]
+    scripts: tuple[Script, ...] = ()
 
     def stack(self, name: str) -> Stack:
         """The stack called ``name``; UserError for an unknown one."""
@@ -79,9 +94,16 @@ class _Document(Frozen, frozen=True, kw_only=True):
     run: RunSettings
     stacks: Annotated[tuple[_StackTable, ...], msgspec.Meta(min_length=1)]
     steps: _StepsTable = _StepsTable()
+    scripts: tuple[Script, ...] = ()
 
 
-KEYS: dict[str, type[msgspec.Struct]] = {"": _Document, "run": RunSettings, "steps": _StepsTable, "stacks": _StackTable}
+KEYS: dict[str, type[msgspec.Struct]] = {
+    "": _Document,
+    "run": RunSettings,
+    "steps": _StepsTable,
+    "stacks": _StackTable,
+    "scripts": Script,
+}
 
 
 def load(path: Path, scenario_names: Collection[str], today: dt.date | None = None) -> Matrix:
@@ -92,10 +114,15 @@ def load(path: Path, scenario_names: Collection[str], today: dt.date | None = No
     except msgspec.ValidationError as error:
         raise _explained(path, str(error), table) from error
     today = today or dt.datetime.now(dt.UTC).date()
-    _check_run(path, document.run, scenario_names)
+    _check_run(path, document, scenario_names)
     stacks = tuple(_stack(path, entry, today) for entry in document.stacks)
-    _check_unique(path, [stack.name for stack in stacks])
-    return Matrix(run=document.run, steps=msgspec.convert(msgspec.to_builtins(document.steps), Steps), stacks=stacks)
+    check_unique(path, "stack", [stack.name for stack in stacks])
+    return Matrix(
+        run=document.run,
+        steps=msgspec.convert(msgspec.to_builtins(document.steps), Steps),
+        stacks=stacks,
+        scripts=document.scripts,
+    )
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -108,9 +135,9 @@ def _toml(path: Path) -> dict[str, Any]:
             next_step="run in the root of the project",
         ) from error
     except OSError as error:  # a folder, or a file that may not be read
-        raise _wrong(path, f"cannot be read: {error.strerror}") from error
+        raise wrong(path, f"cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _wrong(path, f"is no valid TOML: {error}") from error
+        raise wrong(path, f"is no valid TOML: {error}") from error
 
 
 def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
@@ -121,11 +148,11 @@ def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
     unknown = re.search(r"unknown field `(.*)`", message)
     if unknown:
         fields = KEYS[_table_name(where)].__struct_fields__
-        return _wrong(path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields))
+        return wrong(path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields))
     missing = re.search(r"missing required field `(.*)`", message)
     if missing:
-        return _wrong(path, f"lacks the key {missing[1]!r}{place}")
-    return _wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
+        return wrong(path, f"lacks the key {missing[1]!r}{place}")
+    return wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
 
 
 def _table_name(where: str) -> str:
@@ -138,32 +165,32 @@ def _place(where: str, table: dict[str, Any]) -> str:
     if not where:
         return ""
     key = re.sub(r"^\.\w+(\[\d+\])?\.?|\[(\.\.\.|\d+)\]$", "", where)
-    index = re.match(r"\.stacks\[(\d+)\]", where)
+    index = re.match(r"\.(stack|script)s\[(\d+)\]", where)
     name = f"[{_table_name(where)}]"
     if index:
-        entry = table["stacks"][int(index[1])]
+        kind, number = index[1], int(index[2])
+        entry = table[f"{kind}s"][number]
         named = isinstance(entry, dict) and "name" in entry
-        name = f"stack {entry['name']!r}" if named else f"stack number {int(index[1]) + 1}"
+        name = f"{kind} {entry['name']!r}" if named else f"{kind} number {number + 1}"
     return f" in {name}" + (f", key {key!r}" if key else "")
 
 
-def _check_run(path: Path, run: RunSettings, scenario_names: Collection[str]) -> None:
+def _check_run(path: Path, document: _Document, scenario_names: Collection[str]) -> None:
+    run = document.run
     for key, given, known in (("device", run.devices, DEVICES), ("scenario", run.scenarios, sorted(scenario_names))):
         for name in given:
             if name not in known:
-                raise _wrong(path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known))
-        if not given:
-            raise _wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
+                raise wrong(path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known))
+        if not given and not (key == "scenario" and document.scripts):
+            raise wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
 
 
 def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
-    if not SAFE_NAME.fullmatch(entry.name):
-        cause = "a stack's name is a file name: letters, digits, '.', '_' and '-', no punctuation at the ends"
-        raise _wrong(path, f"has the stack name {entry.name!r}, which is unsafe", cause)
+    check_name(path, "stack", entry.name)
     if not PYTHON.fullmatch(entry.python):
-        raise _wrong(path, f'has python = {entry.python!r} in stack {entry.name!r}: write it like "3.11"')
+        raise wrong(path, f'has python = {entry.python!r} in stack {entry.name!r}: write it like "3.11"')
     for text in entry.requirements:
-        _check_requirement(path, entry.name, text)
+        check_requirement(path, f"stack {entry.name!r}", text)
     return Stack(
         name=entry.name,
         python=entry.python,
@@ -174,15 +201,23 @@ def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
     )
 
 
-def _check_requirement(path: Path, stack: str, text: str) -> None:
+def check_name(path: Path, kind: str, name: str) -> None:
+    """UserError where ``name`` is not fit for a file's name, and for a word of the command line."""
+    if not SAFE_NAME.fullmatch(name):
+        cause = f"a {kind}'s name is a file name: letters, digits, '.', '_' and '-', no punctuation at the ends"
+        raise wrong(path, f"has the {kind} name {name!r}, which is unsafe", cause)
+
+
+def check_requirement(path: Path, place: str, text: str) -> None:
+    """UserError where ``text`` is no requirement on a release; ``place`` says in which table it stands."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
-        raise _wrong(path, f"has the unreadable requirement {text!r} in stack {stack!r}", reason) from error
+        raise wrong(path, f"has the unreadable requirement {text!r} in {place}", reason) from error
     if requirement.url:
         cause = "what a URL holds has no release date, so the stack would have no as-of date"
-        raise _wrong(path, f"has the requirement {text!r} in stack {stack!r}, which is a URL", cause)
+        raise wrong(path, f"has the requirement {text!r} in {place}, which is a URL", cause)
 
 
 def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal["today"]:
@@ -191,20 +226,22 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
         return "today"
     if not isinstance(given, dt.date) or isinstance(given, dt.datetime):
         cause = f'write a date without quotes, such as as_of = {today}, or as_of = "today"'
-        raise _wrong(path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause)
+        raise wrong(path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause)
     if given > today:
         cause = 'nobody knows that day\'s releases; for the newest of today write as_of = "today"'
-        raise _wrong(path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause)
+        raise wrong(path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause)
     return given
 
 
-def _check_unique(path: Path, names: list[str]) -> None:
+def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
+    """UserError where two of ``names`` are the same."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:  # some file systems do not tell upper from lower case
-            raise _wrong(path, f"has two stacks called {name!r}", "results are looked up by the stack's name")
+            raise wrong(path, f"has two {kind}s called {name!r}", f"results are looked up by the {kind}'s name")
         seen.add(name.lower())
 
 
-def _wrong(path: Path, what: str, cause: str = "") -> UserError:
+def wrong(path: Path, what: str, cause: str = "") -> UserError:
+    """A complaint about the file: what it has, and why that will not do."""
     return UserError(f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again")

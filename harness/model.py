@@ -94,6 +94,20 @@ class Variant(Frozen, frozen=True):
     role: Role
     summary: str
     needs: tuple[str, ...]
+    cures: tuple[str, ...] = ()
+    """The causes of a missing gradient that people use it against: words of ``causes.Cause``."""
+
+
+class Relation(Frozen, frozen=True):
+    """Two variants of a scenario that do the same maths: where both train, they must agree."""
+
+    first: str
+    second: str
+    """The one that is said to disagree."""
+    rtol: float = 1e-3
+    """Relative to the larger of two losses, or of two gradient norms."""
+    only: Literal["first loss"] | None = None
+    """All that must agree, where it is not every loss and gradient norm of the audited steps."""
 
 
 class Scenario(Frozen, frozen=True):
@@ -104,7 +118,11 @@ class Scenario(Frozen, frozen=True):
     path: str
     source_digest: str
     variants: tuple[Variant, ...]
-    agree: tuple[tuple[str, str], ...] = ()
+    agree: tuple[Relation, ...] = ()
+    arguments: tuple[str, ...] | None = None
+    """Of a user's own script, run as ``python path arguments`` would; None for a scenario, which has ``train``."""
+    directory: str | None = None
+    """Where a user's own script runs; None for a folder of the cell's own."""
 
 
 class Cell(Frozen, frozen=True, order=True):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
-from harness import environment
+import msgspec
+
+from harness import environment, scripts
 from harness.disk import tail
 from harness.launch import CAN_FORK, Answer, Request, Server, ServerDied
-from harness.verdict import Ended, Verdict, import_outcome, judge, process_outcome
+from harness.observation import Observation
+from harness.verdict import Ended, Verdict, import_outcome, judge, last_line, process_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from harness.model import Steps
+    from harness.model import Scenario, Steps
     from harness.observation import Raised
     from harness.plan import Limits, Planned
 
@@ -33,6 +36,19 @@ class Settings:
     """A child of one server per cell, or a process of its own; the second where a fork is not safe."""
 
 
+@dataclass(frozen=True, order=True)
+class Source:
+    """The file of a scenario: a server imports it, or, where it is a user's own script, the libraries it names."""
+
+    path: Path
+    own: bool
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Self:
+        """That of ``scenario``."""
+        return cls(Path(scenario.path).resolve(), scenario.arguments is not None)
+
+
 @dataclass(frozen=True)
 class Finished:
     """A cell that was run, or could not be: what came back, the verdict, and the end of what was printed."""
@@ -49,18 +65,20 @@ class ServerPool:
     """The server of one environment, started when first needed and again when it was lost."""
 
     def __init__(
-        self, settings: Settings, python: Path, scripts: Iterable[Path], directory: Path, stage: Callable[[str], None]
+        self, settings: Settings, python: Path, sources: Iterable[Source], directory: Path, stage: Callable[[str], None]
     ) -> None:
         self.settings = settings
         self.isolation: Isolation = settings.isolation
         """Turns to "fresh" when a library opens CUDA in the server: a fork cannot use it then."""
         self.python = python
-        self.scripts = sorted(scripts)
+        self.sources = sorted(sources)
         self.directory = directory
         self.stage = stage
         self.variables = environment.variables(settings.limits.threads)
-        self.broken: dict[Path, Ended] = {}
-        """Scripts whose import ends the whole process, and how."""
+        self.broken: dict[Source, Ended] = {}
+        """Those whose import ends the whole process, and how."""
+        self.unaided: set[Source] = set()
+        """Users' own scripts whose libraries end a server: their cells import everything by themselves."""
         self.import_s = 0.0
         self.cells_s = 0.0
         self._server: Server | None = None
@@ -71,88 +89,109 @@ class ServerPool:
 
         A fork of a process with several threads may wait for ever for a lock that no thread of its own will give back.
         """
-        script = Path(cell.scenario.path).resolve()
-        finished = self.attempts(cell, script, directory)
+        source = Source.of(cell.scenario)
+        finished = self.attempts(cell, source, directory)
         timed_out = str(finished.verdict.outcome) == "process:timeout"
         if finished.isolation == "fork" and timed_out and finished.threads > 1:
             self.stage(f"{cell.scenario.name} {cell.variant.name}: timed out, once more in a fresh process")
             kept, self._server, self.isolation = self._server, None, "fresh"
             try:
-                return self.attempts(cell, script, directory / "fresh")
+                return self.attempts(cell, source, directory / "fresh")
             finally:
                 self.close()
                 self._server, self.isolation = kept, "fork"
         return finished
 
-    def attempts(self, cell: Planned, script: Path, directory: Path) -> Finished:
+    def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
         """Run one cell, and again while its process is lost through no fault of its own."""
         for attempt in range(ATTEMPTS):
-            server = self.server(script)
+            server = self.server(source)
             if server is None:
-                ended = self.broken[script]
+                ended = self.broken[source]
                 return Finished(None, died_importing(ended), ended.output_tail, "none")
-            raised = server.imports.get(str(script))
+            raised = None if source.own else server.imports.get(str(source.path))
             if raised is not None:
                 return Finished(None, import_verdict(raised), tail(server.log), "none")
             threads = server.threads
-            answer = server.run(self.request(cell, script, directory / str(attempt)))
+            request = self.request(cell, source, directory / str(attempt))
+            answer = server.run(request)
             self.cells_s += answer.wall_s
             self.import_s += answer.import_s
             if self.isolation == "fresh":
                 self.close()
             if not answer.ended.lost or answer.observation is not None:
                 break
+        if source.own:
+            answer = publishable(answer, request)
         verdict = judge(answer.observation, answer.ended)
+        if source.own:
+            verdict = with_last_words(verdict, answer, request)
         return Finished(answer, verdict, answer.ended.output_tail, self.isolation, threads)
 
-    def server(self, script: Path) -> Server | None:
-        """A living server that has imported ``script``; None where importing it kills the process."""
-        if script in self.broken:
+    def server(self, source: Source) -> Server | None:
+        """A living server that can run ``source``; None where importing it kills the process."""
+        if source in self.broken:
             return None
         if self._server is not None and self._server.cuda_initialized:
             self.isolation = "fresh"
-        if self.isolation == "fork" and self._imported(script):
+        if self.isolation == "fork" and self._is_ready(source):
             return self._server
         self.close()
-        together = [s for s in self.scripts if s not in self.broken]
-        alone = [script]
-        groups = [alone] if self.isolation == "fresh" or len(together) == 1 else [together, alone]
-        for scripts in groups:
+        for sources in self.groups(source):
             try:
-                self._server = self.start(scripts)
+                self._server = self.start(sources)
             except ServerDied as error:
-                if scripts == alone:
-                    self.broken[script] = error.ended
+                if not sources or (sources == (source,) and not source.own):
+                    self.broken[source] = error.ended
+                elif sources == (source,):
+                    self.unaided.add(source)
                 continue
             if self.isolation == "fork" and self._server.cuda_initialized:
-                return self.server(script)  # importing opened CUDA: from now on a process for each cell
+                return self.server(source)  # importing opened CUDA: from now on a process for each cell
             return self._server
         return None
 
-    def _imported(self, script: Path) -> bool:
-        """Whether the server lives and has imported ``script``."""
-        return self._server is not None and self._server.alive and str(script) in self._server.imports
+    def groups(self, source: Source) -> list[tuple[Source, ...]]:
+        """What a new server for ``source`` imports: all that is run, and less where that ends the process.
 
-    def start(self, scripts: list[Path]) -> Server:
-        """A new server that has imported ``scripts``; ServerDied where importing killed it."""
+        In a process of its own a user's script imports everything by itself, in its own order.
+        """
+        nothing: tuple[Source, ...] = ()
+        if self.isolation == "fresh":
+            return [nothing if source.own else (source,)]
+        together = tuple(s for s in self.sources if s not in self.broken and s not in self.unaided)
+        groups = [together, (source,), nothing] if source.own else [together, (source,)]
+        return [group for group in dict.fromkeys(groups) if source not in self.unaided or group != (source,)]
+
+    def _is_ready(self, source: Source) -> bool:
+        """Whether the server lives and has imported what a cell of ``source`` needs."""
+        if self._server is None or not self._server.alive:
+            return False
+        if source.own:
+            return source in self.unaided or source.path in self._server.ahead
+        return str(source.path) in self._server.imports
+
+    def start(self, sources: Sequence[Source]) -> Server:
+        """A new server that has imported ``sources``; ServerDied where importing killed it."""
         self.stage("importing")
         self._starts += 1
         server = Server(
             self.python,
-            scripts,
+            [source.path for source in sources if not source.own],
             self.directory / f"server-{self._starts}",
             self.variables,
             fork=self.isolation == "fork",
+            ahead=[source.path for source in sources if source.own],
         )
         server.__enter__()
         self.import_s += server.import_s
         return server
 
-    def request(self, cell: Planned, script: Path, directory: Path) -> Request:
+    def request(self, cell: Planned, source: Source, directory: Path) -> Request:
         """What the server is asked to do."""
-        steps = self.settings.steps
+        steps, scenario = self.settings.steps, cell.scenario
         return Request(
-            script=script,
+            script=source.path,
             variant=cell.variant.name,
             device=cell.cell.device,
             audit=steps.audit,
@@ -161,6 +200,8 @@ class ServerPool:
             directory=directory,
             timeout_s=self.settings.limits.timeout_s,
             memory_bytes=self.settings.limits.memory_bytes,
+            arguments=scenario.arguments,
+            working_directory=Path(scenario.directory) if scenario.directory else None,
         )
 
     def close(self) -> None:
@@ -168,6 +209,25 @@ class ServerPool:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+
+def publishable(answer: Answer, request: Request) -> Answer:
+    """``answer`` of a user's own script without the folders in which it lies and ran."""
+    if answer.observation is None:
+        return answer
+    seen = scripts.without_folders(msgspec.to_builtins(answer.observation), request.folders)
+    return replace(answer, observation=msgspec.convert(seen, Observation))
+
+
+def with_last_words(verdict: Verdict, answer: Answer, request: Request) -> Verdict:
+    """The verdict on a script that ended itself with an exit code: what it printed last tells why, as argparse does."""
+    raised = answer.observation.raised if answer.observation else None
+    if raised is None or raised.type != "SystemExit" or not raised.message.isdecimal():
+        return verdict
+    last = scripts.without_folders(last_line(answer.ended.output_tail), request.folders)
+    if not last:
+        return verdict
+    return replace(verdict, message=f"{verdict.message}; it printed at last: {last}")
 
 
 def import_verdict(raised: Raised) -> Verdict:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import disk, environment, matrix, scenarios
+from harness import disk, environment, matrix, relations, scenarios, scripts
 from harness import lock as locks
 from harness.devices import device_class
 from harness.errors import UserError, did_you_mean
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from harness.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
 
 GIB = 2**30
-RENDERERS = tuple(sorted((Path(__file__).parent / "publish").glob("*.py")))
+RENDERERS = (Path(relations.__file__), *sorted((Path(__file__).parent / "publish").glob("*.py")))
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ class Project:
         return matrix.load(self.matrix_file, self.scenarios)
 
     @cached_property
+    def scripts(self) -> tuple[Scenario, ...]:
+        """The user's own scripts in matrix.toml, as scenarios."""
+        return scripts.load_all(self.matrix_file, self.matrix.scripts, self.scenarios)
+
+    @cached_property
     def store(self) -> Store:
         """The records."""
         return Store(self.work / "records", self.results / "records")
@@ -77,8 +82,8 @@ class Project:
         return self.root / "results" / "locks"
 
     def chosen_scenarios(self) -> tuple[Scenario, ...]:
-        """The scenarios that matrix.toml lists, in its order."""
-        return tuple(self.scenarios[name] for name in self.matrix.run.scenarios)
+        """The scenarios that matrix.toml lists, in its order, and then the user's own scripts."""
+        return (*(self.scenarios[name] for name in self.matrix.run.scenarios), *self.scripts)
 
     def lock_of(self, stack: Stack) -> Lock:
         """The stack's lock; resolved now where there is none or its requirements have changed."""
@@ -154,9 +159,9 @@ class Project:
         return locks.fallen_behind(lock, matrices.SHOWN)
 
     def published(self, records: Iterable[Record]) -> matrices.Published:
-        """The matrix that ``records`` make."""
+        """The matrix that ``records`` make, with the variants compared that must agree."""
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
-        return matrices.gather(self.known_locks(), chosen, records)
+        return matrices.gather(self.known_locks(), chosen, relations.judged(records, chosen))
 
     def publish(self) -> dict[Cell, Record]:
         """Write results/ from the newest record of every cell where it is not up to date, and return those records.

@@ -1,29 +1,30 @@
-"""Pure: what to do about a diagnosis: a variant of the matrix that was seen to train where the same cause was at work."""
+"""Pure: what to do about a diagnosis: a variant of the matrix that was seen to train where that cause was at work."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from harness.causes import Cause
+from harness.model import Cell, Role
 from harness.observation import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from harness.causes import Diagnosis
-    from harness.model import Cell, Record, Scenario
+    from harness.model import Record, Scenario
 
 PLAIN = {
     Cause.DETACHED: "Keep it a tensor of the graph up to the loss; detach only what is logged.",
     Cause.REBUILT: "Return the loss that the model gave; scale or add to it, do not make it anew.",
     Cause.FROZEN: "Leave what should learn with requires_grad=True, and count: sum(p.requires_grad for p in …).",
     Cause.DROPPED: "Call zero_grad after the step or before the forward pass, not between backward and step.",
-    Cause.OTHER_PARAMETERS: "Build the optimizer from model.parameters() of the model that is trained, after its last change.",
+    Cause.OTHER_PARAMETERS: "Build the optimizer from the parameters of the trained model, after its last change.",
     Cause.NEVER_STEPPED: "Call step of every optimizer after backward.",
     Cause.LEARNING_RATE: "Set a learning rate above 0, and look at what a scheduler makes of it.",
     Cause.ROUNDING: "Raise the learning rate, or keep the weights in float32 and compute under autocast.",
     Cause.GRAD_MODE_OFF: "Move what is trained out of the part without gradients.",
-    Cause.INFERENCE_MODE: "Move what is trained out of the part in inference mode; its tensors cannot be trained later.",
+    Cause.INFERENCE_MODE: "Move what is trained out of the part in inference mode: its tensors cannot be trained.",
     Cause.UNUSED: "Use its output in the loss, or freeze it.",
 }
 """What to do where no cell shows it: the causes that are mistakes in a script, not a matter of versions."""
@@ -48,7 +49,7 @@ def remedy_for(
     scenario: str | None = None,
     device: str = "cpu",
 ) -> Remedy | None:
-    """The first variant that people use against ``cause`` and that trains on ``stack``, of ``scenario`` if it has one."""
+    """The first variant used against ``cause`` that trains on ``stack``, of ``scenario`` if it has one."""
     trained = {
         (record.cell.scenario, record.cell.variant): record.cell
         for record in records
@@ -56,11 +57,20 @@ def remedy_for(
     }
     ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
     for each in ordered:
-        for variant in each.variants:
+        for variant in sorted(each.variants, key=lambda variant: variant.role is not Role.REMEDY):
             cell = trained.get((each.name, variant.name))
             if cause.value in variant.cures and cell is not None:
                 return Remedy(cell=cell, summary=variant.summary, same_stack=same_stack)
     return None
+
+
+def remedy_on_its_stack(
+    cause: Cause, scenarios: Mapping[str, Scenario], records: Iterable[Record], cell: Cell
+) -> Remedy | None:
+    """A remedy that was seen on the stack of ``cell``, of its own scenario if it has one."""
+    return remedy_for(
+        cause, scenarios, records, stack=cell.stack, same_stack=True, scenario=cell.scenario, device=cell.device
+    )
 
 
 def advice(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:

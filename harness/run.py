@@ -9,7 +9,6 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -20,11 +19,12 @@ from harness.model import Cell, Failure, Lock, Record, Role, Scenario, Stack
 from harness.observation import SCHEMA
 from harness.outcome import Outcome
 from harness.plan import Action, Planned, Selection, plan
-from harness.pool import ServerPool, Settings
+from harness.pool import ServerPool, Settings, Source
 from harness.verdict import Verdict, passes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from harness.pool import Finished
     from harness.store import Store
@@ -164,8 +164,8 @@ class StackRun:
     def run_cells(self, cells: list[Planned], installed: environment.Environment) -> tuple[float, float]:
         """Run ``cells`` in ``installed``; the seconds spent importing and the seconds spent in the cells."""
         with workplace(self.workplaces, self.run_id) as directory:
-            scripts = {Path(cell.scenario.path).resolve() for cell in cells}
-            pool = ServerPool(self.settings, installed.python, scripts, directory, self.stage)
+            sources = {Source.of(cell.scenario) for cell in cells}
+            pool = ServerPool(self.settings, installed.python, sources, directory, self.stage)
             try:
                 for number, cell in enumerate(cells):
                     self.stage(f"{cell.scenario.name} {cell.variant.name}")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from harness.errors import UserError
-from harness.model import Lock, Role, Scenario, Variant
+from harness.errors import UserError, did_you_mean
+from harness.model import Lock, Relation, Role, Scenario, Variant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PAIR = 2
+FIRST_LOSS = "first loss"
 
 
 def load_all(folder: Path) -> dict[str, Scenario]:
@@ -38,13 +39,14 @@ def load(path: Path) -> Scenario:
     if not isinstance(entries, dict) or not entries:
         raise _wrong(path, "has no VARIANTS dictionary")
     needs = _needs(_literal(tree, "NEEDS", path) or (), path)
+    variants = tuple(_variant(name, entry, needs, path) for name, entry in entries.items())
     return Scenario(
         name=path.stem,
         title=(ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip("."),
         path=str(path),
         source_digest=hashlib.sha256(source).hexdigest(),
-        variants=tuple(_variant(name, entry, needs, path) for name, entry in entries.items()),
-        agree=_agree(_literal(tree, "AGREE", path) or (), list(entries), path),
+        variants=variants,
+        agree=_agree(_literal(tree, "AGREE", path) or (), variants, path),
     )
 
 
@@ -66,7 +68,10 @@ def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) ->
     if entry["role"] not in list(Role):
         raise _wrong(path, f"variant {name!r} has the unknown role {entry['role']!r} (one of {', '.join(Role)})")
     own = _needs(entry["needs"], path) if "needs" in entry else needs
-    return Variant(name=name, role=Role(entry["role"]), summary=str(entry["summary"]), needs=own)
+    cures = entry.get("cures", ())
+    if not isinstance(cures, (tuple, list)) or not all(isinstance(cause, str) for cause in cures):
+        raise _wrong(path, f"variant {name!r} cures {cures!r}, which is no tuple of causes")
+    return Variant(name=name, role=Role(entry["role"]), summary=str(entry["summary"]), needs=own, cures=tuple(cures))
 
 
 def _needs(entry: object, path: Path) -> tuple[str, ...]:
@@ -78,14 +83,43 @@ def _needs(entry: object, path: Path) -> tuple[str, ...]:
         raise _wrong(path, f"has an unreadable requirement: {str(error).splitlines()[0]}") from error
 
 
-def _agree(entry: object, variants: list[object], path: Path) -> tuple[tuple[str, str], ...]:
+def _agree(entry: object, variants: tuple[Variant, ...], path: Path) -> tuple[Relation, ...]:
     pairs: list[object] = list(entry) if isinstance(entry, (tuple, list)) else [entry]
-    found = []
-    for pair in pairs:
-        if not isinstance(pair, (tuple, list)) or len(pair) != PAIR or any(name not in variants for name in pair):
+    found = tuple(_relation(pair, {variant.name: variant for variant in variants}, path) for pair in pairs)
+    known = set[frozenset[str]]()
+    for relation in found:
+        pair = frozenset((relation.first, relation.second))
+        if pair in known:
+            raise _wrong(path, f"has {relation.first!r} and {relation.second!r} in AGREE twice")
+        known.add(pair)
+    return found
+
+
+def _relation(pair: object, variants: dict[str, Variant], path: Path) -> Relation:
+    if not isinstance(pair, (tuple, list)) or not PAIR <= len(pair) <= PAIR + 1 or pair[0] == pair[1]:
+        raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
+    for name in pair[:PAIR]:
+        if not isinstance(name, str) or name not in variants:
             raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
-        found.append((str(pair[0]), str(pair[1])))
-    return tuple(found)
+        if variants[name].role is Role.MISUSE:
+            raise _wrong(path, f"has {pair!r} in AGREE, and {name!r} is a misuse: it cannot train")
+    return Relation(first=pair[0], second=pair[1], **_options(pair[PAIR] if len(pair) > PAIR else {}, path))
+
+
+def _options(entry: object, path: Path) -> dict[str, Any]:
+    """What a relation states beside its pair, ready for its type."""
+    if not isinstance(entry, dict):
+        raise _wrong(path, f'has {entry!r} in AGREE, which is no dictionary such as {{"rtol": 0.02}}')
+    for key, value in entry.items():
+        if key == "rtol":
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise _wrong(path, f"has the rtol {value!r} in AGREE, which is no number from 0 to below 1")
+        elif key == "only":
+            if value != FIRST_LOSS:
+                raise _wrong(path, f"has only {value!r} in AGREE, where {FIRST_LOSS!r} is all that it may be")
+        else:
+            raise _wrong(path, f"has the unknown key {key!r} in AGREE, {did_you_mean(str(key), ('rtol', 'only'))}")
+    return entry
 
 
 def _literal(tree: ast.Module, name: str, path: Path) -> object:

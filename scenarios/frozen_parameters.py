@@ -14,6 +14,9 @@ Reported: reentrant checkpointing of layers whose input needs no gradient
 Remedies: `input_grads`, and for `half_weights` `float32_weights`, `bfloat16_weights` and
 `half_weights_eps`. Transformers before 4.35 has reentrant checkpointing only.
 
+`uneven_8x1`, `uneven_4x2`, `uneven_2x4` (transformers PR 34191): the same 8 rows in 1, 2 and 4
+accumulated batches, which must not change the gradient.
+
 What the measurement shows
 (CPU; torch 2.0.1 to 2.15.0, transformers 4.29.2 to 5.23.0, peft 0.3.0 to 0.21.2)
 
@@ -24,7 +27,7 @@ What the measurement shows
   for another reason: both define `get_batch_samples`.
 - The same warning, without an error, is serious with `frozen_embeddings_reentrant`: up to
   transformers 4.57.6 only the last norm and lm_head learn, 18 of 20 tensors have no gradient, and
-  the loss still falls from 4.16 to 1.52. LoRA has nothing after the layers, hence its error.
+  the loss still falls from 4.16 to 1.10. LoRA has nothing after the layers, hence its error.
 - transformers 5 asks for input gradients itself (tried: 5.0.0, 5.4.0, 5.23.0): both variants train.
   The price: `all_frozen_checkpointing`, an error up to 4.57.6, now runs to its end and trains
   nothing, without a word. `all_frozen_input_grads` does so on every release: the remedy gives
@@ -37,6 +40,13 @@ What the measurement shows
   torch 2.0.1 has no fp16 matrix product on CPU: an exception, also for `half_weights_eps`.
 - The first loss is 4.16, but 3.90 with transformers 4.49.0 to 5.4.0, which is 60/64 of it: the
   Trainer divides the sum over 60 predicted tokens by the number of labels, 64.
+- `uneven_4x2` and `uneven_2x4` disagree with `uneven_8x1` up to transformers 4.39.3: each batch has
+  a mean of its own, so that a short row counts for more. From 4.46.1 on (PR 34191) they agree. But
+  with 5.4.0 losses and gradients are exactly a half and a quarter: the Trainer tells Accelerate how
+  many batches it accumulates, and `accelerator.backward` divides by that once more. AdamW hides it,
+  clipping and SGD do not. By the source, 5.2.0 to 5.5.0 do so, 5.1.0 and 5.6.0 do not.
+- A fresh LoRA's first loss is its base model's to the last digit. That of bf16 weights is 1e-5 from
+  that of fp32; with transformers 4.29 and 4.30, which take the loss in bf16, 1e-3.
 - The learning rate shown as 0 was not reproduced. Not measured: CUDA.
 """
 
@@ -55,12 +65,10 @@ NEEDS = ("torch", "transformers>=4.29", "accelerate")
 VARIANTS = {
     "healthy": {
         "role": "control",
-        "summary": "full fine-tune with the Trainer's own AdamW",
+        "summary": "train all of the model: its own loss, a learning rate above 0, the Trainer's AdamW",
+        "cures": ("frozen", "learning-rate", "other-parameters", "rebuilt"),
     },
-    "all_frozen": {
-        "role": "misuse",
-        "summary": "every parameter frozen",
-    },
+    "all_frozen": {"role": "misuse", "summary": "every parameter frozen"},
     "all_frozen_checkpointing": {
         "role": "misuse",
         "summary": "every parameter frozen, gradient checkpointing with use_reentrant=True",
@@ -69,10 +77,7 @@ VARIANTS = {
         "role": "misuse",
         "summary": "every parameter frozen, enable_input_require_grads()",
     },
-    "lr_zero": {
-        "role": "misuse",
-        "summary": "learning rate 0",
-    },
+    "lr_zero": {"role": "misuse", "summary": "learning rate 0"},
     "other_parameters": {
         "role": "misuse",
         "summary": "the optimizer holds the parameters of another, identical model",
@@ -85,11 +90,6 @@ VARIANTS = {
         "role": "reported",
         "summary": "only the input embeddings frozen, checkpointing with use_reentrant=True",
     },
-    "lora": {
-        "role": "control",
-        "summary": "LoRA without checkpointing",
-        "needs": ("torch", "transformers>=4.29", "accelerate", "peft>=0.3"),
-    },
     "lora_reentrant": {
         "role": "reported",
         "summary": "LoRA, checkpointing with use_reentrant=True",
@@ -97,36 +97,52 @@ VARIANTS = {
     },
     "input_grads": {
         "role": "remedy",
-        "summary": "lora_reentrant with model.enable_input_require_grads()",
+        "summary": "call model.enable_input_require_grads() on the LoRA model",
         "needs": ("torch", "transformers>=4.29", "accelerate", "peft>=0.3"),
+        "cures": ("checkpoint-inputs",),
+    },
+    "lora": {
+        "role": "control",
+        "summary": "train LoRA without gradient checkpointing",
+        "needs": ("torch", "transformers>=4.29", "accelerate", "peft>=0.3"),
+        "cures": ("checkpoint-inputs",),
     },
     "dpo_lora_reentrant": {
         "role": "reported",
         "summary": "TRL's DPOTrainer on a LoRA model, checkpointing with use_reentrant=True",
         "needs": ("torch", "transformers>=4.30", "accelerate", "peft>=0.3", "trl>=0.6", "datasets"),
     },
-    "half_weights": {
-        "role": "reported",
-        "summary": "fp16 weights, torch.optim.AdamW",
-    },
+    "half_weights": {"role": "reported", "summary": "fp16 weights, torch.optim.AdamW"},
     "float32_weights": {
         "role": "remedy",
-        "summary": "half_weights in fp32",
+        "summary": "keep the weights in fp32",
+        "cures": ("nonfinite-update",),
     },
     "bfloat16_weights": {
         "role": "remedy",
-        "summary": "half_weights in bf16",
+        "summary": "keep the weights in bf16, which has the range of fp32",
+        "cures": ("nonfinite-update",),
     },
     "half_weights_eps": {
         "role": "remedy",
-        "summary": "half_weights with eps=1e-4, which fp16 can hold",
+        "summary": "give AdamW an eps of 1e-4, which fp16 can hold",
+        "cures": ("nonfinite-update",),
     },
+    "uneven_8x1": {"role": "control", "summary": "8 rows with 4 to 32 labels in one batch"},
+    "uneven_4x2": {"role": "reported", "summary": "these rows in 2 accumulated batches of 4"},
+    "uneven_2x4": {"role": "reported", "summary": "these rows in 4 accumulated batches of 2"},
 }
 
 AGREE = [
     ("healthy", "float32_weights"),
+    ("float32_weights", "bfloat16_weights", {"only": "first loss", "rtol": 0.004}),  # 2 ** -8
+    ("float32_weights", "half_weights_eps", {"only": "first loss"}),  # another eps, another update
+    ("healthy", "lora", {"only": "first loss"}),  # a fresh adapter adds zero
     ("lora", "lora_reentrant"),
     ("lora", "input_grads"),
+    ("uneven_8x1", "uneven_4x2"),
+    ("uneven_8x1", "uneven_2x4"),
+    ("uneven_4x2", "uneven_2x4"),
 ]
 
 VOCABULARY = 64
@@ -137,6 +153,7 @@ DTYPES = {  # variants which bring their own torch.optim.AdamW
     "bfloat16_weights": torch.bfloat16,
     "float32_weights": torch.float32,
 }
+BATCHES = {"uneven_8x1": (8, 1), "uneven_4x2": (4, 2), "uneven_2x4": (2, 4)}  # rows, accumulated
 
 Row = dict[str, Any]
 
@@ -178,13 +195,7 @@ def add_lora(model: LlamaForCausalLM) -> torch.nn.Module:
     """Freezes the model and adds adapters to its attention."""
     from peft import LoraConfig, get_peft_model
 
-    config = LoraConfig(
-        task_type="CAUSAL_LM",
-        r=4,
-        lora_alpha=8,
-        lora_dropout=0.0,
-        target_modules=["q_proj", "v_proj"],
-    )
+    config = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"])
     return get_peft_model(model, config)
 
 
@@ -195,6 +206,7 @@ def make_arguments(
     *,
     reentrant: bool = False,
     learning_rate: float = LEARNING_RATE,
+    batches: tuple[int, int] = (4, 1),
     kind: type = TrainingArguments,
     **options: Any,
 ) -> TrainingArguments:
@@ -203,7 +215,9 @@ def make_arguments(
     options.update(
         output_dir=folder,
         max_steps=steps,
-        per_device_train_batch_size=4,
+        per_device_train_batch_size=batches[0],
+        gradient_accumulation_steps=batches[1],
+        max_grad_norm=0.0,  # no clipping: it would hide a gradient of the wrong size
         learning_rate=learning_rate,
         lr_scheduler_type="constant",
         weight_decay=0.0,
@@ -227,6 +241,13 @@ def make_rows() -> list[Row]:
     """One batch of random tokens, the same at every step."""
     tokens = torch.randint(3, VOCABULARY, (4, 16), generator=torch.Generator().manual_seed(0))
     return [{"input_ids": row, "labels": row} for row in tokens.tolist()]
+
+
+def make_uneven_rows() -> list[Row]:
+    """Eight rows with labels for the first 4, 8, ... 32 tokens, as padding has them."""
+    tokens = torch.randint(3, VOCABULARY, (8, 32), generator=torch.Generator().manual_seed(0))
+    labels = [row[: 4 * n] + [-100] * (32 - 4 * n) for n, row in enumerate(tokens.tolist(), start=1)]
+    return [{"input_ids": tokens[n].tolist(), "labels": labels[n]} for n in range(8)]
 
 
 def train(variant: str, device: str, steps: int) -> None:
@@ -258,9 +279,11 @@ def train(variant: str, device: str, steps: int) -> None:
             steps,
             reentrant=variant.endswith(("reentrant", "checkpointing")) or variant == "input_grads",
             learning_rate=0.0 if variant == "lr_zero" else LEARNING_RATE,
+            batches=BATCHES.get(variant, (4, 1)),
         )
+        rows = make_uneven_rows() if variant in BATCHES else make_rows()
         kind = RewrappedLossTrainer if variant == "rewrapped_loss" else Trainer
-        kind(model=model, args=arguments, train_dataset=make_rows(), optimizers=(optimizer, None)).train()
+        kind(model=model, args=arguments, train_dataset=rows, optimizers=(optimizer, None)).train()
 
 
 def make_tokenizer() -> Any:

@@ -20,10 +20,10 @@ What the measurement shows
   checkpointing off to generate and on again without the kwargs, which with transformers 4.56 means
   reentrant; only for a reentrant request had it let the inputs require gradients. TRL 0.27.2
   trains.
-- With TRL 0.19.1 and transformers 4.53.2 every variant with checkpointing trains, but not what the
-  same variant without it trains on (see AGREE): in training mode the checkpointed layers drop the
-  KV cache while `generate` goes on to feed one token at a time, so each new token sees only the one
-  before it and the completions are not the model's. TRL 0.15.2 and 0.16.0 (transformers 4.49, 4.50)
+- With TRL 0.19.1 and transformers 4.53.2 every variant with checkpointing trains on completions
+  that are not the model's, and disagrees with the same one without it: in training mode the
+  checkpointed layers drop the KV cache while `generate` goes on to feed one token at a time, so
+  each new token sees only the one before it. TRL 0.15.2 and 0.16.0 (transformers 4.49, 4.50)
   generate without a cache; from 0.23.0 on checkpointing is off while generating (see issue 3683).
 - `constant_reward` is silent in every release from 0.15.2 to 1.16: no exception, no warning, all
   gradients exactly zero, with `beta` 0.04, the default of 0.15 and 0.16, too: the KL term has no
@@ -56,7 +56,11 @@ VARIANTS = {
         "summary": "a wrapped LoRA model, gradient_checkpointing=True, no kwargs",
     },
     "reentrant": {"role": "reported", "summary": "the same with use_reentrant=True"},
-    "non_reentrant": {"role": "reported", "summary": "the same with use_reentrant=False"},
+    "non_reentrant": {
+        "role": "reported",
+        "summary": "a wrapped LoRA model, checkpointing with use_reentrant=False",
+        "cures": ("checkpoint-inputs",),
+    },
     "peft_config": {
         "role": "reported",
         "summary": "reentrant, the adapter given to the trainer as peft_config=",
@@ -64,11 +68,13 @@ VARIANTS = {
     "bfloat16": {"role": "reported", "summary": "reentrant with bf16 weights and bf16=True"},
     "input_grads": {
         "role": "remedy",
-        "summary": "reentrant, model.enable_input_require_grads() before get_peft_model",
+        "summary": "call model.enable_input_require_grads() before get_peft_model",
+        "cures": ("checkpoint-inputs",),
     },
     "no_checkpointing": {
         "role": "remedy",
-        "summary": "a wrapped LoRA model, gradient_checkpointing=False",
+        "summary": "set gradient_checkpointing=False",
+        "cures": ("checkpoint-inputs",),
     },
     "constant_reward": {
         "role": "misuse",
@@ -76,6 +82,7 @@ VARIANTS = {
     },
 }
 
+# Not `peft_config`: TRL 1.16 seeds anew before it makes the adapter, whose weights are then others.
 AGREE = [
     ("full", "full_reentrant"),
     ("no_checkpointing", "reported"),

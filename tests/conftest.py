@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FAKES = Path(__file__).resolve().parent / "fakes"
 OLDEST, NEWEST = "lightning-2.0.3", "torch-2.13"
 """Stacks with the oldest and the newest torch that is supported: 2.0.1 and 2.13."""
+GRADIENT_FAKES = ("training", "gradients", "losing", "recomputing", "stepping", "breaking", "watched")
 PATIENCE_S = 60.0
 """For what must happen, but not at once."""
 
@@ -66,9 +67,15 @@ class Ran:
         return (self.directory / "output.txt").read_text(encoding="utf-8")
 
 
+@cache
+def has_variant(script: str, variant: str) -> bool:
+    """Whether the fake names the variant."""
+    return f'\n    "{variant}": {{' in (FAKES / f"{script}.py").read_text(encoding="utf-8")
+
+
 @dataclass
 class Workbench:
-    """A server of one stack that has imported a fake, or several; started when first needed, and again when lost."""
+    """A server of one stack that has imported fakes; started when first needed, and again when lost."""
 
     stack: str
     folder: Path
@@ -78,11 +85,11 @@ class Workbench:
     _count: int = field(default=0, init=False)
 
     def run(self, variant: str, *, script: str | None = None, **limits: Any) -> Ran:  # noqa: ANN401  (as many types as fields)
-        """Run one variant of a fake; ``limits`` are fields of Request."""
+        """Run one variant, of the first fake that has it unless told; ``limits`` are fields of Request."""
         server = self.living_server()
         directory = self.new_folder()
         given: dict[str, Any] = {"device": "cpu", "audit": 4, "warmup": 1, "timed": 3, "timeout_s": PATIENCE_S}
-        path = FAKES / f"{script or self.scripts[0]}.py"
+        path = FAKES / f"{script or next(name for name in self.scripts if has_variant(name, variant))}.py"
         request = Request(path, variant, directory=directory, **{"memory_bytes": None, **given, **limits})
         answer = server.run(request)
         return Ran(answer, judge(answer.observation, answer.ended), directory)
@@ -92,7 +99,7 @@ class Workbench:
         if self.server is None or not self.server.alive:
             self.close()
             paths = [FAKES / f"{name}.py" for name in self.scripts]
-            variables = environment.variables(threads=1)
+            variables = {**environment.variables(threads=1), "PYTHONPATH": str(ROOT)}  # fakes share tests.fakes.loop
             self.server = Server(python_of(self.stack), paths, self.new_folder(), variables, fork=self.fork).__enter__()
         return self.server
 
@@ -111,15 +118,15 @@ class Workbench:
 @pytest.fixture(scope="module")
 def process_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
     """Where the fakes run that go wrong as processes: what they do does not depend on the stack."""
-    bench = Workbench(NEWEST, tmp_path_factory.mktemp("process"), ("process", "gradients"))
+    bench = Workbench(NEWEST, tmp_path_factory.mktemp("process"), ("process", "training"))
     yield bench
     bench.close()
 
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
 def gradient_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    """Where the fakes run in which the gradient goes wrong, on the oldest and on the newest torch."""
-    bench = Workbench(request.param, tmp_path_factory.mktemp("gradients"), ("gradients",))
+    """Where the fakes run that train and those in which the gradient goes wrong, on the oldest and the newest torch."""
+    bench = Workbench(request.param, tmp_path_factory.mktemp("gradients"), GRADIENT_FAKES)
     yield bench
     bench.close()
 

@@ -41,7 +41,9 @@ class World:
     kills: dict[str, Ended] = field(default_factory=dict)
     """By scenario, how its import ends the process."""
     started: list[list[str]] = field(default_factory=list)
-    """The scenarios of each server."""
+    """The scenarios of each server, and the users' own scripts."""
+    ahead: list[list[str]] = field(default_factory=list)
+    """The users' own scripts of each server."""
     forks: list[bool] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     threads: int = 1
@@ -57,16 +59,18 @@ class World:
 class PretendedServer:
     """Has the face of launch.Server."""
 
-    def __init__(self, world: World, scripts: Sequence[Path], *, fork: bool) -> None:
+    def __init__(self, world: World, scripts: Sequence[Path], ahead: Sequence[Path], *, fork: bool) -> None:
         self.world = world
-        self.scripts = scripts
+        self.scripts = [*scripts, *ahead]
+        self.ahead = ahead
         self.imports = {str(script): world.raises.get(script.stem) for script in scripts}
         self.import_s = 8.0
         self.alive = True
         self.threads = world.threads
         self.cuda_initialized = fork and world.importing_opens_cuda
         self.log = world.log
-        world.started.append([script.stem for script in scripts])
+        world.started.append([script.stem for script in self.scripts])
+        world.ahead.append([script.stem for script in ahead])
         world.forks.append(fork)
 
     def __enter__(self) -> Self:
@@ -94,8 +98,16 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> World:
     """Put pretended servers and an installed environment in the place of real ones."""
     world = World()
 
-    def server(_python: Path, scripts: Sequence[Path], _directory: Path, _variables: object, *, fork: bool) -> object:
-        return PretendedServer(world, scripts, fork=fork)
+    def server(
+        _python: Path,
+        scripts: Sequence[Path],
+        _directory: Path,
+        _variables: object,
+        *,
+        fork: bool,
+        ahead: Sequence[Path],
+    ) -> object:
+        return PretendedServer(world, scripts, ahead, fork=fork)
 
     def ensure(*_: object) -> Environment:
         return Environment(Path("python"), Build.CPU, "a larger build", installed=True)

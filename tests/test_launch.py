@@ -28,7 +28,7 @@ pytestmark = needs_fork
 @pytest.fixture
 def fresh_bench(tmp_path: Path) -> Iterator[Workbench]:
     """A process of its own for one cell, instead of a fork."""
-    bench = Workbench(NEWEST, tmp_path, ("process", "gradients"), fork=False)
+    bench = Workbench(NEWEST, tmp_path, ("process", "training"), fork=False)
     yield bench
     bench.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from harness.launch import Answer
 from harness.pool import ATTEMPTS
 from harness.verdict import Ended
-from tests.factories import make_cell, make_observation, make_raised
+from tests.factories import make_cell, make_observation, make_raised, make_scenario, make_variant
 from tests.pretended import EVERYTHING, Watcher, World, make_run, outcomes, pretend
 
 if TYPE_CHECKING:
@@ -151,3 +152,43 @@ def test_fresh_isolation_gives_every_cell_a_process(tmp_path: Path, world: World
     run.execute(EVERYTHING)
     assert ([["one"], ["one"], ["two"]], [False] * 3) == (world.started, world.forks)
     assert {"fresh", "none"} == {record.isolation for record in run.store.recorded_here("stack").values()}
+
+
+def make_run_with_scripts(folder: Path, isolation: Isolation = "fork") -> StackRun:
+    """A run of two scenarios and of two scripts of the user's own."""
+    run = make_run(folder, isolation=isolation)
+    own = [make_scenario(name, make_variant(name), arguments=()) for name in ("mine", "other")]
+    return replace(run, scenarios=(*run.scenarios, *own))
+
+
+def test_scripts_of_the_users_own_share_the_server(tmp_path: Path, world: World) -> None:
+    """Their libraries are imported with the scenarios."""
+    make_run_with_scripts(tmp_path).execute(EVERYTHING)
+    assert ([["one", "two", "mine", "other"]], [["mine", "other"]]) == (world.started, world.ahead)
+
+
+def test_a_script_whose_libraries_end_the_server_imports_them_itself(tmp_path: Path, world: World) -> None:
+    """It may never come to importing what it names; the others go on as before."""
+    world.kills["mine"] = Ended(signal=11)
+    run = make_run_with_scripts(tmp_path)
+    run.execute(EVERYTHING)
+    assert {"trains", "setup:unsupported"} == set(outcomes(run).values())
+    everything = ["one", "two", "mine", "other"]
+    without = ["one", "two", "other"]
+    assert [everything, ["one"], everything, ["two"], everything, ["mine"], [], without] == world.started
+
+
+def test_in_a_process_of_its_own_a_script_imports_everything_itself(tmp_path: Path, world: World) -> None:
+    """In its own order, as it would without this project."""
+    make_run_with_scripts(tmp_path, "fresh").execute(EVERYTHING)
+    assert [["one"], ["one"], ["two"], [], []] == world.started
+
+
+def test_an_import_that_fails_in_a_scenario_is_none_of_a_script(tmp_path: Path, world: World) -> None:
+    """Also where both are one file."""
+    world.raises["one"] = make_raised()
+    run = make_run_with_scripts(tmp_path)
+    same = make_scenario("same", make_variant("same"), arguments=("a",), path="scenarios/one.py")
+    run = replace(run, scenarios=(*run.scenarios, same))
+    run.execute(EVERYTHING)
+    assert ("import:exception", "trains") == (outcomes(run)["a"], outcomes(run)["same"])

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness import scenarios
+from harness.causes import Cause
 from harness.errors import UserError
-from harness.model import Role, Scenario
+from harness.model import Relation, Role, Scenario
 from tests.factories import make_lock, make_variant
 
 FOLDER = Path(__file__).parent.parent / "scenarios"
@@ -60,13 +61,20 @@ NEEDS = ("torch>=2.0", "trl")
 
 VARIANTS = {
     "plain": {"role": "control", "summary": "as it is"},
+    "even": {"role": "remedy", "summary": "as it could be", "cures": ("frozen", "zero")},
     "odd": {"role": "misuse", "summary": "as it should not be", "needs": ("torch",)},
 }
 
-AGREE = [("plain", "odd")]
+AGREE = [("plain", "even")]
 
 raise SystemExit("imported")
 '''
+PAIR = '("plain", "even")'
+
+
+def with_options(**options: object) -> str:
+    """The pair of the script with a third part."""
+    return f'("plain", "even", {options!r})'
 
 
 def load(folder: Path, text: str) -> Scenario:
@@ -86,7 +94,11 @@ def complaint(folder: Path, text: str) -> str:
 def test_a_script_is_read_and_not_run(tmp_path: Path) -> None:
     """Neither its imports nor its statements happen."""
     scenario = load(tmp_path, SCRIPT)
-    assert ("sums", "Sums of two", (("plain", "odd"),)) == (scenario.name, scenario.title, scenario.agree)
+    assert ("sums", "Sums of two", (Relation(first="plain", second="even"),)) == (
+        scenario.name,
+        scenario.title,
+        scenario.agree,
+    )
 
 
 def test_variants_keep_their_order_and_take_the_scripts_needs(tmp_path: Path) -> None:
@@ -94,8 +106,33 @@ def test_variants_keep_their_order_and_take_the_scripts_needs(tmp_path: Path) ->
     found = [(v.name, v.role, v.summary, v.needs) for v in load(tmp_path, SCRIPT).variants]
     assert [
         ("plain", Role.CONTROL, "as it is", ("torch>=2.0", "trl")),
+        ("even", Role.REMEDY, "as it could be", ("torch>=2.0", "trl")),
         ("odd", Role.MISUSE, "as it should not be", ("torch",)),
     ] == found
+
+
+def test_a_variant_may_say_what_it_cures(tmp_path: Path) -> None:
+    """Causes of a missing gradient; most have none."""
+    found = {variant.name: variant.cures for variant in load(tmp_path, SCRIPT).variants}
+    assert {"plain": (), "even": ("frozen", "zero"), "odd": ()} == found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, Relation(first="plain", second="even", rtol=1e-3, only=None)),
+        ({"rtol": 0.02}, Relation(first="plain", second="even", rtol=0.02)),
+        ({"rtol": 0}, Relation(first="plain", second="even", rtol=0.0)),
+        ({"only": "first loss", "rtol": 0.5}, Relation(first="plain", second="even", rtol=0.5, only="first loss")),
+    ],
+    ids=str,
+)
+def test_a_relation_may_state_its_tolerance_and_what_it_is_about(
+    tmp_path: Path, options: dict[str, object], expected: Relation
+) -> None:
+    """In a third part; by default losses and gradient norms within one in a thousand."""
+    scenario = load(tmp_path, SCRIPT.replace('("plain", "even")]', f'("plain", "even", {options!r})]'))
+    assert (expected,) == scenario.agree
 
 
 def test_the_digest_is_of_the_source(tmp_path: Path) -> None:
@@ -122,7 +159,7 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         ('("torch>=2.0", "trl")', '"torch"', "sums.py needs 'torch', which is no tuple of requirements."),
         ('("torch>=2.0", "trl")', '("torch=>2",)', "sums.py has an unreadable requirement: "),
         ('("torch>=2.0", "trl")', "(2,)", "sums.py has an unreadable requirement: "),
-        ('("torch",)', '("torch",,)', "is no valid Python: invalid syntax in line 12."),
+        ('("torch",)', '("torch",,)', "is no valid Python: invalid syntax in line 13."),
         ('"role": "control", ', "", 'sums.py variant \'plain\' needs "role" and "summary".'),
         ('{"role": "control", "summary": "as it is"}', '"control"', "sums.py variant 'plain' needs \"role\""),
         ('"plain": {', "1: {", 'sums.py variant 1 needs "role" and "summary".'),
@@ -132,9 +169,24 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
             "sums.py variant 'odd' has the unknown role 'abuse' (one of control, reported, remedy, misuse).",
         ),
         ('"misuse"', "[]", "sums.py variant 'odd' has the unknown role []"),
-        ('("plain", "odd")]', '("plain", "even")]', "sums.py has ('plain', 'even') in AGREE, which is no pair of its"),
-        ('[("plain", "odd")]', '"plain"', "sums.py has 'plain' in AGREE, which is no pair of its variants."),
-        ('("plain", "odd")]', '("plain",)]', "sums.py has ('plain',) in AGREE, which is no pair of its variants."),
+        ('("frozen", "zero")', '"frozen"', "sums.py variant 'even' cures 'frozen', which is no tuple of causes."),
+        ('("frozen", "zero")', "(1,)", "sums.py variant 'even' cures (1,), which is no tuple of causes."),
+        (PAIR, '("plain", "uneven")', "sums.py has ('plain', 'uneven') in AGREE, which is no pair of its variants."),
+        (PAIR, '(["plain"], "even")', "sums.py has (['plain'], 'even') in AGREE, which is no pair of its variants."),
+        (f"[{PAIR}]", '"plain"', "sums.py has 'plain' in AGREE, which is no pair of its variants."),
+        (PAIR, '("plain",)', "sums.py has ('plain',) in AGREE, which is no pair of its variants."),
+        (PAIR, '("plain", "plain")', "sums.py has ('plain', 'plain') in AGREE, which is no pair of its variants."),
+        (PAIR, '("plain", "even", {}, {})', "in AGREE, which is no pair of its variants."),
+        (PAIR, '("plain", "odd")', "sums.py has ('plain', 'odd') in AGREE, and 'odd' is a misuse: it cannot train."),
+        (PAIR, f'{PAIR}, ("even", "plain")', "sums.py has 'even' and 'plain' in AGREE twice."),
+        (PAIR, '("plain", "even", 0.1)', 'sums.py has 0.1 in AGREE, which is no dictionary such as {"rtol": 0.02}.'),
+        (PAIR, with_options(rtoll=1), "has the unknown key 'rtoll' in AGREE, perhaps you meant 'rtol'."),
+        (PAIR, with_options(first="odd"), "has the unknown key 'first' in AGREE, known are: rtol, only."),
+        (PAIR, with_options(rtol=2), "has the rtol 2 in AGREE, which is no number from 0 to below 1."),
+        (PAIR, with_options(rtol=-0.1), "has the rtol -0.1 in AGREE, which is no number from 0 to below 1."),
+        (PAIR, with_options(rtol=True), "has the rtol True in AGREE, which is no number from 0 to below 1."),
+        (PAIR, with_options(rtol="1e-3"), "has the rtol '1e-3' in AGREE, which is no number from 0 to below 1."),
+        (PAIR, with_options(only="loss"), "has only 'loss' in AGREE, where 'first loss' is all that it may be."),
     ],
 )
 def test_what_is_wrong_is_told_with_the_file(tmp_path: Path, old: str, new: str, expected: str) -> None:
@@ -203,3 +255,36 @@ def test_a_scenario_of_ours_runs_by_itself(name: str) -> None:
     train = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "train"]
     assert [["variant", "device", "steps"]] == [[argument.arg for argument in node.args.args] for node in train]
     assert "__main__" in ast.dump(tree.body[-1])
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_a_scenario_of_ours_cures_known_causes(name: str) -> None:
+    """They are the words of a diagnosis, which looks for them here."""
+    cures = {cause for variant in scenarios.load(FOLDER / f"{name}.py").variants for cause in variant.cures}
+    assert set() == cures - set(Cause)
+
+
+@pytest.mark.parametrize("name", CONTRACT)
+def test_a_remedy_of_ours_says_what_it_cures(name: str) -> None:
+    """But for those against wrong weights and used memory, where no gradient is missing."""
+    remedies = [v for v in scenarios.load(FOLDER / f"{name}.py").variants if v.role is Role.REMEDY]
+    others = {"two_updates_clear_cache", "iterative_cached"}
+    assert set() == {variant.name for variant in remedies if not variant.cures} - others
+
+
+RELATIONS = {
+    "checkpointing on and off": ("qwen2_rmsnorm", "full", "full_reentrant"),
+    "reentrant and not": ("qwen2_rmsnorm", "full", "full_non_reentrant"),
+    "manual and automatic optimisation": ("t5_classifier", "torch_adamw", "torch_adamw_manual"),
+    "accumulation by Lightning": ("t5_classifier", "accumulated_4x2", "accumulated_2x4"),
+    "accumulation by the Trainer": ("frozen_parameters", "uneven_4x2", "uneven_2x4"),
+    "a fresh LoRA and its base model": ("qwen2_rmsnorm", "full", "no_checkpointing"),
+    "remedies": ("qwen2_rmsnorm", "no_checkpointing", "lora_input_grads"),
+}
+
+
+@pytest.mark.parametrize("what", RELATIONS)
+def test_what_must_agree_is_declared(what: str) -> None:
+    """The relations that every stack is judged by."""
+    name, *pair = RELATIONS[what]
+    assert pair in [[relation.first, relation.second] for relation in scenarios.load(FOLDER / f"{name}.py").agree]

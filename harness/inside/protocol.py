@@ -4,14 +4,19 @@ The host starts ``python server.py START.json`` and writes one line of JSON per 
 server answers with events, one line of JSON each, on its original standard output (which no library ever
 sees: file descriptor 1 is sent to the log before anything is imported).
 
-START.json    {"schema": 1, "scripts": [path, ...], "fork": bool, "log": path}
+START.json    {"schema": 1, "scripts": [path, ...], "ahead": [path, ...], "fork": bool, "log": path}
 request line  {"schema": 1, "script": path, "variant": str, "device": "cpu" | "cuda", "audit": int, "warmup": int,
-               "timed": int, "directory": path, "memory_bytes": int or null, "observe": bool}
+               "timed": int, "directory": path, "memory_bytes": int or null, "observe": bool,
+               "arguments": null or [str, ...], "working_directory": path or null}
 events        {"event": "ready", "import_s": float, "imports": {script: null | {"type", "message", "traceback"}},
                "threads": int, "cuda_initialized": bool}
               {"event": "started", "pid": int}
               {"event": "ended", "pid": int, "signal": int or null, "exit": int or null, "wall_s": float,
                "import_s": float, "threads": int, "cuda_initialized": bool}
+
+The scripts of START.json are imported; those "ahead" are users' own, which run when they are imported: the server
+imports only the libraries that they name. A request with "arguments" is for such a script: it is run as ``__main__``
+in its working directory (the cell's where that is null), and stopped after the last timed optimizer step.
 
 A cell's directory receives ``observation.json`` (written whole or not at all; its shape is
 ``harness.model.Observation``) and ``output.txt`` (what the script printed). No observation is evidence too: the

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import IO, Any, Dict, Optional, Set
+from typing import IO, Any, Dict, List, Optional, Set
 
 if __name__ == "__main__":  # started by path: make this folder a package of its own name, off sys.path
     here = os.path.dirname(os.path.abspath(__file__))
@@ -28,7 +28,7 @@ if __name__ == "__main__":  # started by path: make this folder a package of its
     spec.loader.exec_module(package)
     __package__ = "gradmatrix_inside"
 
-from . import cell, protocol
+from . import cell, protocol, script
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -42,7 +42,9 @@ def main(start_path: str) -> None:
     die_with_parent()
     process_control(PR_SET_CHILD_SUBREAPER, 1)
     began = time.perf_counter()
-    imports = {script: import_script(script) for script in start["scripts"]}
+    imports = {path: import_script(path) for path in start["scripts"]}
+    for path in start["ahead"]:
+        import_quietly(libraries(path))
     emit(
         events,
         event="ready",
@@ -133,11 +135,24 @@ def import_ahead(directory: str) -> None:
     Much is imported late: torch._dynamo at the first optimizer, a model's code at its first use.
     """
     late = [name for name in cell.imported(directory) if name not in sys.modules]
-    for name in late:
-        with contextlib.suppress(BaseException):  # what cannot be imported alone stays the child's own business
-            importlib.import_module(name)
+    import_quietly(late)
     if late:
         gc.freeze()
+
+
+def libraries(path: str) -> List[str]:
+    """The libraries that a user's own script imports; none where it cannot be read, which its cell will say."""
+    try:
+        return script.libraries(path)
+    except (OSError, SyntaxError, ValueError):  # ValueError: a null byte
+        return []
+
+
+def import_quietly(names: List[str]) -> None:
+    """Import what can be: the rest stays the child's own business."""
+    for name in names:
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
 
 
 def leave(code: int) -> None:
@@ -164,10 +179,10 @@ def emit(events: IO[str], **event: Any) -> None:
     events.flush()
 
 
-def import_script(script: str) -> Optional[Dict[str, str]]:
-    """Import ``script`` under its own name and keep it for the children; the exception where it fails."""
+def import_script(path: str) -> Optional[Dict[str, str]]:
+    """Import the scenario in ``path`` under its own name and keep it for the children; the exception where it fails."""
     try:
-        cell.load(script)
+        cell.load(path)
     except BaseException as error:  # SystemExit in a library's import is a finding too
         return cell.describe(error)
     return None

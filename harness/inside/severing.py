@@ -124,7 +124,7 @@ class SeveringWatch:
             self._guarded(note, each)
             return original.__get__(each)
 
-        tensor.data = property(get, lambda each, value: original.__set__(each, value))
+        tensor.data = property(get, original.__set__)
         self._undo.append(partial(delattr, tensor, "data"))
 
     def _guarded(self, note: Callable[..., None], *args: Any, **kwargs: Any) -> None:

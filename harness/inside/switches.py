@@ -176,7 +176,7 @@ class SwitchWatch:
     def off(self) -> Optional[Switch]:
         """The entry that this thread's gradients are off by: the outermost since they were last on; None if unknown.
 
-        A checkpoint whose input requires a gradient has them off in its first pass only: what is inside it outweighs it.
+        A checkpoint whose input requires a gradient has them off in its first pass only: what is inside it counts.
         """
         found: List[Switch] = []
         for entry in reversed(self._stack.entries):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from harness.diagnosis import diagnose
 from harness.disk import write_atomically
 from harness.lock import fallen_behind
 from harness.model import Role
@@ -14,6 +15,7 @@ from harness.publish.frame import frame
 from harness.publish.grid import Grid, grid, steps_per_s
 from harness.publish.published import SHOWN, Published, lacks_device
 from harness.publish.text import markdown, spreadsheet
+from harness.remedy import explained, remedy_on_its_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +39,7 @@ def as_json(published: Published) -> bytes:
     message = {
         "schema": SCHEMA,
         "stacks": [stack_entry(lock, published.records) for lock in published.locks],
-        "cells": [cell_entry(by_cell[key]) for key in keys],
+        "cells": [cell_entry(by_cell[key], published) for key in keys],
     }
     return msgspec.json.format(msgspec.json.encode(message), indent=1) + b"\n"
 
@@ -55,7 +57,7 @@ def stack_entry(lock: Lock, records: Iterable[Record]) -> dict[str, Any]:
     }
 
 
-def cell_entry(record: Record) -> dict[str, Any]:
+def cell_entry(record: Record, published: Published) -> dict[str, Any]:
     """One cell of matrix.json."""
     return {
         "stack": record.cell.stack,
@@ -69,6 +71,22 @@ def cell_entry(record: Record) -> dict[str, Any]:
         "steps_per_s": steps_per_s(record),
         "peak_memory_bytes": record.observation.peak_memory_bytes if record.observation else None,
         "message": record.message,
+        "diagnosis": diagnosis_entry(record, published),
+    }
+
+
+def diagnosis_entry(record: Record, published: Published) -> dict[str, Any] | None:
+    """Why a cell does not train, with what was seen to work on its stack; null where that cannot be said."""
+    found = diagnose(record.observation) if record.observation is not None else None
+    if found is None:
+        return None
+    remedy = remedy_on_its_stack(found.cause, published.scenarios, published.records, record.cell)
+    return {
+        "cause": found.cause,
+        "module": found.module,
+        "place": found.place,
+        "text": explained(found, remedy),
+        "remedy": remedy and f"{remedy.cell.scenario}/{remedy.cell.variant}",
     }
 
 
@@ -101,10 +119,12 @@ def as_markdown(published: Published) -> str:
 def legend() -> str:
     """How to read the tables."""
     return (
-        "Each cell is a real run of a script in `scenarios/` in a real environment. ✓ trains: every parameter that "
+        "Each cell is a real run of a training script in a real environment. ✓ trains: every parameter that "
         "should learn got a finite, non-zero gradient and changed, and the loss stayed finite; with optimizer steps "
-        "per second (median). ✗ `phase:reason`: where it stopped being one that trains. – not judged: the stack has no "
-        "such feature, or the machine no such device. A misuse cannot train; there ✓ means that the stack says so."
+        "per second (median). ✗ `phase:reason`: where it stopped being one that trains; `relation:disagrees`: it "
+        "trains, but with other losses or gradients than a variant that does the same maths. – not judged: the stack "
+        "has no such feature, or the machine no such device. A misuse cannot train; there ✓ means that the stack says "
+        "so. What was said or seen of each cell, and why it does not train, is in `matrix.json`."
     )
 
 

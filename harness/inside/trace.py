@@ -1,0 +1,214 @@
+"""Watch a whole process from the import of torch to its end, for ``gradmatrix trace``.
+
+``traced/sitecustomize.py`` calls :func:`begin` in every Python process that imports torch: the script, and what it or
+its launcher starts or forks. The boundary is a folder, named by the environment variable GRADMATRIX_TRACE:
+
+request.json   {"schema": 1, "audit": int, "stop_after": int or null}, written by the host
+PID.json       {"schema": 1, "pid": int, "rank": int or null, "observation": Observation}, of each process that trained
+               or raised, replaced as a whole: a second after its first step, every ten seconds, and at the end
+PID.trouble    why a process could not be watched
+enough         is there once a process has been stopped after "stop_after" optimizer steps
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+import time
+from typing import Any, Callable, Dict, Optional
+
+from . import machine, protocol
+from .observer import Enough, Observer
+
+DELAY_S = 1.0
+"""A first observation costs milliseconds: it waits until a short training would be over."""
+INTERVAL_S = 10.0
+TIMES_KEPT = 10_000
+RANKS = ("RANK", "LOCAL_RANK")
+"""What launchers set: torchrun and accelerate both, Lightning only the second."""
+
+
+class Trace:
+    """One process. Of several ranks the first is watched; the others count steps, so that all stop at the same one."""
+
+    def __init__(self, folder: str, request: Dict[str, Any]) -> None:
+        self.folder = folder
+        self.rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name, "").isdecimal()), None)
+        self.stop_after: Optional[int] = request["stop_after"]
+        self.observer = Observer(
+            audit=request["audit"], warmup=0, device="cpu", light=bool(self.rank), stop_after=self.stop_after
+        )
+        self.began = time.perf_counter()
+        self._next_write: Optional[float] = None
+        self._ended = False
+        self._before: Any = None
+        """What had been seen in the process from which this one was forked."""
+
+    def begin(self) -> None:
+        """Watch this process, and those that are forked from it, to their ends."""
+        import multiprocessing
+        from multiprocessing import util
+
+        from torch.optim import optimizer as optim
+
+        self.observer.__enter__()
+        optim.register_optimizer_step_post_hook(self._stepped)
+        atexit.register(self.end)
+        self._follow_exit()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+        self._started_by_multiprocessing()
+        util.register_after_fork(self, Trace._started_by_multiprocessing)
+        if multiprocessing.parent_process() is not None:
+            self._before = self._seen()
+        if self.stop_after is not None:
+            self._follow_spawned(sys.modules["torch.multiprocessing.spawn"].ProcessContext)
+
+    def _follow_exit(self) -> None:
+        """Some scripts leave without exit handlers, so that no library can hang in its own."""
+        leave = os._exit
+
+        def leaving(status: int) -> None:
+            self.end()
+            leave(status)
+
+        os._exit = leaving  # type: ignore[assignment]
+
+    def _stepped(self, *_: Any) -> None:
+        """After each step of an optimizer, when the observer has seen it."""
+        now = time.monotonic()
+        if self._next_write is None:
+            self._next_write = now + DELAY_S
+            self._ask_rank()
+        elif now >= self._next_write and self.observer.steps >= self.observer.audit:
+            self._next_write = now + INTERVAL_S
+            self.write("step", None)
+
+    def _ask_rank(self) -> None:
+        """The rank of a process whose environment does not tell; asked while there is a process group."""
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+            return
+        if self.rank is None:
+            self.rank = distributed.get_rank()
+
+    def _forked(self) -> None:
+        """In the child: what has been seen so far is the parent's."""
+        self._before = self._seen()
+        self._next_write, self._ended = None, False
+
+    def _seen(self) -> Any:
+        return self.observer.steps, len(self.observer.backward.calls)
+
+    def _started_by_multiprocessing(self) -> None:
+        """Such a process may end without exit handlers, and its exception never gets to the interpreter."""
+        from multiprocessing import util
+
+        util.Finalize(None, self.end, exitpriority=100)
+
+    def end(self) -> None:
+        """At the end of this process; in one of multiprocessing's while the exception that ends it is on its way."""
+        if self._ended:
+            return
+        self._ended = True
+        error = sys.exc_info()[1] or last_exception()
+        if isinstance(error, SystemExit):
+            if error.code in (0, None):
+                error = None
+            elif isinstance(error.__context__, Exception):  # torch's spawn prints it and exits with 1
+                error = error.__context__
+        if self.stop_after is not None and self.observer.steps >= self.stop_after:
+            self._guarded(lambda: open(os.path.join(self.folder, "enough"), "a").close())
+            error = None  # what its cleaning up raises then is no finding
+        own = self._seen() != self._before
+        if (own and not self.rank) or (error is not None and (own or not any(self._before or ()))):
+            self.write("done" if error is None else "step" if self.observer.entered_training else "setup", error)
+
+    def write(self, reached: str, error: Optional[BaseException]) -> None:
+        """Tell the host what has been seen; of another rank only its exception."""
+        self._ask_rank()
+        if not self.rank or error is not None:
+            self._guarded(lambda: tell(self.folder, self.rank, observation(self.observer, reached, error, self.began)))
+
+    def _guarded(self, writing: Callable[[], None]) -> None:
+        """What goes wrong here is never the script's; the host is told, where there still is one."""
+        try:
+            writing()
+        except Exception as failure:
+            with (
+                contextlib.suppress(OSError),
+                open(os.path.join(self.folder, f"{os.getpid()}.trouble"), "w", encoding="utf-8") as file,
+            ):
+                file.write(f"{type(failure).__name__}: {failure}")
+
+    def _follow_spawned(self, context: Any) -> None:
+        """Where all that this process waits for has been stopped, it stops as well, or it would wait for results."""
+        join: Callable[..., bool] = context.join
+
+        def joined(waiting: Any, *args: Any, **kwargs: Any) -> bool:
+            done = join(waiting, *args, **kwargs)
+            if done and os.path.exists(os.path.join(self.folder, "enough")):
+                raise Enough
+            return done
+
+        context.join = joined
+
+
+def begin(folder: str) -> None:
+    """Torch has been imported."""
+    Trace(folder, protocol.read(os.path.join(folder, "request.json"))).begin()
+
+
+def ended_early(folder: str) -> None:
+    """The script raised before it had imported torch."""
+    error = last_exception()
+    if error is not None:
+        nothing = Observer(audit=0, warmup=0, device="cpu", light=True)
+        tell(folder, None, observation(nothing, "import", error, time.perf_counter()))
+
+
+def last_exception() -> Optional[BaseException]:
+    """The exception that ended the script: the interpreter keeps it for debuggers when it prints the traceback."""
+    error: Optional[BaseException] = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    return error
+
+
+def observation(observer: Observer, reached: str, error: Optional[BaseException], began: float) -> Dict[str, Any]:
+    """The observation of a process, so far."""
+    facts = observer.facts()
+    facts["step_times_s"] = facts["step_times_s"][-TIMES_KEPT:]
+    cuda = machine.peak_cuda_memory_bytes() if "torch" in sys.modules else None
+    return {
+        "schema": protocol.SCHEMA,
+        "reached": reached,
+        "skipped": None,
+        "no_device": False,
+        "raised": None if error is None else described(error),
+        **facts,
+        "peak_memory_bytes": machine.peak_memory_bytes() if cuda is None else cuda,
+        "start_memory_bytes": None,
+        "wall_s": time.perf_counter() - began,
+        **machine.facts(),
+    }
+
+
+def described(error: BaseException) -> Dict[str, str]:
+    """The exception as an observation has it."""
+    from .cell import describe  # it imports what most scripts do without
+
+    return describe(error)
+
+
+def tell(folder: str, rank: Optional[int], seen: Dict[str, Any]) -> None:
+    """Write this process's observation for the host in one step, in place of an earlier one.
+
+    Nothing waits for the disk here, as ``protocol.write`` does: the script would wait with it.
+    """
+    message = {"schema": protocol.SCHEMA, "pid": os.getpid(), "rank": rank, "observation": seen}
+    path = os.path.join(folder, f"{os.getpid()}.json")
+    with open(path + ".partial", "w", encoding="utf-8", errors="replace") as file:
+        file.write(json.dumps(message, allow_nan=False, ensure_ascii=False))
+    os.replace(path + ".partial", path)

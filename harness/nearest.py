@@ -1,0 +1,162 @@
+"""Pure: which published stack an environment is most like, and what sets the stacks apart that fail as it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from harness.observation import Frozen
+from harness.outcome import Outcome, Phase
+from harness.publish.published import SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.model import Lock, Record
+
+    Versions = Mapping[str, Version]
+    """Of the packages that count, those that there are."""
+
+MISSING = 60
+"""Distance of a package that only one side has: nearer than another major release."""
+MOST_NAMES = 4
+MOST_BOUNDS = 3
+MOST_EXCEPTIONS = 2
+
+
+class Bound(Frozen, frozen=True):
+    """A release of one package beyond which, in one direction, every published stack fails alike, and no other one."""
+
+    package: str
+    fails: str
+    """The failing release next to the bound."""
+    passes: str
+    """The release next to it on the other side."""
+    older: bool
+    """The older releases fail."""
+    here: str
+    """The environment's own release: on the failing side, or between the two."""
+
+    def __str__(self) -> str:
+        here = Version(self.here)
+        low, high = sorted((Version(self.fails), Version(self.passes)))
+        between = f"; {self.here} lies between" if low < here < high else ""
+        if self.older:
+            return f"{self.package} up to {self.fails} (not from {self.passes} on{between})"
+        return f"{self.package} from {self.fails} on (not up to {self.passes}{between})"
+
+
+class Likeness(Frozen, frozen=True):
+    """How one failing cell of an environment compares with the published stacks."""
+
+    words: str
+    """Continues "it fails one …"."""
+    stacks: tuple[str, ...] = ()
+    """The published stacks that fail in the same way."""
+    bounds: tuple[Bound, ...] = ()
+
+
+def versions(lock: Lock) -> dict[str, Version]:
+    """The versions that count."""
+    found = {}
+    for name in SHOWN:
+        try:
+            found[name] = Version(lock.version(name) or "")
+        except InvalidVersion:  # none, or one that was made by hand
+            continue
+    return found
+
+
+def distance(one: Versions, other: Versions) -> int:
+    """How unlike two sets of versions are: a major release counts more than a minor one, that more than a patch."""
+    return sum(_apart(one.get(name), other.get(name)) for name in SHOWN)
+
+
+def _apart(one: Version | None, other: Version | None) -> int:
+    if one is None or other is None:
+        return 0 if one is other else MISSING
+    if one.major != other.major:
+        return 100 + 10 * abs(one.major - other.major)
+    if one.minor != other.minor:
+        return 10 + min(80, abs(one.minor - other.minor))
+    return int(one.release != other.release)
+
+
+def nearest(here: Versions, locks: Iterable[Lock]) -> Lock | None:
+    """The published stack with the smallest distance, of several the newest; None where nothing is published."""
+    return min(
+        locks, key=lambda lock: (distance(here, versions(lock)), -lock.as_of.toordinal(), lock.stack), default=None
+    )
+
+
+def like(
+    outcome: str, records: Iterable[Record], stacks: Mapping[str, Versions], here: Versions, needs: Iterable[str] = ()
+) -> Likeness:
+    """How a cell that ends with ``outcome`` in the environment ends on the published ``stacks``.
+
+    ``records`` are those of this cell on them, ``needs`` the requirements of its variant.
+    """
+    judged = {record.cell.stack: record for record in records if record.passed is not None}
+    failing = tuple(s for s in stacks if s in judged and judged[s].outcome == outcome and not judged[s].passed)
+    others = [stack for stack in stacks if stack in judged and stack not in failing]
+    if not failing:
+        return Likeness(words=_unlike(outcome, [judged[stack] for stack in others]))
+    if not others:
+        return Likeness(
+            words=f"as all {len(failing)} published stacks do" if len(failing) > 1 else _on(failing), stacks=failing
+        )
+    bounds = separating(failing, others, stacks, here, needs)
+    if not bounds:
+        few = len(others) <= MOST_EXCEPTIONS < MOST_NAMES < len(failing)
+        words = f"as on every published stack but {' and '.join(others)}" if few else _on(failing)
+        return Likeness(words=words, stacks=failing)
+    words = f"as every published stack with {' or '.join(map(str, bounds))} does"
+    unsure = "; the published stacks do not tell which of these it is" if len(bounds) > 1 else ""
+    return Likeness(words=words + unsure, stacks=failing, bounds=bounds)
+
+
+def _unlike(outcome: str, others: list[Record]) -> str:
+    """What is to be said of a failure that no published stack has."""
+    if Outcome.parse(outcome).phase is Phase.IMPORT:
+        return "that cannot even be imported here"
+    otherwise = sorted({record.outcome for record in others if record.passed is False})
+    if otherwise:
+        return f"in another way than published stacks do ({', '.join(otherwise)})"
+    return "that no published stack fails" if others else "that no published stack was judged on"
+
+
+def separating(
+    failing: Iterable[str],
+    others: Iterable[str],
+    stacks: Mapping[str, Versions],
+    here: Versions,
+    needs: Iterable[str] = (),
+) -> tuple[Bound, ...]:
+    """The bounds that set the failing stacks apart, with the environment not on the other side.
+
+    Releases go up together as time goes by, so that several packages may do; those that the variant needs come alone.
+    """
+    bad, good = [stacks[name] for name in failing], [stacks[name] for name in others]
+    found = [bound for name in SHOWN if (bound := _bound(name, bad, good, here)) is not None]
+    asked = {canonicalize_name(Requirement(text).name) for text in needs}
+    return tuple([bound for bound in found if bound.package in asked] or found)[:MOST_BOUNDS]
+
+
+def _bound(name: str, bad: list[Versions], good: list[Versions], here: Versions) -> Bound | None:
+    own = here.get(name)
+    if own is None or any(name not in each for each in (*bad, *good)):
+        return None
+    fails, passes = [each[name] for each in bad], [each[name] for each in good]
+    if max(fails) < min(passes) and own < min(passes):
+        return Bound(package=name, fails=str(max(fails)), passes=str(min(passes)), older=True, here=str(own))
+    if min(fails) > max(passes) and own > max(passes):
+        return Bound(package=name, fails=str(min(fails)), passes=str(max(passes)), older=False, here=str(own))
+    return None
+
+
+def _on(stacks: tuple[str, ...]) -> str:
+    more = f" and {len(stacks) - MOST_NAMES} more" if len(stacks) > MOST_NAMES else ""
+    return f"as on {', '.join(stacks[:MOST_NAMES])}{more}"

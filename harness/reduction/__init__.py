@@ -1,0 +1,1 @@
+"""A scenario's source, reduced to one variant."""

@@ -1,0 +1,20 @@
+"""Distributed data parallel for `torchrun`, as PyTorch's tutorial has it."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Linear(10, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(torch.randn(20, 10)), torch.randn(20, 10)).backward()
+    optimizer.step()
+print(f"rank {os.environ['RANK']} trained")
+dist.destroy_process_group()

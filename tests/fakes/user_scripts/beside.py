@@ -1,0 +1,10 @@
+"""What a script imports from its own folder; it knows whether it was imported where it should not be."""
+
+# ruff: noqa: INP001  (a user's own)
+
+import sys
+
+WIDTH = 4
+
+if not getattr(sys.modules["__main__"], "__file__", "").endswith("plain.py"):
+    raise RuntimeError("only the script beside it may import this")

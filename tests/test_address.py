@@ -1,0 +1,47 @@
+"""A published cell as people write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import address
+from harness.errors import UserError
+from tests.factories import make_cell, make_record
+
+CUDA = make_record("trains", make_cell("first", "sums", "plain", "cuda"))
+CPU = make_record("setup:no-device", make_cell("first", "sums", "plain", "cpu"), passed=None)
+FROZEN = make_record("trains", make_cell("first", "sums", "frozen", "cpu"))
+RECORDS = {record.cell: record for record in (CUDA, CPU, FROZEN)}
+
+
+def found(text: str) -> object:
+    """The record that ``text`` names."""
+    return address.find(text, RECORDS, ("cpu", "cuda"))
+
+
+def test_a_cell_with_its_device() -> None:
+    """As it is printed."""
+    assert CPU is found(str(CPU.cell))
+
+
+def test_without_a_device_the_one_that_was_judged_is_meant() -> None:
+    """The first of them."""
+    assert (CUDA, FROZEN) == (found("first/sums/plain"), found("first/sums/frozen"))
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "why"),
+    [
+        ("frist/sums/plain", "There is no published stack 'frist'", "perhaps you meant 'first'"),
+        ("first/sum/plain", "There is no published scenario of first 'sum'", "perhaps you meant 'sums'"),
+        ("first/sums/frozn", "There is no published variant of first/sums 'frozn'", "perhaps you meant 'frozen'"),
+        ("first/sums/plain/tpu", "There is no published device 'tpu'", "cpu"),
+        ("first/sums", "'first/sums' is no cell", "STACK/SCENARIO/VARIANT"),
+        ("first/sums/plain/cpu/0", "is no cell", "STACK/SCENARIO/VARIANT"),
+    ],
+)
+def test_an_unknown_part_is_an_error_with_a_suggestion(text: str, what: str, why: str) -> None:
+    """Whichever part it is."""
+    with pytest.raises(UserError, match=what) as error:
+        found(text)
+    assert why in error.value.cause

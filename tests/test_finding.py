@@ -1,0 +1,139 @@
+"""The processes of a traced script become one finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness.finding import Finding, Left, Process, Speed, conclude, headline, report, speed
+from tests.factories import BACKWARD, HEALTHY, make_observation, make_parameter, make_raised, make_warned
+
+if TYPE_CHECKING:
+    from harness.observation import Observation
+
+NOTHING = make_observation(steps=0, backward=(), parameters=(), losses=(), last_loss=None, gradient_norms=())
+NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a grad_fn"
+LOST = make_observation(
+    steps=0, reached="step", raised=make_raised(NO_GRAD_FN),
+    parameters=(make_parameter("", changed=False),),
+    backward=(msgspec.structs.replace(BACKWARD, requires_grad=False, grad_fn=None),),
+)  # fmt: skip
+
+
+def process(observation: Observation = HEALTHY, rank: int | None = None, pid: int = 1) -> Process:
+    """What a process left."""
+    return Process(schema=1, pid=pid, rank=rank, observation=observation)
+
+
+def find(*processes: Process, returncode: int = 0, stopped: bool = False) -> Finding:
+    """The finding on a script that ended."""
+    return conclude(["python", "train.py"], returncode, Left(processes=processes, stopped=stopped))
+
+
+def test_a_script_that_trains() -> None:
+    """Outcome, gradient, steps, memory and its own exit code."""
+    found = find(process())
+    assert ("trains", "flowing", 20, 123_456_789, 0) == (
+        found.outcome, found.gradient, found.steps, found.peak_memory_bytes, found.exit_code,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("processes", "returncode", "outcome", "exit_code"),
+    [
+        ((), 0, "process:exit-0", 0),
+        ((), 3, "process:exit-3", 3),
+        ((), -9, "process:signal-9", 137),
+        ((process(),), 3, "process:exit-3", 3),
+        ((process(),), -15, "process:signal-15", 143),
+        ((process(NOTHING),), 0, "update:none", 0),
+        ((process(LOST),), 1, "step:no-grad-fn", 1),
+        ((process(make_observation(reached="import", raised=make_raised(kind="ModuleNotFoundError"), steps=0)),), 1,
+         "import:missing-module", 1),
+    ],
+)  # fmt: skip
+def test_how_it_ended(processes: tuple[Process, ...], returncode: int, outcome: str, exit_code: int) -> None:
+    """A signal and an exit code of its own outweigh what was seen; an exception that was seen explains the code."""
+    found = find(*processes, returncode=returncode)
+    assert (outcome, exit_code) == (found.outcome, found.exit_code)
+
+
+def test_a_script_that_never_imported_torch() -> None:
+    """There is nothing to judge, and that is said."""
+    assert "the script never imported torch" == find().message
+
+
+def test_the_process_that_trained_is_the_one() -> None:
+    """A launcher imports torch too."""
+    assert 20 == find(process(NOTHING, pid=1), process(pid=2), process(NOTHING, pid=3)).steps
+
+
+def test_the_first_rank_is_the_one() -> None:
+    """Another one may have made more steps before it was stopped."""
+    assert 20 == find(process(make_observation(steps=25), rank=1), process(rank=0)).steps
+
+
+def test_an_exception_of_another_process_explains_the_exit_code() -> None:
+    """The launcher, or another rank, died of it."""
+    other = process(make_observation(steps=0, backward=(), raised=make_raised("rank 1 broke")), rank=1)
+    found = find(process(rank=0), other, returncode=1)
+    assert ("step:exception", "RuntimeError: rank 1 broke", 20) == (found.outcome, found.message, found.steps)
+
+
+def test_a_script_that_was_stopped_is_judged_by_its_training() -> None:
+    """What its cleaning up did afterwards is not held against it; the exit code is still its own."""
+    found = find(process(), returncode=1, stopped=True)
+    assert ("trains", 1) == (found.outcome, found.exit_code)
+
+
+def test_speed_leaves_out_the_first_steps() -> None:
+    """Four, where there are enough."""
+    assert Speed(median=2.0, low=2.0, high=2.0, steps=16) == speed([9.0] * 4 + [0.5] * 16)
+
+
+@pytest.mark.parametrize(("times_s", "steps"), [([], None), ([0.5], None), ([0.5, 0.5], 2), ([0.5] * 8, 6)])
+def test_a_short_script_has_what_speed_there_is(times_s: list[float], steps: int | None) -> None:
+    """None at all from fewer than two steps."""
+    found = speed(times_s)
+    assert steps == (found and found.steps)
+
+
+def test_partial_learning_is_told_by_module() -> None:
+    """Which do and which do not."""
+    seen = make_observation(parameters=(make_parameter(name="head.weight"), make_parameter("nn", name="body.weight")))
+    found = find(process(seen))
+    assert ("gradient:partial", ("head: 1 parameter",), ("body: 1 parameter",)) == (
+        found.outcome, found.learns, found.does_not_learn,
+    )  # fmt: skip
+
+
+def test_a_misleading_warning_is_called_so() -> None:
+    """Torch's checkpointing says it of inputs, where every parameter gets its gradient."""
+    warned = make_warned("None of the inputs have requires_grad=True. Gradients will be None")
+    assert (warned.message,) == find(process(make_observation(warnings=(warned,)))).misleading
+
+
+def test_the_same_warning_is_right_where_something_is_missing() -> None:
+    """Then it is no distraction."""
+    warned = make_warned("None of the inputs have requires_grad=True. Gradients will be None")
+    assert () == find(process(make_observation("ffff", "nnnn", warnings=(warned,)))).misleading
+
+
+def test_the_headline_has_the_numbers() -> None:
+    """With the spread of the speed."""
+    assert "trains, gradient flowing, 20 steps, 4 steps/s (3 to 4), 118 MiB at peak" == headline(find(process()))
+
+
+def test_the_report_ends_with_the_versions() -> None:
+    """What a finding means nothing without."""
+    assert "python 3.11.7" == report(find(process()))[-1]
+
+
+def test_what_could_not_be_watched_is_told() -> None:
+    """By the processes and by the observer."""
+    left = Left(
+        processes=(process(make_observation(observer_errors=("forward: it broke",))),), trouble=("OSError: full",)
+    )
+    assert ("OSError: full", "forward: it broke") == conclude(["python"], 0, left).trouble

@@ -1,0 +1,161 @@
+"""The nearest published stack, and what sets apart the stacks that fail alike."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.version import Version
+
+from harness import nearest
+from tests.factories import make_cell, make_lock, make_record
+
+if TYPE_CHECKING:
+    from harness.model import Record
+
+STACKS = {
+    "old": {"torch": Version("2.0.1"), "lightning": Version("2.0.3"), "transformers": Version("4.30.2")},
+    "middle": {"torch": Version("2.6.0"), "lightning": Version("2.2.2"), "transformers": Version("4.49.0")},
+    "mixed": {"torch": Version("2.13.0"), "lightning": Version("2.6.6"), "transformers": Version("4.57.6")},
+    "new": {"torch": Version("2.13.0"), "lightning": Version("2.6.6"), "transformers": Version("5.4.0")},
+}
+
+
+def here(**versions: str) -> dict[str, Version]:
+    """An environment's versions."""
+    return {name: Version(version) for name, version in versions.items()}
+
+
+def column(**outcomes: str) -> list[Record]:
+    """The records of one cell on some stacks."""
+    return [
+        make_record(outcome, make_cell(stack), passed=None if outcome == "setup:unsupported" else outcome == "trains")
+        for stack, outcome in outcomes.items()
+    ]
+
+
+def words(own: dict[str, Version], *needs: str, **outcomes: str) -> str:
+    """How a cell that has no grad_fn in the environment compares with the stacks."""
+    return nearest.like("step:no-grad-fn", column(**outcomes), STACKS, own, needs).words
+
+
+FAILS = "step:no-grad-fn"
+OWN = here(torch="2.6.0", lightning="2.5.0", transformers="4.50.0")
+
+
+def test_the_same_versions_are_nearest() -> None:
+    """Whatever build of torch it is."""
+    locks = [make_lock("a", versions={"torch": "2.6.0"}), make_lock("b", versions={"torch": "2.6.1"})]
+    closest = nearest.nearest(here(torch="2.6.0+cpu"), locks)
+    assert closest is locks[0]
+
+
+@pytest.mark.parametrize(
+    ("nearer", "farther"),
+    [
+        ({"torch": "2.6.3"}, {"torch": "2.7.0"}),
+        ({"torch": "2.7.0"}, {"torch": "2.9.0"}),
+        ({"torch": "2.99.0"}, {"torch": "3.0.0"}),
+        ({"torch": "2.6.3", "trl": "0.1"}, {"torch": "1.6.0"}),
+    ],
+)
+def test_a_major_release_counts_more_than_a_minor_one_and_that_more_than_a_patch(
+    nearer: dict[str, str], farther: dict[str, str]
+) -> None:
+    """And a package that only one side has less than another major release."""
+    own = here(torch="2.6.0")
+    assert nearest.distance(own, here(**nearer)) < nearest.distance(own, here(**farther))
+
+
+def test_of_two_as_near_the_newer_is_taken() -> None:
+    """By its as-of date."""
+    locks = [make_lock("a", as_of=dt.date(2025, 1, 1)), make_lock("b", as_of=dt.date(2026, 1, 1))]
+    assert locks[1] is nearest.nearest(here(torch="2.6.0"), locks)
+
+
+def test_where_nothing_is_published_nothing_is_near() -> None:
+    """No stack."""
+    assert nearest.nearest(here(torch="2.6.0"), []) is None
+
+
+def test_a_version_made_by_hand_does_not_count() -> None:
+    """It cannot be compared."""
+    assert here(trl="0.15") == nearest.versions(make_lock(versions={"torch": "mine", "trl": "0.15"}))
+
+
+def test_one_bound_separates() -> None:
+    """It lies between two releases that were measured, and is told so."""
+    told = words(OWN, old=FAILS, middle=FAILS, mixed=FAILS, new="trains")
+    assert "as every published stack with transformers up to 4.57.6 (not from 5.4.0 on) does" == told
+
+
+def test_newer_releases_may_be_the_ones_that_fail() -> None:
+    """The other way around."""
+    told = words(OWN, "transformers", old="trains", middle=FAILS, mixed=FAILS, new=FAILS)
+    assert "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
+
+
+def test_several_bounds_cannot_be_told_apart() -> None:
+    """All that the variant needs are named; what it does not need is not."""
+    told = words(OWN, "torch>=2.0", "lightning", old=FAILS, middle=FAILS, mixed="trains", new="trains")
+    assert (
+        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on) or lightning up to 2.2.2 (not from 2.6.6 "
+        "on; 2.5.0 lies between) does; the published stacks do not tell which of these it is"
+    ) == told
+
+
+def test_a_bound_with_the_environment_on_the_other_side_explains_nothing() -> None:
+    """It fails although its release is one that passes."""
+    own = here(torch="2.13.0", lightning="2.6.6", transformers="5.4.0")
+    assert "as on old, middle, mixed" == words(own, old=FAILS, middle=FAILS, mixed=FAILS, new="trains")
+
+
+def test_without_a_bound_the_stacks_are_named() -> None:
+    """The one between them passes."""
+    assert "as on old, mixed" == words(OWN, old=FAILS, middle="trains", mixed=FAILS, new="trains")
+
+
+def test_another_failure_is_on_the_other_side() -> None:
+    """Only what fails in the same way is alike."""
+    told = words(OWN, "transformers", old="step:exception", middle=FAILS, mixed=FAILS, new=FAILS)
+    assert "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ({"old": FAILS, "middle": FAILS}, "as all 2 published stacks do"),
+        ({"old": FAILS, "middle": "setup:unsupported"}, "as on old"),
+        ({"old": "trains", "new": "trains"}, "that no published stack fails"),
+        ({"old": "gradient:none", "new": "trains"}, "in another way than published stacks do (gradient:none)"),
+        ({"old": "setup:unsupported"}, "that no published stack was judged on"),
+        ({}, "that no published stack was judged on"),
+    ],
+)
+def test_what_is_published_is_said_as_it_is(outcomes: dict[str, str], expected: str) -> None:
+    """All, some, none, or nothing that was judged."""
+    assert expected == words(OWN, **outcomes)
+
+
+def test_what_cannot_be_imported_is_like_nothing_that_ran() -> None:
+    """Where no published stack lacks the same; where one does, it is as there."""
+    records = column(old=FAILS, new="trains")
+    assert "that cannot even be imported here" == nearest.like("import:missing-module", records, STACKS, OWN).words
+    records = column(old="import:missing-module", new="import:missing-module")
+    assert "as all 2 published stacks do" == nearest.like("import:missing-module", records, STACKS, OWN).words
+
+
+def test_most_stacks_are_told_by_the_exception() -> None:
+    """Where no bound separates them."""
+    names = [f"s{n}" for n in range(6)]
+    stacks = {name: here(torch=f"2.{n}.0") for n, name in enumerate(names)}
+    records = column(**{name: "trains" if name == "s3" else FAILS for name in names})
+    assert "as on every published stack but s3" == nearest.like(FAILS, records, stacks, OWN).words
+
+
+def test_a_package_that_a_stack_lacks_separates_nothing() -> None:
+    """Its release there is not known."""
+    stacks = {"with": here(trl="0.15"), "without": here(torch="2.0")}
+    records = column(**{"with": FAILS, "without": "trains"})
+    assert "as on with" == nearest.like(FAILS, records, stacks, here(trl="0.15")).words

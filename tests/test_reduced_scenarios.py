@@ -1,0 +1,47 @@
+"""Every variant of every published scenario reduces to a script that knows nothing of this project."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import scenarios
+from harness.reduction.reduce import reduce
+from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from harness.model import Scenario
+
+REAL = [
+    pytest.param(scenario, variant.name, id=f"{scenario.name}-{variant.name}")
+    for scenario in scenarios.load_all(ROOT / "scenarios").values()
+    for variant in scenario.variants
+]
+STACKS = "|".join(re.escape(path.stem) for path in (ROOT / "results" / "locks").glob("*.txt") if path.stem != "latest")
+OURS = re.compile(rf"gradmatrix|\b(?:VARIANTS|NEEDS|AGREE|harness|argparse|sys\.argv|SkipTest|{STACKS})\b")
+
+
+def undefined(text: str) -> set[str]:
+    """Names that are read and never bound."""
+    tree = ast.parse(text)
+    nodes = list(ast.walk(tree))
+    read = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    bound |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    bound |= {(n.asname or n.name).partition(".")[0] for n in nodes if isinstance(n, ast.alias)}
+    return read - bound - set(vars(builtins))
+
+
+@pytest.mark.parametrize(("scenario", "variant"), REAL)
+def test_every_variant_of_every_scenario_reduces(scenario: Scenario, variant: str) -> None:
+    """To Python without an unknown name, without a word of ours, and without the name of a variant in its code."""
+    text = reduce(Path(scenario.path).read_text(encoding="utf-8"), variant, "cpu", 4)
+    strings = {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)}
+    assert (set(), None, set()) == (undefined(text), OURS.search(text), strings & {v.name for v in scenario.variants})
+    assert "def train() -> None:" in text

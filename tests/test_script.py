@@ -1,0 +1,79 @@
+"""What a user's own script imports, from where, and in which process it finds itself."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.inside import script
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def written(folder: Path, text: str, *others: str) -> str:
+    """A script of ``text`` with empty files beside it."""
+    for name in others:
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("", encoding="utf-8")
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    return str(folder / "train.py")
+
+
+def test_the_libraries_that_a_script_names_anywhere(tmp_path: Path) -> None:
+    """At the top, in a function, by part; each once, and only those that there are."""
+    text = "import json.decoder as d\nfrom wave import open\ndef f():\n    import csv, json.decoder, not_there\n"
+    assert ["json.decoder", "wave", "csv"] == script.libraries(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("beside", ["wave.py", "wave/__init__.py"])
+def test_what_lies_beside_a_script_is_no_library(tmp_path: Path, beside: str) -> None:
+    """It comes first on the script's own path, whatever the environment has under that name."""
+    assert ["csv"] == script.libraries(
+        written(tmp_path, "import csv\nimport wave\nimport train\nfrom . import x\n", beside)
+    )
+
+
+def test_a_folder_of_data_shadows_nothing(tmp_path: Path) -> None:
+    """Without an ``__init__.py`` it comes after every installed package."""
+    assert ["wave"] == script.libraries(written(tmp_path, "import wave\n", "wave/sounds.txt", "notes.txt"))
+
+
+def test_what_is_shadowed_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its submodules; what has another name stays, and so does the standard library, which others hold."""
+    names = ("a_library", "a_library.part", "a_library_too")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    written(tmp_path, "", "a_library.py", "json.py")
+    script.forget_shadowed(str(tmp_path))
+    assert ["a_library_too", "json"] == [name for name in (*names, "json") if name in sys.modules]
+
+
+def test_only_what_the_environment_has_is_imported_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a cell imported from its own folder, or made up, would be another thing in the next one."""
+    written(tmp_path, "", "own_module.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "made_up", ModuleType("made_up"))
+    monkeypatch.setitem(sys.modules, "own_module", __import__("own_module"))
+    names = ["pytest", "json.decoder", "own_module", "made_up", "sys", "gone"]
+    paths = [path for path in sys.path if path != str(tmp_path)]
+    assert ["pytest", "json.decoder"] == script.of_environment(names, paths)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (SystemExit(), True),
+        (SystemExit(0), True),
+        (SystemExit(3), False),
+        (SystemExit("why"), False),
+        (KeyboardInterrupt(), False),
+    ],
+)
+def test_an_exit_with_code_0_is_a_good_end(error: BaseException, *, expected: bool) -> None:
+    """As the interpreter counts codes."""
+    assert expected == script.exits_well(error)
