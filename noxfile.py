@@ -107,7 +107,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
-    """Print the four ratios of the performance contract, measured in one run."""
+    """Print the ratios of the performance contract, measured in one run."""
     command(session, "bench", *session.posargs)
 
 

@@ -59,7 +59,9 @@ def not_finite(seen: Observation) -> Diagnosis | None:
             at,
             f"The optimizer's step {first.step} made a parameter of {name} NaN or infinite, though its gradient was"
             f" finite{where(at, 'the optimizer is built at')}.",
-            "In half precision an optimizer's second moment and its eps can both be 0, and the step divides by them.",
+            "In half precision an optimizer's second moment and its eps can both be 0, and the step divides by them."
+            if any(p.dtype == "float16" for p in seen.parameters)
+            else "The step was too large for the type of the parameter.",
         )
     if first.where == "gradient":
         hook = where(at, "a hook on it was registered at")
@@ -113,14 +115,20 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
             f"All {learning} gradients were exactly zero: the loss has a graph, but its value moves with no parameter"
         )
         lines = [f"{first} (advantages, weights or a mask of zeros?)."]
-    at = next((place(hook.frames) for hook in seen.hooks if hook.parameter in {p.name for p in zero}), None)
+    at = next((place(hook.frames) for hook in seen.hooks if hook.parameter in {p.name for p in zero} | {""}), None)
     event = seen.severed[-1] if seen.severed else None
     module = module_of(zero[-1])  # the last of them: what comes before it gets its zeros from there
     if at is not None:
-        lines.insert(1, f"A hook on it was registered at {spot(at)}.")
+        lines.insert(1, f"A hook on a gradient was registered at {spot(at)}.")
     elif event is not None and event.how == "clip_grad_norm_":
         at = place(event.frames)
         lines.insert(1, f"They were clipped to a norm of 0{where(at, 'at')}.")
+    elif seen.zero_output is not None:
+        module = seen.zero_output.module
+        own = next((each for each in seen.severed if each.module == module and each.frames), None)
+        at = place(own.frames) if own is not None else place(seen.zero_output.frames)
+        name = titled(module, seen.zero_output.type)
+        lines.insert(1, f"The output of {name} was all zeros, though its input was not{where(at, 'at')}.")
     elif event is not None and event.frames:
         at, module = place(event.frames), event.module or module
         why = (

@@ -1,4 +1,8 @@
-"""Known faults, the healthy variants they are put into, and what a diagnosis of them must name."""
+"""Known faults, the healthy variants they are put into, and what a diagnosis of them must name.
+
+No fault is what somebody may have meant: a layer that is frozen on purpose, ``eval()`` while training, a target that is
+detached. Such a script trains what it is to train, and by the definition of an outcome it passes.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +86,12 @@ FAULTS = (
     fault("hidden_made_a_leaf"),
     fault("hidden_overwritten"),
     fault("hidden_rounded"),
+    fault("hidden_binarised"),
+    fault("hidden_masked"),
     fault("output_forgotten", "transformer", line=False),
     fault("no_grad_block"),
     fault("no_grad_decorator"),
+    fault("set_grad_enabled_block"),
     fault("inference_mode_block"),
     fault("gradients_left_off"),
     fault("no_grad_model"),
@@ -101,13 +108,16 @@ FAULTS = (
     fault("nan_gradient"),
     fault("infinite_gradient"),
     fault("zeroed_gradient"),
+    fault("gradient_of_hidden_zeroed"),
     fault("gradient_dropped"),
     fault("cleared_too_early"),
     fault("clipped_to_zero"),
     # a pass of the reference model ends PEFT's disable_adapter(), which makes the adapter trainable again
     fault("frozen_adapter", "lora", unless="reference"),
     fault("parameter_replaced", at_construction=True),
+    fault("layer_loaded_anew", at_construction=True),
     fault("learning_rate_zero"),
+    fault("learning_rate_scheduled_to_zero", at_construction=True),
     fault("learning_rate_lost_to_rounding", "bfloat16"),
     fault("bound_to_a_copy"),
     fault("layer_left_out"),

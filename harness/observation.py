@@ -158,9 +158,10 @@ class Nonfinite(Frozen, frozen=True):
 
 
 class Hooked(Frozen, frozen=True):
-    """A parameter without a useful gradient on which a hook was registered."""
+    """A hook on the gradient of a parameter that did not learn, or of another tensor."""
 
     parameter: str
+    """Its name; empty for another tensor."""
     frames: tuple[Frame, ...]
 
 
@@ -227,6 +228,8 @@ class Observation(Frozen, frozen=True):
     severed: tuple[Severed, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     nonfinite: Nonfinite | None = None
+    zero_output: Nonfinite | None = None
+    """The first module whose output was all zeros, though neither its input nor its parameters were."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     frozen: tuple[Froze, ...] = ()

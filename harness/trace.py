@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,75 +27,6 @@ if TYPE_CHECKING:
 
 TRACED = Path(__file__).resolve().parent / "inside" / "traced"
 AUDIT = 4
-OLDEST_PYTHON = (3, 9)
-PROBE = (
-    "import importlib.util, sys; "
-    "print(*sys.version_info[:2], int(importlib.util.find_spec('torch') is not None), sep=' ')"
-)
-
-
-def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The Python to run the script with: the one asked for, or the first with torch of those at hand."""
-    if asked is not None:
-        return checked(asked)
-    if importlib.util.find_spec("torch") is not None:
-        return Path(sys.executable)
-    active = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
-    on_path = shutil.which("python3", path=environ.get("PATH")) or shutil.which("python", path=environ.get("PATH"))
-    tried = [in_environment(folder) for folder in active] + ([Path(on_path)] if on_path else [])
-    for python in tried:
-        found = probe(python)
-        if found is not None and found[2]:
-            return checked(python)
-    raise UserError(
-        "No Python with torch was found.",
-        cause=f"looked at {', '.join(map(str, [sys.executable, *tried]))}",
-        next_step="gradmatrix trace --python PATH, where PATH is the Python or the folder of the script's environment",
-    )
-
-
-def checked(asked: Path) -> Path:
-    """The interpreter at a path, or in the environment of that folder; UserError where the script could not run."""
-    python = in_environment(asked) if asked.is_dir() else asked
-    found = shutil.which(python)
-    version = probe(Path(found)) if found else None
-    if found is None or version is None:
-        raise UserError(
-            f"{asked} is no Python that can be started.",
-            cause="it is not there, cannot be run, or does not answer as Python does",
-            next_step="give --python the interpreter of the script's environment, such as .venv/bin/python",
-        )
-    if version[:2] < OLDEST_PYTHON:
-        raise UserError(
-            f"{asked} is Python {version[0]}.{version[1]}.",
-            cause="the observer needs Python 3.9 or newer",
-            next_step="give --python a newer interpreter",
-        )
-    if not version[2]:
-        raise UserError(
-            f"{asked} has no torch.",
-            cause="a training script is watched through torch",
-            next_step="give --python the interpreter of the environment in which the script trains",
-        )
-    return Path(found)
-
-
-def in_environment(folder: Path) -> Path:
-    """The interpreter of a virtual or conda environment."""
-    places = ("Scripts/python.exe", "python.exe") if sys.platform == "win32" else ("bin/python",)
-    return next((folder / place for place in places if (folder / place).exists()), folder / places[0])
-
-
-def probe(python: Path) -> tuple[int, int, int] | None:
-    """Major and minor version, and whether it has torch (1 or 0); None where this is no Python."""
-    try:
-        ran = subprocess.run(
-            [python, "-c", PROBE], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-        )
-        major, minor, torch = map(int, ran.stdout.split())
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
-    return major, minor, torch
 
 
 def command_line(python: Path, words: Sequence[str], *, module: bool) -> list[str]:
@@ -174,9 +103,11 @@ def signals_meant_for(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[No
 
 def left_in(folder: Path) -> Left:
     """What the processes left."""
-    files = [path for path in folder.glob("*.json") if path.stem.isdecimal()]
-    return Left(
-        processes=tuple(msgspec.json.decode(path.read_bytes(), type=Process) for path in sorted(files)),
-        trouble=tuple(sorted({path.read_text(encoding="utf-8") for path in folder.glob("*.trouble")})),
-        stopped=(folder / "enough").exists(),
-    )
+    processes, trouble = [], []
+    for path in sorted(path for path in folder.glob("*.json") if path.stem.isdecimal()):
+        try:
+            processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
+        except msgspec.DecodeError as error:
+            trouble.append(f"process {path.stem}: {error}")
+    trouble += sorted({path.read_text(encoding="utf-8") for path in folder.glob("*.trouble")})
+    return Left(processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists())

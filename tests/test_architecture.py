@@ -14,11 +14,15 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "harness"
-INSIDE = sorted((HARNESS / "inside").glob("*.py"))
-HOST = sorted(path for path in HARNESS.rglob("*.py") if path not in INSIDE)
+INSIDE = sorted((HARNESS / "inside").rglob("*.py"))
+FAULTS = sorted((HARNESS / "faults").glob("*.py"))
+THERE = [*INSIDE, *FAULTS]
+"""What runs in the tested environment."""
+HOST = sorted(path for path in HARNESS.rglob("*.py") if path not in THERE)
 WITHIN = {
     "publish/": ["text", "grid", "published", "frame", "headline", "files"],
-    "commands/": ["options", "matrix", "trace", "check", "capsule", "audit"],
+    "reduction/": ["source", "constants", "branches", "unused", "parameters", "reduce"],
+    "commands/": ["options", "matrix", "why", "trace", "check", "capsule", "audit"],
 }
 """The modules of a folder of harness/ in their own order."""
 PURE = {
@@ -26,6 +30,14 @@ PURE = {
     "model": {"datetime", "enum", "typing", "msgspec", "harness"},
     "outcome": {"dataclasses", "enum", "re", "typing"},
     "verdict": {"collections", "dataclasses", "math", "re", "typing", "harness"},
+    "relations": {"collections", "math", "typing", "msgspec", "harness"},
+    "causes": {"collections", "enum", "typing", "harness"},
+    "lost": {"collections", "re", "typing", "harness"},
+    "diagnosis": {"re", "typing", "harness"},
+    "remedy": {"collections", "typing", "harness"},
+    "nearest": {"collections", "typing", "packaging", "harness"},
+    "capsule": {"collections", "re", "textwrap", "typing", "packaging", "harness"},
+    "silent": {"typing", "harness"},
     "plan": {"collections", "dataclasses", "enum", "functools", "hashlib", "pathlib", "typing", "harness"},
 }
 """Modules that decide, and all that they may import; plan reads the observer's source for its digest."""
@@ -41,7 +53,7 @@ def documented_layers() -> list[str]:
     return [
         module
         for name in names
-        if name != "inside/"
+        if name not in {"inside/", "faults/"}
         for module in ([f"{name[:-1]}.{part}" for part in WITHIN[name]] if name in WITHIN else [name[:-3]])
     ]
 
@@ -111,7 +123,7 @@ def test_the_verdict_knows_only_words() -> None:
     assert {"observation", "model", "outcome"} == harness_imports(HARNESS / "verdict.py")
 
 
-@pytest.mark.parametrize("path", INSIDE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", THERE, ids=lambda path: path.stem)
 def test_inside_needs_the_standard_library_and_torch_only(path: Path) -> None:
     """The tested stack decides what else is there."""
     absolute = {name for name in imports(path) if not name.startswith(".")}
@@ -119,13 +131,13 @@ def test_inside_needs_the_standard_library_and_torch_only(path: Path) -> None:
     assert set() == packages - (sys.stdlib_module_names - {"tomllib"}) - {"torch"}
 
 
-@pytest.mark.parametrize("path", INSIDE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", THERE, ids=lambda path: path.stem)
 def test_inside_stays_inside(path: Path) -> None:
     """A relative import of one dot reaches no further than the folder."""
     assert [] == [name for name in imports(path) if name.startswith("..")]
 
 
-@pytest.mark.parametrize("path", INSIDE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", THERE, ids=lambda path: path.stem)
 def test_inside_has_the_syntax_of_python_3_9(path: Path) -> None:
     """The oldest Python that a stack may have."""
     ast.parse(path.read_bytes(), feature_version=(3, 9))
@@ -133,7 +145,9 @@ def test_inside_has_the_syntax_of_python_3_9(path: Path) -> None:
 
 def test_the_host_never_imports_what_runs_inside() -> None:
     """The boundary is a file protocol."""
-    assert [] == [path.name for path in HOST if any(n.startswith("harness.inside") for n in imports(path))]
+    assert [] == [
+        path.name for path in HOST if any(n.startswith(("harness.inside", "harness.faults")) for n in imports(path))
+    ]
 
 
 @pytest.mark.parametrize("path", [path for path in HOST if path.stem != "cli"], ids=module_of)
@@ -144,7 +158,7 @@ def test_only_the_command_line_exits(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [ROOT / "noxfile.py", *HOST, *INSIDE, *Path(__file__).parent.glob("*.py")], ids=lambda path: path.name
+    "path", [ROOT / "noxfile.py", *HOST, *THERE, *Path(__file__).parent.glob("*.py")], ids=lambda path: path.name
 )
 def test_a_module_past_its_limit_is_two_modules(path: Path) -> None:
     """A file that cannot be read in one go is not read."""
@@ -153,11 +167,11 @@ def test_a_module_past_its_limit_is_two_modules(path: Path) -> None:
 
 def test_no_name_says_nothing() -> None:
     """Field terms only, for files, folders and classes."""
-    paths = [*HOST, *INSIDE, *Path(__file__).parent.rglob("*.py"), *(ROOT / "scenarios").glob("*.py")]
+    paths = [*HOST, *THERE, *Path(__file__).parent.rglob("*.py"), *(ROOT / "scenarios").glob("*.py")]
     words = {
         word for path in paths for part in path.relative_to(ROOT).with_suffix("").parts for word in part.split("_")
     }
-    trees = [ast.parse(path.read_bytes()) for path in (*HOST, *INSIDE)]
+    trees = [ast.parse(path.read_bytes()) for path in (*HOST, *THERE)]
     classes = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     parts = {part.lower() for name in classes for part in re.findall(r"[A-Z][a-z]*", name)}
     assert set() == (words | parts) & VAGUE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import audit, injection
+from harness import audit, cli, injection
 from harness.audit import Audited, Score, Tally
 from harness.errors import UserError
 from harness.injection import Injection, Truth
@@ -82,6 +82,15 @@ def test_an_unknown_fault_is_bad_input() -> None:
     """With a suggestion."""
     with pytest.raises(UserError, match="perhaps you meant 'detached_hidden'"):
         audit.chosen_faults(["detached_hiden"])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [(["--fault", "nonsense"], "no fault 'nonsense'"), (["nonsense"], "no stack 'nonsense'")]
+)
+def test_bad_input_ends_with_exit_code_2(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One clear error."""
+    assert 2 == cli.main(["audit", *words])
+    assert expected in capsys.readouterr().err
 
 
 def test_healthy_runs_are_of_what_the_records_say_trains(tmp_path: Path) -> None:

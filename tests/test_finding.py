@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from harness.finding import Finding, Left, Process, Speed, conclude, headline, report, speed
-from tests.factories import BACKWARD, HEALTHY, make_observation, make_parameter, make_raised, make_warned
+from harness.remedy import Remedy
+from tests.factories import BACKWARD, HEALTHY, make_cell, make_observation, make_parameter, make_raised, make_warned
 
 if TYPE_CHECKING:
     from harness.observation import Observation
@@ -137,3 +138,11 @@ def test_what_could_not_be_watched_is_told() -> None:
         processes=(process(make_observation(observer_errors=("forward: it broke",))),), trouble=("OSError: full",)
     )
     assert ("OSError: full", "forward: it broke") == conclude(["python"], 0, left).trouble
+
+
+def test_the_explanation_ends_with_a_remedy_where_one_is_known() -> None:
+    """It is looked up by cause and by what the environment has."""
+    remedy = Remedy(cell=make_cell("stack", "scenario", "healthy"), summary="do it so", same_stack=False)
+    found = conclude(["python"], 0, Left(processes=(process(make_observation("ffff", "nnnn")),)), lambda *_: remedy)
+    assert found.explanation[-1].endswith("do it so (scenario/healthy trains there).")
+    assert (*found.explanation, "python 3.11.7") == tuple(report(found))

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from harness import cli
-from harness.errors import UserError
-from harness.trace import checked, command_line, interpreter
 from tests.conftest import NEWEST, OLDEST, ROOT, python_of, waits_until
 
 if TYPE_CHECKING:
@@ -101,12 +99,22 @@ def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
     assert (0, "trains", []) == (traced.code, traced.outcome, traced.found["trouble"])
 
 
-@pytest.mark.parametrize("name", ["t5_adafactor", "amp_manual_optimization"])
-def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(here: Here, name: str) -> None:
-    """Its own traceback, its own exit code, and why."""
+@pytest.mark.parametrize(
+    ("name", "cause", "file", "function"),
+    [
+        ("t5_adafactor", "grad-mode-off", "transformers/optimization.py", "step"),
+        ("amp_manual_optimization", "autocast-cache", "amp_manual_optimization.py", "training_step"),
+    ],
+)
+def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(
+    here: Here, name: str, cause: str, file: str, function: str
+) -> None:
+    """Its own traceback, its own exit code, and the line that did it."""
     traced = here.trace(EXAMPLES / f"{name}.py", stack=OLDEST)
     assert (1, "step:no-grad-fn", "none") == (traced.code, traced.outcome, traced.found["gradient"])
     assert "element 0 of tensors does not require grad" in traced.error
+    found = traced.found["diagnosis"]
+    assert (cause, file, function) == (found["cause"], found["place"]["file"], found["place"]["function"])
 
 
 @needs_posix
@@ -245,71 +253,3 @@ def test_a_request_to_end_goes_to_the_script(here: Here) -> None:
         traced.send_signal(signal.SIGTERM)
         _, error = traced.communicate()
     assert (143, True) == (traced.returncode, error.startswith("gradmatrix trace: process:signal-15"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["no_such_script.py"], "There is no script no_such_script.py."),
-        ([], "Nothing to trace."),
-        (["-m"], "Nothing to trace."),
-        (["--output", "no/such/folder/found.json", "train.py"], "no/such/folder/found.json cannot be written."),
-    ],
-)
-def test_what_cannot_be_traced_is_one_clear_error(here: Here, arguments: list[str], complaint: str) -> None:
-    """Before anything is started."""
-    here.write(TRAINS)
-    code = cli.main(["trace", "--python", str(python_of(NEWEST)), *arguments])
-    assert (2, f"gradmatrix: {complaint}") == (code, here.capture.readouterr().err.decode().splitlines()[0])
-
-
-def pretend_python(folder: Path, answer: str) -> Path:
-    """Something that can be started and answers as if it were a Python."""
-    python = folder / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f"#!/bin/sh\necho {answer}\n", encoding="utf-8")
-    python.chmod(0o755)
-    return python
-
-
-@needs_posix
-@pytest.mark.parametrize(
-    ("answer", "complaint"),
-    [("3 11 0", "has no torch"), ("3 8 1", "is Python 3.8"), ("hello", "is no Python that can be started")],
-)
-def test_a_python_that_will_not_do_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
-    """Before the script is started."""
-    with pytest.raises(UserError, match=complaint):
-        checked(pretend_python(tmp_path, answer))
-
-
-@needs_posix
-def test_the_folder_of_an_environment_will_do(tmp_path: Path) -> None:
-    """As well as the Python in it."""
-    assert pretend_python(tmp_path, "3 11 1") == checked(tmp_path)
-
-
-@needs_posix
-def test_the_active_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where this one has no torch: the first that has."""
-    monkeypatch.setattr("harness.trace.importlib.util.find_spec", lambda _name: None)
-    pretend_python(tmp_path / "venv", "3 11 0")
-    conda = pretend_python(tmp_path / "conda", "3 11 1")
-    environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda"), "PATH": ""}
-    assert conda == interpreter(None, environ)
-
-
-def test_no_python_with_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And it is said how to name one."""
-    monkeypatch.setattr("harness.trace.importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(UserError, match="No Python with torch was found"):
-        interpreter(None, {"PATH": ""})
-
-
-def test_a_script_comes_before_a_command_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in the folder is what is meant."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "torchrun").touch()
-    assert ["/env/bin/python", "torchrun", "x"] == command_line(
-        Path("/env/bin/python"), ["torchrun", "x"], module=False
-    )

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from harness import check, terminal
 from harness.commands.options import add
+from harness.interpreter import interpreter
 from harness.publish.text import one_line
-from harness.trace import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,22 +13,28 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import disk
+from harness.commands.options import ROOT
 from harness.errors import UserError
 from harness.finding import Finding, headline, report
+from harness.interpreter import interpreter
 from harness.publish.text import one_line
-from harness.trace import command_line, interpreter, trace
+from harness.trace import command_line, trace
+from harness.why import remedy_near
 
 if TYPE_CHECKING:
+    from harness.causes import Diagnosis
+    from harness.observation import Observation
     from harness.project import Project
+    from harness.remedy import Remedy
 
 USAGE = "gradmatrix trace [--python PATH] [--steps N] [--json] [--output FILE] (SCRIPT | -m MODULE) [ARGS ...]"
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the command line; it needs no project."""
+    """Add this command to the command line; of a project it wants published remedies only."""
     text = "run a training script unmodified and say whether, and why not, its gradient flows"
     parser = commands.add_parser("trace", help=text, description=text, usage=USAGE, allow_abbrev=False)
-    parser.set_defaults(command=trace_command, root=Path(), matrix=None, results=None)
+    parser.set_defaults(command=trace_command, root=ROOT, matrix=None, results=None)
     parser.add_argument(
         "--python",
         type=Path,
@@ -57,7 +64,7 @@ def positive(text: str) -> int:
     return number
 
 
-def trace_command(options: argparse.Namespace, _project: Project, _console: Console) -> int:
+def trace_command(options: argparse.Namespace, project: Project, _console: Console) -> int:
     """``trace``: the script's own exit code."""
     words = options.module if options.module is not None else options.script
     if not words:
@@ -67,7 +74,7 @@ def trace_command(options: argparse.Namespace, _project: Project, _console: Cons
             f"{options.output} cannot be written.", cause="its folder is not there", next_step="make the folder first"
         )
     command = command_line(interpreter(options.python), words, module=options.module is not None)
-    finding = trace(command, steps=options.steps)
+    finding = trace(command, steps=options.steps, remedy_for=partial(published_remedy, project))
     document = msgspec.json.encode(finding)
     if options.output is not None:
         disk.write_atomically(options.output, document + b"\n")
@@ -76,6 +83,15 @@ def trace_command(options: argparse.Namespace, _project: Project, _console: Cons
     else:
         show(finding, Console(stderr=True, highlight=False))
     return finding.exit_code
+
+
+def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
+    """What the matrix knows; nothing where there is none, and no reason to lose what was found."""
+    try:
+        published = project.published(project.store.everything().values())
+    except (OSError, UserError):
+        return None
+    return remedy_near(published, diagnosis, seen.environment)
 
 
 def show(finding: Finding, console: Console) -> None:

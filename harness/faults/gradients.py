@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import TYPE_CHECKING
+import unittest
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+from .target import hidden_of, replace_forward
 
 if TYPE_CHECKING:
     from .target import Target
@@ -30,6 +34,22 @@ def zeroed_gradient(target: Target) -> list[str]:
     owner, _, parameter = target.parameter()
     parameter.register_hook(lambda gradient: gradient * 0)  # culprit
     return [owner]
+
+
+def gradient_of_hidden_zeroed(target: Target) -> list[str]:
+    """A hook on the hidden state masks the whole gradient that flows back through it."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        if hidden.requires_grad:
+            hidden.register_hook(torch.zeros_like)  # culprit
+        return output
+
+    replace_forward(block, forward)
+    return [name]
 
 
 def gradient_dropped(target: Target) -> list[str]:
@@ -75,3 +95,23 @@ def parameter_replaced(target: Target) -> list[str]:
     owner, own, parameter = target.parameter()
     setattr(target.root.get_submodule(owner), own, torch.nn.Parameter(parameter.detach().clone()))  # culprit
     return [owner]
+
+
+def layer_loaded_anew(target: Target) -> list[str]:
+    """A checkpoint is loaded into one layer with ``assign=True`` after the optimizer was built."""
+    name, block = target.block()
+    try:
+        block.load_state_dict(copy.deepcopy(block.state_dict()), assign=True)  # culprit
+    except TypeError:
+        raise unittest.SkipTest("load_state_dict has no assign before torch 2.1") from None
+    return [name]
+
+
+def learning_rate_scheduled_to_zero(target: Target) -> None:
+    """A schedule has come to its end before the training has."""
+
+    def schedule() -> None:
+        for group in target.optimizer.param_groups:
+            group["lr"] = 0.0  # culprit
+
+    target.after_backward(schedule)

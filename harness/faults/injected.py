@@ -30,7 +30,7 @@ if not __package__:  # started by path: the folder becomes a package of its own 
     spec.loader.exec_module(package)
     __package__ = "gradmatrix_faults"
 
-from . import blocks, gradients, losses, optimizers
+from . import gradients, hidden, losses, modes, optimizers
 from .target import Target, as_class
 
 SCENARIOS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "scenarios")
@@ -50,7 +50,9 @@ def train(variant: str, device: str, steps: int) -> None:
 
 def inject(fault: str, target: Target) -> None:
     """Arrange that the fault gets in as soon as there is an optimizer; one of the optimizer itself is in its class."""
-    mistake = next((vars(module)[fault] for module in (blocks, gradients, losses) if fault in vars(module)), None)
+    mistake = next(
+        (vars(module)[fault] for module in (hidden, modes, gradients, losses) if fault in vars(module)), None
+    )
     if mistake is None:
         torch.optim.AdamW = as_class(vars(optimizers)[fault](target))
 

@@ -108,6 +108,11 @@ class Evidence:
             found = {"how": "clip_grad_norm_", "module": None, "parameters": zero, "frames": severing.clipped}
             severing.clipped = []
             return found
+        blank = self.forward.finite.zero
+        if blank is not None:
+            for event in severing.severed:  # a mask of zeros has its shape from the very tensor that it hides
+                if event["how"] in LIKE and event["module"] is blank["owner"]:
+                    return {**event, "node": None, "parameters": zero}
         ranked = self._ranked([*severing.flat, *(e for e in severing.severed if e["recompute"])], zero)
         return ranked[0] if ranked else None
 
@@ -118,7 +123,9 @@ class Evidence:
             for event in self.forward.severing.severed
             if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
         ]
-        return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
+        ranked = self._ranked(events, starving)
+        surely = [event for event in ranked if not event["few"]]
+        return (surely or self._gap(starving) or ranked)[:SHOWN]
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
         """Those of ``events`` behind which lie ``affected`` parameters (ids), the most telling first."""
@@ -132,18 +139,22 @@ class Evidence:
             parameters = set(behind.leaves) & affected
             if parameters or behind.checkpointed:
                 few = 2 * len(parameters) < len(affected) and not (behind.checkpointed or event["recompute"])
-                module = event["module"] or self._giver(event["identity"])
+                module = self._giver(event, behind)
                 found.append({**event, "node": None, "module": module, "parameters": parameters, "few": few})
         # What explains little, and what only borrows a shape, is suspected last; of equals, the latest is named.
         found.sort(key=lambda event: (event["few"], event["how"] in LIKE, -len(event["parameters"])))
         return found
 
-    def _giver(self, identity: Any) -> Any:
-        """The outermost module whose output has this node; else the last that gave an output."""
-        outputs = self.forward.outputs
-        return next((module for each, module, _ in reversed(outputs) if each == identity), None) or (
-            outputs[-1][1] if outputs else None
-        )
+    def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:
+        """The module that gave what was severed: the running one, or one inside it where that went on with a graph."""
+        running, outputs = event["module"], self.forward.outputs
+        givers = self.forward.recomputed if event["recompute"] else [(node, module) for node, module, _ in outputs]
+        given = next((module for node, module in reversed(givers) if node in behind.nodes), None)
+        if running is None:
+            return given or (outputs[-1][1] if outputs else None)
+        went_on = any(module is running for _, module, _ in outputs[event["stamp"] :])
+        inner = given is not None and given is not running and any(module is given for module in running.modules())
+        return given if went_on and inner else running
 
     def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The last starving module's output before one that the loss reaches: the graph was cut between them."""

@@ -1,8 +1,11 @@
-"""The first NaN or infinity: in a module's output, in a gradient, or in a parameter after the optimizer's step."""
+"""The first output, gradient or value that is NaN, infinite, or nothing but zeros."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, Dict, List, Optional
+
+from .frames import frames
 
 
 class FiniteWatch:
@@ -12,15 +15,21 @@ class FiniteWatch:
         self.clock = clock
         self.found: Dict[str, Dict[str, Any]] = {}
         """By where: "output", "gradient", "value"."""
+        self.zero: Optional[Dict[str, Any]] = None
+        """The first module whose output was all zeros, though neither its input nor its parameters were."""
 
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         """Look at a module's output; one whose input was broken before is not to blame."""
         if "output" in self.found:
             return
-        if any(not finite(tensor) for tensor in outputs) and all(finite(tensor) for tensor in inputs):
-            from .frames import frames
-
-            self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
+        magnitudes = [greatest(tensor) for tensor in outputs]
+        if not all(map(math.isfinite, magnitudes)):
+            if all(math.isfinite(greatest(tensor)) for tensor in inputs):
+                self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
+        elif self.zero is None and not any(magnitudes):
+            given = [greatest(tensor) for tensor in (*inputs, *module.parameters())]
+            if all(given):
+                self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
 
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
         """Keep the first of its kind: ``owner`` is a parameter."""
@@ -33,12 +42,12 @@ class FiniteWatch:
         return min(kept, key=lambda each: each["step"]) if kept else None
 
 
-def finite(tensor: Any) -> bool:
-    """Whether all of ``tensor`` is finite; one that cannot be read counts as finite.
+def greatest(tensor: Any) -> float:
+    """The greatest magnitude in ``tensor``, NaN if one is in it; 1 for one that is empty or cannot be read.
 
     Nothing of this may be saved for backward: non-reentrant checkpointing counts what a pass saves.
     """
     try:
-        return bool(tensor.detach().isfinite().all())
-    except Exception:  # fake, batched or sparse: nobody can tell
-        return True
+        return float(tensor.detach().abs().max())
+    except Exception:  # fake, batched, sparse or empty: nobody can tell
+        return 1.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from .backward import modes
 from .finite import FiniteWatch
-from .frames import frames, here, written
+from .frames import called, frames, here, written
 from .graph import identity
 from .severing import SeveringWatch
 from .switches import Switch, SwitchWatch
@@ -42,6 +43,8 @@ class ForwardWatch:
         """Ids of those that ran in training mode with gradients on."""
         self.outputs: List[Tuple[Any, Any, Any]] = []
         """Of this step: identity of the node, module, line of the call, for every output that requires a gradient."""
+        self.recomputed: List[Tuple[Any, Any]] = []
+        """The same of checkpoints' second passes: identity of the node and module."""
         self.groups: Dict[Any, Dict[str, Any]] = {}
         """Of this step: the modules that lost their gradient, by the way in which they did."""
         self.ran_on: Set[int] = set()
@@ -82,7 +85,7 @@ class ForwardWatch:
 
     def new_step(self) -> None:
         """Forget what led to the optimizer step that is over."""
-        self.outputs, self.groups, self._learning, self.ran_on = [], {}, {}, set()
+        self.outputs, self.recomputed, self.groups, self._learning, self.ran_on = [], [], {}, {}, set()
         self._frozen_outputs, self._last_frozen = {}, None
         self._thread.running.clear()
         self.switches.log = []
@@ -94,7 +97,8 @@ class ForwardWatch:
 
     def innermost(self) -> Any:
         """The module that is running in this thread, the innermost; None where none is."""
-        return self._thread.running[-1] if self._thread.running else None
+        running = self.running()
+        return running[-1] if running else None
 
     def grad_enabled(self) -> bool:
         """Whether gradients are on in this thread."""
@@ -102,7 +106,14 @@ class ForwardWatch:
 
     def running(self) -> List[Any]:
         """The modules that are running in this thread, the outermost first."""
-        return self._thread.running
+        return self._without_ended(called(sys._getframe(1)))
+
+    def _without_ended(self, innermost: Any) -> List[Any]:
+        """Drop what stands above ``innermost``: it ended with an exception that the script caught."""
+        running = self._thread.running
+        while running and running[-1] is not innermost:
+            running.pop()
+        return running
 
     def _before(self, module: Any, _inputs: Any) -> None:
         if self._compiling():
@@ -117,6 +128,8 @@ class ForwardWatch:
             except Exception as error:
                 self.trouble.add("forward", error)
         on = self._torch.is_grad_enabled()
+        if self._thread.running:
+            self._without_ended(called(sys._getframe(1), within=module))
         if not self._thread.running:
             self._thread.entered = on
         self._thread.running.append(module)
@@ -159,6 +172,9 @@ class ForwardWatch:
 
     def _look_again(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         """A checkpoint's second pass: a module that takes the gradient away does it here, too."""
+        root = next((tensor for tensor in outputs if tensor.grad_fn is not None), None)
+        if root is not None and len(self.recomputed) < OUTPUTS_KEPT:
+            self.recomputed.append((identity(root.grad_fn), module))
         fed = next((tensor for tensor in inputs if tensor.requires_grad), None)
         if fed is None or any(tensor.requires_grad for tensor in outputs):
             return

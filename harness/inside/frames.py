@@ -64,6 +64,18 @@ def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
     return found
 
 
+def called(frame: Optional[FrameType], within: Any = None) -> Any:
+    """The innermost module whose call is on the stack of ``frame``; with ``within`` the one that called that module."""
+    while frame is not None:
+        if frame.f_code.co_name == "_call_impl":
+            module = frame.f_locals.get("self")
+            if within is None:
+                return module
+            within = None if module is within else within
+        frame = frame.f_back
+    return None
+
+
 def place(code: CodeType) -> Dict[str, Any]:
     """Where ``code`` begins; for a decorated function that is its first decorator."""
     return {

@@ -146,7 +146,7 @@ class Observer:
                 self._synchronize()
             self.ticks.append(time.perf_counter())
         if self.stop_after is not None and self.steps >= self.stop_after:
-            raise Enough(0)
+            raise Enough
 
     def _lighten(self) -> None:
         """The audit is over: take the heavy hooks off, and forget the memory that it took."""
@@ -177,6 +177,7 @@ class Observer:
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
             "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
+            "zero_output": None if self.light or well else self._or(self.parameters.zero_output, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             "warnings": self.messages.facts(),

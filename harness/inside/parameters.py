@@ -184,14 +184,21 @@ class ParameterWatch:
             found = {"step": step + 1, "owner": last, "frames": self._hook_on(last)}
             self.forward.finite.found.setdefault("gradient", found)
         first = self.forward.finite.first()
-        if first is None:
-            return None
+        return None if first is None else {"where": first["where"], **self._located(first)}
+
+    def zero_output(self) -> Optional[Dict[str, Any]]:
+        """The first module whose output was all zeros, though neither its input nor its parameters were."""
+        first = self.forward.finite.zero
+        return None if first is None else {"where": "output", **self._located(first)}
+
+    def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
+        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
         owner = owners.get(id(first["owner"]), first["owner"])
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         names, _ = named(list(tops.values()))
         kind = type(owner).__name__
-        where = {"where": first["where"], "module": names.get(id(owner), kind), "type": kind}
-        return {**where, "step": first["step"], "frames": first["frames"]}
+        named_owner = {"module": names.get(id(owner), kind), "type": kind}
+        return {**named_owner, "step": first["step"], "frames": first["frames"]}
 
     def hooks(self) -> List[Dict[str, Any]]:
         """Of the parameters that learn nothing, those that have a hook of somebody's."""
@@ -199,7 +206,9 @@ class ParameterWatch:
         found = [
             (entry["name"], self._own_hook(self._parameters[i])) for i, entry in names.items() if i in self._parameters
         ]
-        return [{"parameter": name, "frames": at} for name, at in found if at]
+        hooks = [{"parameter": name, "frames": at} for name, at in found if at]
+        first = self.forward.severing.first_hooked[:1]
+        return hooks or ([{"parameter": "", "frames": first}] if first else [])
 
     def _hook_on(self, parameter: Any) -> List[Dict[str, Any]]:
         """Where a hook was put on the parameter, or on another tensor; nothing where there was none."""

@@ -103,8 +103,10 @@ class SeveringWatch:
             return original(*args, **kwargs)
 
         setattr(owner, name, watched)
+        known = known_to_jit(original, watched)
 
         def undo() -> None:
+            known()
             if own:
                 setattr(owner, name, original)
             else:
@@ -204,3 +206,17 @@ class SeveringWatch:
             self.hooks[id(tensor)] = at
         elif tensor.grad_fn is not None:
             self.first_hooked = self.first_hooked or line(at)
+
+
+def known_to_jit(original: Any, watched: Any) -> Callable[[], None]:
+    """Let torch.jit take ``watched`` for the operator that ``original`` is; the returned function takes that back."""
+    try:
+        from torch.jit import _builtins
+
+        operator, table = _builtins._find_builtin(original), _builtins._get_builtin_table()
+    except Exception:  # another torch keeps it elsewhere: only scripts that compile by torch.jit now would miss it
+        return lambda: None
+    if operator is None:
+        return lambda: None
+    table[id(watched)] = operator
+    return partial(table.pop, id(watched), None)

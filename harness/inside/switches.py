@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional
 
 from .frames import frames, written
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 KEPT = 256
 """Open entries of a thread: calls of ``set_grad_enabled`` that nobody takes back would gather without end."""
-DECORATORS = ("decorate_context", "generator_context", "decorate_no_grad")
+DECORATING = os.path.join("torch", "utils", "_contextlib.py")
+"""Where torch's decorators live; newer releases give their frames the name of what they decorate with."""
 
 
 class Switch:
@@ -94,6 +97,7 @@ class SwitchWatch:
         original = owner.__dict__.get(name) or getattr(owner, name)
         inherited = name not in owner.__dict__
 
+        @wraps(original)  # torch.jit reads the source of what these classes do
         def watched(context: Any, *args: Any, **kwargs: Any) -> Any:
             if self._stack.busy:
                 return original(context, *args, **kwargs)
@@ -147,7 +151,7 @@ class SwitchWatch:
 
     def _describe(self, entry: Switch, caller: FrameType) -> None:
         entry.frames = frames(caller)
-        if caller.f_code.co_name in DECORATORS:
+        if caller.f_code.co_filename.endswith(DECORATING):
             function = caller.f_locals.get("func")
             entry.decorated = None if function is None else written(function)
         if entry.checkpoint:

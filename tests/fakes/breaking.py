@@ -91,22 +91,27 @@ def raised_at_nan(model: Any, inputs: torch.Tensor) -> Iterator[None]:
     return descend_on(model, inputs)
 
 
-def half_update(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    del inputs
-    weight = nn.Linear(4, 1, bias=False).half()
-    model.only = weight
-    optimizer = torch.optim.AdamW(model.only.parameters(), lr=0.1, foreach=False)  # culprit: half_update
-    pattern = torch.tensor([1e-5, 0.0, 1.0, 1.0]).half()
-    while True:
-        optimizer.zero_grad()
-        model.only(torch.eye(4).half().float().half()).float().flatten().mul(pattern.float()).sum().backward()
-        optimizer.step()
-        yield
+class Scale(nn.Module):  # type: ignore[misc]  # torch is not installed where this is checked
+    """Half-precision weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4, dtype=torch.float16))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Scaled."""
+        return inputs * self.weight.float()
+
+
+def half_update(_model: Any, inputs: torch.Tensor) -> Iterator[None]:
+    scale = Scale()
+    optimizer = torch.optim.AdamW(scale.parameters(), lr=0.1, foreach=False)  # culprit: half_update
+    return descend(optimizer, lambda: scale(inputs).sum() * 1e-6)
 
 
 def large_update(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e39)  # culprit: large_update
-    return descend(optimizer, lambda: error(model(inputs)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=3e38)  # culprit: large_update
+    return descend(optimizer, lambda: error(model(inputs)) * 100)
 
 
 def zeroed_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
