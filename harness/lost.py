@@ -29,8 +29,8 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
     if seen.raised is not None and not without_graph and not OF_GRADIENTS.search(seen.raised.message):
         return None
     signs: tuple[Callable[[Observation], Diagnosis | None], ...] = (
-        cut_before_checkpoint, in_training_pass, dropped, severed, cut_inside, new_leaf, off_at_backward, off_everywhere,
-        gap, unused,
+        cut_before_checkpoint, in_training_pass, dropped, severed, cut_inside,
+        new_leaf, off_at_backward, off_everywhere, gap, unused,
     )  # fmt: skip
     found = next((diagnosis for sign in signs if (diagnosis := sign(seen)) is not None), None)
     if found is None:
@@ -84,6 +84,9 @@ def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
     first = next((position for position, lost in enumerate(entered) if lost.checkpoint is not None), None)
     if first is None or any(lost.checkpoint is not None and lost.checkpoint.source is not None for lost in entered):
         return None
+    for lost in entered[:first]:
+        if lost.switch is not None and not lost.cached:
+            return switched(lost)
     return severed(seen) or next((cut(lost) for lost in entered[:first] if lost.grad_enabled and not lost.cached), None)
 
 

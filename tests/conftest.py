@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FAKES = Path(__file__).resolve().parent / "fakes"
 OLDEST, NEWEST = "lightning-2.0.3", "torch-2.13"
 """Stacks with the oldest and the newest torch that is supported: 2.0.1 and 2.13."""
-GRADIENT_FAKES = ("training", "gradients", "losing", "recomputing", "stepping", "breaking", "watched")
+GRADIENT_FAKES = ("training", "gradients", "losing", "recomputing", "stepping", "breaking", "watched", "values")
 PATIENCE_S = 60.0
 """For what must happen, but not at once."""
 
@@ -71,6 +71,14 @@ class Ran:
 def has_variant(script: str, variant: str) -> bool:
     """Whether the fake names the variant."""
     return f'\n    "{variant}": {{' in (FAKES / f"{script}.py").read_text(encoding="utf-8")
+
+
+@cache
+def culprit(script: str, name: str) -> int:
+    """The line of a fake that is marked as the one to blame."""
+    lines = (FAKES / f"{script}.py").read_text(encoding="utf-8").splitlines()
+    [number] = [number for number, line in enumerate(lines, start=1) if line.endswith(f"# culprit: {name}")]
+    return number
 
 
 @dataclass

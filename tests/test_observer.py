@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from harness import devices, environment
-from tests.conftest import FAKES, Workbench, needs_fork, needs_gpu, needs_no_gpu, python_of
+from tests.conftest import FAKES, ROOT, Workbench, needs_fork, needs_gpu, needs_no_gpu, python_of
 
 pytestmark = needs_fork
 
@@ -167,17 +167,17 @@ def test_a_missing_graph_is_traced_to_the_decorated_step(gradient_bench: Workben
         first.grad_enabled,
         first.inference_mode,
     )
-    named = [frame.function for frame in first.frames if frame.file == "gradients.py"]
-    assert ["calculate", "step"] == named[:2]
+    named = [(frame.file, frame.function) for frame in first.frames[:2]]
+    assert [("loop.py", "calculate"), ("gradients.py", "step")] == named
 
 
 @pytest.mark.parametrize("variant", ["detached_encoder", "inference_encoder"])
 def test_the_module_that_lost_its_gradient_is_named(gradient_bench: Workbench, variant: str) -> None:
-    """With the modes of that moment, and the line of the script it was called from."""
-    lost = gradient_bench.run(variant).seen.lost
-    assert ["0"] * 4 == [event.module for event in lost]
-    assert (1, False, variant == "inference_encoder") == (lost[0].step, lost[0].grad_enabled, lost[0].inference_mode)
-    assert ("gradients.py", "loss") == (lost[0].frames[0].file, lost[0].frames[0].function)
+    """Once for all steps, with the modes of that moment, and the line of the script it was called from."""
+    [lost] = gradient_bench.run(variant).seen.lost
+    assert ("0", 1, 1) == (lost.module, lost.step, lost.modules)
+    assert (False, variant == "inference_encoder") == (lost.grad_enabled, lost.inference_mode)
+    assert ("gradients.py", "loss") == (lost.frames[0].file, lost.frames[0].function)
 
 
 def test_a_healthy_script_loses_nothing(gradient_bench: Workbench) -> None:
@@ -229,9 +229,9 @@ def test_what_is_learned_does_not_depend_on_the_observer(gradient_bench: Workben
 
 def test_what_is_learned_is_what_the_plain_script_learns(gradient_bench: Workbench) -> None:
     """Run by hand in the same environment, without this project."""
-    command = [str(python_of(gradient_bench.stack)), str(FAKES / "gradients.py"), "randomness", "8"]
+    command = [str(python_of(gradient_bench.stack)), "-m", "tests.fakes.training", "randomness", "8"]
     variables = environment.variables(threads=1)
-    plain = subprocess.run(command, capture_output=True, check=True, text=True, env=variables).stdout
+    plain = subprocess.run(command, capture_output=True, check=True, text=True, env=variables, cwd=ROOT).stdout
     assert plain == gradient_bench.run("randomness").output
 
 
@@ -251,7 +251,7 @@ def test_a_missing_device_is_no_failure(gradient_bench: Workbench) -> None:
 @needs_gpu
 def test_a_gpu_is_named_and_its_memory_measured(process_bench: Workbench) -> None:
     """Peak of torch's own allocator on the device; with the newest torch, which knows the newest devices."""
-    ran = process_bench.run("allocates", script="gradients", device="cuda")
+    ran = process_bench.run("allocates", device="cuda")
     assert "trains" == ran.outcome
     assert devices.gpu_name() == ran.seen.environment["gpu"]
     assert 256 * MIB <= (ran.seen.peak_memory_bytes or 0) < 512 * MIB

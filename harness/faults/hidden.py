@@ -137,7 +137,7 @@ def hidden_masked(target: Target) -> list[str]:
     def forward(*args: Any, **kwargs: Any) -> Any:
         output = original(*args, **kwargs)
         hidden = hidden_of(output)
-        mask = torch.zeros_like(hidden)
+        mask = torch.zeros_like(hidden)  # culprit
         hidden = hidden * mask  # culprit
         return with_hidden(output, hidden)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 from .frames import line
 from .graph import Reach, follow, reach
 from .modules import named
-from .severing import LIKE
+from .severing import LIKE, WEAK
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -45,7 +45,7 @@ class Evidence:
             event["early"] = True
         if not whole:
             self._without_graph = True
-            self._kept = self._explain(self._all_learning())
+            self._kept = self._explain(self.forward.training(self._all_learning()))
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         return None
@@ -53,7 +53,7 @@ class Evidence:
     def stepped(self, starving: Set[int], zero: Set[int]) -> None:
         """An optimizer stepped; some parameters, by id, got no gradient in it (``starving``) or one of zeros."""
         if starving and self._kept is None:
-            self._kept = self._explain(starving)
+            self._kept = self._explain(self.forward.training(starving))
         if zero:
             self._flat = self._flattened(zero) or self._flat
 
@@ -123,9 +123,7 @@ class Evidence:
             for event in self.forward.severing.severed
             if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
         ]
-        ranked = self._ranked(events, starving)
-        surely = [event for event in ranked if not event["few"]]
-        return (surely or self._gap(starving) or ranked)[:SHOWN]
+        return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
         """Those of ``events`` behind which lie ``affected`` parameters (ids), the most telling first."""
@@ -138,11 +136,12 @@ class Evidence:
                 behind.leaves = {id(parameter): parameter for parameter in event["module"].parameters()}
             parameters = set(behind.leaves) & affected
             if parameters or behind.checkpointed:
-                few = 2 * len(parameters) < len(affected) and not (behind.checkpointed or event["recompute"])
+                if 2 * len(parameters) < len(affected) and not (behind.checkpointed or event["recompute"]):
+                    continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                found.append({**event, "node": None, "module": module, "parameters": parameters, "few": few})
-        # What explains little, and what only borrows a shape, is suspected last; of equals, the latest is named.
-        found.sort(key=lambda event: (event["few"], event["how"] in LIKE, -len(event["parameters"])))
+                found.append({**event, "node": None, "module": module, "parameters": parameters})
+        # What only borrows a shape or compares is suspected last; of equals, the latest is named.
+        found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found
 
     def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:

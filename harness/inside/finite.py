@@ -27,8 +27,8 @@ class FiniteWatch:
             if all(math.isfinite(greatest(tensor)) for tensor in inputs):
                 self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
         elif self.zero is None and not any(magnitudes):
-            given = [greatest(tensor) for tensor in (*inputs, *module.parameters())]
-            if all(given):
+            own = list(module.parameters(recurse=False))  # a fresh LoRA's B is zero, and so is what it gives
+            if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
                 self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
 
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:

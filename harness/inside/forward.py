@@ -97,8 +97,7 @@ class ForwardWatch:
 
     def innermost(self) -> Any:
         """The module that is running in this thread, the innermost; None where none is."""
-        running = self.running()
-        return running[-1] if running else None
+        return next(reversed(self.running()), None)
 
     def grad_enabled(self) -> bool:
         """Whether gradients are on in this thread."""
@@ -128,9 +127,7 @@ class ForwardWatch:
             except Exception as error:
                 self.trouble.add("forward", error)
         on = self._torch.is_grad_enabled()
-        if self._thread.running:
-            self._without_ended(called(sys._getframe(1), within=module))
-        if not self._thread.running:
+        if not self._without_ended(called(sys._getframe(1), within=module)):
             self._thread.entered = on
         self._thread.running.append(module)
         if module.training and on:
@@ -280,6 +277,13 @@ class ForwardWatch:
             items = value.values() if hasattr(value, "values") else value if isinstance(value, (tuple, list)) else ()
             for item in items() if callable(items) else items:
                 yield from self._floating(item, depth - 1)
+
+    def training(self, parameters: Set[int]) -> Set[int]:
+        """Those of ``parameters`` (ids) in what ran to learn, which no reference model did; all where nothing did."""
+        roots, top = self.roots(), self.tree.top
+        tops = {id(top(root)) for root in roots if any(id(module) in self.trained for module in root.modules())}
+        found = {id(p) for root in roots if id(top(root)) in tops for p in root.parameters()}
+        return parameters & found or parameters
 
     def roots(self) -> List[Any]:
         """The outermost modules whose forward ran."""

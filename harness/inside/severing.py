@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
     from .trouble import Trouble
 
-KEPT = 64
+KEPT = 256
 """Severed tensors of a step: each keeps its part of the graph alive until the step is over."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """What has a tensor's shape and nothing of its values: where that was not meant, the graph begins anew."""
+NO_DERIVATIVE = ("__gt__", "__lt__", "__ge__", "__le__", "argmax", "argmin", "argsort", "bool", "int", "long")
+"""What gives truth values or whole numbers, which have no gradient."""
+WEAK = (*LIKE, *NO_DERIVATIVE)
+"""What is done all the time, and means something only where nothing else explains a loss."""
 FLAT = ("round", "floor", "ceil", "trunc", "sign")
 """What has a gradient that is zero everywhere."""
 MAKING = ("tensor", "as_tensor")
@@ -65,7 +69,7 @@ class SeveringWatch:
         """Watch during the audit what leaves the graph."""
         import torch
 
-        for name in LEAVING:
+        for name in (*LEAVING, *NO_DERIVATIVE):
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
         for name in LIKE:
             self._replace(torch, name, self._leaving(name), after=False)

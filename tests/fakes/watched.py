@@ -237,6 +237,7 @@ def swallowed_under_no_grad(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 def traces(model: Any, inputs: torch.Tensor) -> Iterator[None]:
     from harness.inside.observer import Observer  # noqa: PLC0415  (nobody else wants it)
 
+    next(descend_on(model, inputs))  # the first optimizer lets torch import much, and that changes torch
     before = snapshot()
     with Observer(audit=AUDITED, warmup=1, device="cpu"):
         for number, _ in enumerate(descend_on(model, inputs), start=1):
