@@ -7,7 +7,21 @@ import datetime as dt
 from msgspec.structs import replace
 
 from harness.model import Cell, Failure, Gradient, Lock, LockedPackage, Record, Role, Scenario, Variant
-from harness.observation import SCHEMA, Backward, Observation, Parameter, Raised, Warned
+from harness.observation import (
+    SCHEMA,
+    Backward,
+    Built,
+    Checkpointed,
+    Frame,
+    Leaf,
+    Lost,
+    Observation,
+    Parameter,
+    Raised,
+    Severed,
+    Switch,
+    Warned,
+)
 
 DAY = dt.date(2026, 1, 15)
 NOON = dt.datetime(2026, 1, 15, 12, tzinfo=dt.UTC)
@@ -24,12 +38,23 @@ BACKWARD = Backward(
 
 
 def make_parameter(
-    gradients: str = "ffff", *, name: str = "weight", changed: bool = True, learns: bool = True
+    gradients: str = "ffff", *, name: str = "weight", changed: bool = True, learns: bool = True, **facts: object
 ) -> Parameter:
     """A parameter that should learn and does; ``gradients`` has one letter per audited step."""
-    return Parameter(
-        name=name, shape=(2, 3), dtype="float32", learns=learns, held=True, gradients=gradients, changed=changed
+    parameter = Parameter(
+        name=name,
+        shape=(2, 3),
+        dtype="float32",
+        learns=learns,
+        held=True,
+        gradients=gradients,
+        changed=changed,
+        module=name.rpartition(".")[0] or None,
     )
+    return replace(parameter, **facts)
+
+
+WITHOUT_GRAPH = replace(BACKWARD, requires_grad=False, grad_fn=None)
 
 
 HEALTHY = Observation(
@@ -61,6 +86,76 @@ def make_observation(*letters: str, **facts: object) -> Observation:
     if letters:
         facts["parameters"] = tuple(make_parameter(each, name=f"p{n}") for n, each in enumerate(letters))
     return replace(HEALTHY, **facts)
+
+
+def make_frame(line: int = 7, file: str = "train.py", function: str = "step") -> Frame:
+    """A line of a script."""
+    return Frame(file=file, line=line, function=function)
+
+
+def make_switch(*frames: Frame, decorated: Frame | None = None, inference: bool = False) -> Switch:
+    """Who switched gradients off: a ``with`` line unless ``decorated``."""
+    return Switch(
+        how="inference_mode" if inference else "no_grad", decorated=decorated, frames=frames or (make_frame(),)
+    )
+
+
+def make_lost(module: str = "encoder", **facts: object) -> Lost:
+    """A module that ran without gradients, by a ``with`` line, in a pass that was entered with them."""
+    lost = Lost(
+        step=1,
+        module=module,
+        type="Layer",
+        grad_enabled=False,
+        inference_mode=False,
+        autocast=None,
+        within=module,
+        within_type="Layer",
+        switch=make_switch(),
+    )
+    return replace(lost, **facts)
+
+
+def make_checkpoint(source: str | None = "embed", **facts: object) -> Lost:
+    """A layer in a reentrant checkpoint none of whose inputs requires a gradient; ``source`` is frozen."""
+    called = make_frame(570, "modeling.py", "forward")
+    return make_lost("layers.0", switch=None, checkpoint=Checkpointed(source=source, frames=(called,)), **facts)
+
+
+def make_cut(module: str = "encoder") -> Lost:
+    """A module that had gradients on and gave an output without a graph."""
+    return make_lost(module, grad_enabled=True, switch=None, forward=make_frame(30, "model.py", "forward"))
+
+
+def make_severed(how: str = "detach", *frames: Frame, module: str | None = "encoder", parameters: int = 4) -> Severed:
+    """A tensor that left the graph."""
+    return Severed(
+        step=1,
+        how=how,
+        module=module,
+        type=None if module is None else "Layer",
+        parameters=parameters,
+        frames=frames or (make_frame(9),),
+    )
+
+
+def make_leaf(*frames: Frame, how: str = "torch.tensor") -> Leaf:
+    """A tensor at which the graph of the loss ends."""
+    return Leaf(step=1, how=how, shape=(), module=None, frames=frames)
+
+
+def make_built(**facts: object) -> Built:
+    """An optimizer that steps."""
+    built = Built(
+        type="SGD",
+        parameters=1,
+        trainable=1,
+        steps=20,
+        learning_rates=(0.1, 0.1),
+        step=None,
+        frames=(make_frame(20, function="main"),),
+    )
+    return replace(built, **facts)
 
 
 def make_raised(message: str = "it broke", kind: str = "RuntimeError") -> Raised:
@@ -118,9 +213,11 @@ def make_lock(
     return replace(lock, **fields)
 
 
-def make_variant(name: str = "plain", role: Role = Role.CONTROL, needs: tuple[str, ...] = ("torch",)) -> Variant:
+def make_variant(
+    name: str = "plain", role: Role = Role.CONTROL, needs: tuple[str, ...] = ("torch",), cures: tuple[str, ...] = ()
+) -> Variant:
     """A variant."""
-    return Variant(name=name, role=role, summary=f"what {name} means", needs=needs)
+    return Variant(name=name, role=role, summary=f"what {name} means", needs=needs, cures=cures)
 
 
 def make_scenario(name: str = "scenario", *variants: Variant, **fields: object) -> Scenario:

@@ -1,0 +1,253 @@
+"""Parameters without a gradient: which of the signs of an observation is believed, and what is said of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from harness.causes import Cause
+from harness.lost import no_gradient
+from tests.factories import (
+    BACKWARD,
+    WITHOUT_GRAPH,
+    make_checkpoint,
+    make_cut,
+    make_frame,
+    make_leaf,
+    make_lost,
+    make_observation,
+    make_parameter,
+    make_raised,
+    make_severed,
+    make_switch,
+)
+
+if TYPE_CHECKING:
+    from harness.causes import Diagnosis
+    from harness.observation import Observation
+
+STILL = make_parameter("nnnn", name="encoder.weight", changed=False)
+LEARNING = make_parameter(name="head.weight")
+GENERATE = make_switch(make_frame(50, function="generate"))
+GENERATION = make_lost("decoder", entered=False, modules=12, switch=GENERATE)
+CACHED = make_lost("norm", grad_enabled=True, cached=True, autocast="cpu:bfloat16")
+NO_GRAPH = make_raised("element 0 of tensors does not require grad and does not have a grad_fn")
+
+
+def partly(**facts: object) -> Observation:
+    """A script whose encoder gets no gradient and whose head does."""
+    return make_observation(**{"parameters": (STILL, LEARNING), **facts})
+
+
+def nothing(**facts: object) -> Observation:
+    """A script in which nothing gets a gradient, though backward runs."""
+    return make_observation(**{"parameters": (STILL,), **facts})
+
+
+def stopped(**facts: object) -> Observation:
+    """A script whose first backward has no graph, and raises."""
+    seen = {"parameters": (make_parameter("", changed=False),), "backward": (WITHOUT_GRAPH,), "raised": NO_GRAPH}
+    return make_observation(**{**seen, "reached": "step", "steps": 0, **facts})
+
+
+def found(seen: Observation) -> Diagnosis:
+    """What is said of it, which there must be."""
+    diagnosis = no_gradient(seen)
+    assert diagnosis is not None
+    return diagnosis
+
+
+@pytest.mark.parametrize(
+    ("lost", "cause", "module", "line"),
+    [
+        (make_lost(within="encoder", modules=1), Cause.GRAD_MODE_OFF, "encoder", 7),
+        (make_lost(within="whole"), Cause.GRAD_MODE_OFF, "whole", 7),
+        (make_lost(switch=make_switch(inference=True)), Cause.INFERENCE_MODE, "encoder", 7),
+        (make_lost(switch=make_switch(decorated=make_frame(3))), Cause.GRAD_MODE_OFF, "encoder", 3),
+        (make_checkpoint(), Cause.CHECKPOINT_INPUTS, "layers.0", 570),
+        (make_checkpoint(None), Cause.CHECKPOINT_INPUTS, "layers.0", 570),
+        (CACHED, Cause.AUTOCAST_CACHE, "norm", 7),
+        (replace(CACHED, switch=None), Cause.AUTOCAST_CACHE, "norm", None),
+        (make_cut(), Cause.DETACHED, "encoder", 30),
+        (replace(make_cut(), switch=make_switch()), Cause.GRAD_MODE_OFF, "encoder", 7),
+    ],
+)
+def test_a_module_that_lost_its_gradient_is_named(lost: object, cause: Cause, module: str, line: int | None) -> None:
+    """With the line that did it."""
+    diagnosis = found(partly(lost=(lost,)))
+    at = diagnosis.place.line if diagnosis.place is not None else None
+    assert (cause, module, line) == (diagnosis.cause, diagnosis.module, at)
+
+
+@pytest.mark.parametrize(
+    ("severed", "cause", "module", "line"),
+    [
+        (make_severed("detach"), Cause.DETACHED, "encoder", 9),
+        (make_severed("item", module=None), Cause.DETACHED, None, 9),
+        (make_severed("no_grad"), Cause.GRAD_MODE_OFF, "encoder", 9),
+        (make_severed("inference_mode"), Cause.INFERENCE_MODE, "encoder", 9),
+        (make_severed("grad = None"), Cause.DROPPED, "encoder", 9),
+        (make_severed("unknown"), Cause.DETACHED, "encoder", 9),
+        (make_severed("unknown", module=None), Cause.UNUSED, "encoder", None),
+        (make_severed("round"), Cause.UNUSED, "encoder", None),
+    ],
+)
+def test_an_operation_that_severed_the_graph_is_named(
+    severed: object, cause: Cause, module: str | None, line: int | None
+) -> None:
+    """What is flat everywhere takes no gradient away, it makes zeros of it; a gap needs a module before it."""
+    diagnosis = found(partly(severed=(severed,)))
+    at = diagnosis.place.line if diagnosis.place is not None else None
+    assert (cause, module, line) == (diagnosis.cause, diagnosis.module, at)
+
+
+def test_nothing_is_said_where_gradients_came() -> None:
+    """Whatever was detached or run without gradients beside them."""
+    assert no_gradient(make_observation(lost=(make_lost(),), severed=(make_severed(),))) is None
+
+
+def test_nothing_is_said_of_an_exception_about_something_else() -> None:
+    """It has its own message."""
+    assert no_gradient(partly(raised=make_raised("out of space"), lost=(make_lost(),))) is None
+
+
+def test_an_exception_about_gradients_is_explained() -> None:
+    """Also where backward was never reached."""
+    seen = partly(raised=make_raised("None of the outputs have requires_grad=True"), lost=(make_lost(),))
+    assert Cause.GRAD_MODE_OFF is found(seen).cause
+
+
+def test_without_any_sign_nothing_is_said_of_a_missing_graph() -> None:
+    """The exception itself is all there is."""
+    assert no_gradient(stopped()) is None
+
+
+def test_what_nothing_explains_is_unused() -> None:
+    """The loss does not depend on it."""
+    assert (Cause.UNUSED, "encoder") == (found(partly()).cause, found(partly()).module)
+
+
+def test_a_frozen_source_outweighs_a_later_leaf() -> None:
+    """Some make the loss a leaf to keep backward quiet: the checkpoint is what took the gradient."""
+    leaf = make_leaf(make_frame(60, function="loss"))
+    diagnosis = found(nothing(lost=(make_checkpoint(),), leaves=(leaf,)))
+    assert Cause.CHECKPOINT_INPUTS is diagnosis.cause
+    quiet = "Backward runs all the same: a tensor made to require a gradient at train.py:60, loss is where it ends."
+    assert quiet == diagnosis.text[-1]
+
+
+def test_a_training_pass_outweighs_generation() -> None:
+    """Generation runs more modules, and comes first; it was entered without gradients and is not blamed."""
+    assert Cause.DETACHED is found(partly(lost=(GENERATION, make_cut()))).cause
+    assert "encoder" == found(partly(lost=(GENERATION, make_lost()))).module
+
+
+def test_a_switch_outweighs_a_module_that_only_passes_it_on() -> None:
+    """The module around it had gradients on, and gave no graph out because of what it holds."""
+    assert "layer" == found(partly(lost=(make_cut("model"), make_lost("layer")))).module
+
+
+def test_the_cache_outweighs_the_pass_that_filled_it() -> None:
+    """That one was legitimate."""
+    assert Cause.AUTOCAST_CACHE is found(stopped(lost=(GENERATION, CACHED))).cause
+
+
+def test_what_was_cut_before_a_checkpoint_is_to_blame() -> None:
+    """The input comes from no frozen module: it needs no gradient because it was detached."""
+    seen = partly(lost=(make_checkpoint(None),), severed=(make_severed(),))
+    assert (Cause.DETACHED, "encoder") == (found(seen).cause, found(seen).module)
+
+
+def test_a_module_that_cut_it_before_a_checkpoint_is_to_blame() -> None:
+    """The embeddings gave out values."""
+    seen = partly(lost=(make_cut("embed"), make_checkpoint(None)))
+    assert (Cause.DETACHED, "embed") == (found(seen).cause, found(seen).module)
+
+
+def test_embeddings_under_no_grad_before_a_checkpoint_are_to_blame() -> None:
+    """The checkpoint only shows it."""
+    seen = partly(lost=(make_lost("embed"), make_checkpoint(None)))
+    assert (Cause.GRAD_MODE_OFF, "embed") == (found(seen).cause, found(seen).module)
+
+
+def test_what_was_severed_beside_a_checkpoint_with_a_frozen_source_is_not_to_blame() -> None:
+    """A value that is logged."""
+    assert Cause.CHECKPOINT_INPUTS is found(partly(lost=(make_checkpoint(),), severed=(make_severed(),))).cause
+
+
+def test_a_loss_made_anew_outweighs_where_its_value_was_read() -> None:
+    """``torch.tensor(loss.item(), requires_grad=True)`` is one mistake, not two."""
+    seen = nothing(severed=(make_severed("item"),), leaves=(make_leaf(make_frame(60)),))
+    diagnosis = found(seen)
+    assert (Cause.REBUILT, "encoder", make_frame(60)) == (diagnosis.cause, diagnosis.module, diagnosis.place)
+
+
+def test_a_leaf_of_unknown_origin_does_not_hide_what_was_severed() -> None:
+    """It may be the input of the model."""
+    assert Cause.DETACHED is found(nothing(severed=(make_severed(),), leaves=(make_leaf(how="unknown"),))).cause
+
+
+def test_a_leaf_beside_gradients_is_not_to_blame() -> None:
+    """An input that requires a gradient, say."""
+    assert Cause.UNUSED is found(partly(leaves=(make_leaf(make_frame()),))).cause
+
+
+def test_a_loss_that_was_computed_without_gradients_is_named() -> None:
+    """The model had them."""
+    diagnosis = found(stopped(backward=(replace(WITHOUT_GRAPH, switch=make_switch()),)))
+    assert (Cause.GRAD_MODE_OFF, None, make_frame()) == (diagnosis.cause, diagnosis.module, diagnosis.place)
+
+
+def test_inference_mode_at_backward_is_named() -> None:
+    """By its own cause."""
+    switch = make_switch(inference=True)
+    assert Cause.INFERENCE_MODE is found(stopped(backward=(replace(WITHOUT_GRAPH, switch=switch),))).cause
+
+
+def test_whoever_switched_everything_off_is_named() -> None:
+    """No pass was entered with gradients: the last module that ran in no other way."""
+    lost = make_lost("embed", entered=False, only=True, within="whole", modules=9)
+    backward = (replace(WITHOUT_GRAPH, switch=make_switch()),)
+    diagnosis = found(stopped(lost=(lost,), backward=backward))
+    assert (Cause.GRAD_MODE_OFF, "embed") == (diagnosis.cause, diagnosis.module)
+    assert diagnosis.text[1].endswith("without a graph; 9 modules lost their gradient by it.")
+
+
+def test_a_reference_model_is_not_named() -> None:
+    """It ran without gradients, and the trained one with them."""
+    assert no_gradient(stopped(lost=(GENERATION,))) is None
+
+
+def test_partial_failures_say_who_learns() -> None:
+    """As the last line."""
+    expected = "Learning: head.weight: 1 parameter. Not learning: encoder.weight: 1 parameter."
+    assert expected == found(partly(lost=(make_lost(),))).text[-1]
+
+
+def test_many_groups_are_cut_short() -> None:
+    """Four of them, and how many more there are."""
+    still = [make_parameter("nnnn", name=f"{kind}.weight", changed=False) for kind in "abcdef"]
+    text = found(partly(parameters=(LEARNING, *still))).text[-1]
+    assert text.endswith(
+        "a.weight: 1 parameter; b.weight: 1 parameter; c.weight: 1 parameter; d.weight: 1 parameter; and 2 more."
+    )
+
+
+def test_a_decorator_and_its_call_are_both_told() -> None:
+    """The line to change and the line that led there."""
+    switch = make_switch(make_frame(114, "trainer.py", "run"), decorated=make_frame(638, "optimization.py"))
+    expected = (
+        "Gradients were off: `step` (optimization.py:638) is decorated with no_grad, and what it calls builds no graph, "
+        "it was called at trainer.py:114, run."
+    )
+    told = found(stopped(lost=(make_lost(switch=switch),))).text[0]
+    assert expected.split(",")[0] == told.split(",")[0]
+    assert told.endswith("it was called at trainer.py:114, run.")
+
+
+def test_a_first_backward_with_a_graph_does_not_hide_a_second_without() -> None:
+    """Of two losses one is detached."""
+    seen = make_observation(backward=(BACKWARD, WITHOUT_GRAPH), severed=(make_severed(),))
+    assert Cause.DETACHED is found(seen).cause
