@@ -163,6 +163,16 @@ def make_raised(message: str = "it broke", kind: str = "RuntimeError") -> Raised
     return Raised(type=kind, message=message, traceback=f"Traceback\n{kind}: {message}\n")
 
 
+NO_GRAPH = make_raised("element 0 of tensors does not require grad and does not have a grad_fn")
+
+
+def make_stopped(**facts: object) -> Observation:
+    """What is seen of a script whose first backward has no graph, and raises."""
+    parameters = (make_parameter("", changed=False),)
+    seen = {"parameters": parameters, "backward": (WITHOUT_GRAPH,), "raised": NO_GRAPH, "reached": "step", "steps": 0}
+    return make_observation(**{**seen, **facts})
+
+
 def make_warned(message: str, category: str = "UserWarning") -> Warned:
     """A warning that came once."""
     return Warned(category=category, message=message, count=1)

@@ -160,7 +160,7 @@ def test_the_data_has_the_promised_keys(published: Published) -> None:
     data = json.loads(as_json(published))
     assert (1, {"schema", "stacks", "cells"}) == (data["schema"], set(data))
     assert all({"name", "python", "as_of", "packages", "build"} <= set(stack) for stack in data["stacks"])
-    keys = "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message"
+    keys = "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message diagnosis"
     assert {keys} == {" ".join(cell) for cell in data["cells"]}
     speeds = [cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] == "trains"]
     assert [{"median", "low", "high", "samples"}] * len(speeds) == [set(speed) for speed in speeds]

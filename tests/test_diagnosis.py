@@ -1,0 +1,238 @@
+"""Why a script does not train, from hand-made observations: every cause, which one wins, and the words for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.causes import Cause, Diagnosis
+from harness.diagnosis import diagnose, false_alarms
+from harness.observation import Froze, Hooked, Nonfinite, Observation, Parameter
+from tests.factories import (
+    make_built,
+    make_frame,
+    make_lost,
+    make_observation,
+    make_parameter,
+    make_raised,
+    make_severed,
+    make_stopped,
+    make_switch,
+    make_warned,
+)
+
+FROZEN = make_parameter("", learns=False, changed=False, frozen=True)
+FROZE = Froze(modules=("embed", "layers.0", "layers.1", "head"), parameters=9, frames=(make_frame(4, function="main"),))
+STILL = make_parameter(name="encoder.weight", changed=False)
+ZERO = make_parameter("zzzz", name="encoder.weight", changed=False)
+ALARM = "None of the inputs have requires_grad=True. Gradients will be None"
+
+
+def broken(where: str, **facts: object) -> Nonfinite:
+    """The first NaN."""
+    first = Nonfinite(step=2, where="output", module="encoder", type="Layer", frames=(make_frame(),))
+    return msgspec.structs.replace(first, where=where, **facts)
+
+
+def found(seen: Observation) -> Diagnosis:
+    """What is said of it, which there must be."""
+    diagnosis = diagnose(seen)
+    assert diagnosis is not None
+    return diagnosis
+
+
+def told(seen: Observation) -> tuple[Cause, str | None, int | None]:
+    """Cause, module and line."""
+    diagnosis = found(seen)
+    return diagnosis.cause, diagnosis.module, diagnosis.place.line if diagnosis.place is not None else None
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        make_observation(),
+        make_observation(
+            lost=(make_lost(),), severed=(make_severed(),), frozen=(FROZE,), warnings=(make_warned(ALARM),)
+        ),
+        make_observation(skipped="this release cannot do it"),
+        make_observation(no_device=True),
+        make_observation(reached="import", raised=make_raised("no module", "ModuleNotFoundError")),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_wrong(seen: Observation) -> None:
+    """What trains, what was not judged, and what never came to training."""
+    assert diagnose(seen) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (make_observation("fxxx", nonfinite=broken("gradient")), (Cause.NONFINITE_GRADIENT, "encoder", 7)),
+        (
+            make_observation("xxxx", nonfinite=broken("gradient", frames=())),
+            (Cause.NONFINITE_GRADIENT, "encoder", None),
+        ),
+        (make_observation(losses=(1.0, "nan"), nonfinite=broken("output")), (Cause.NONFINITE_OUTPUT, "encoder", 7)),
+        (make_observation(last_loss="inf", nonfinite=broken("value")), (Cause.NONFINITE_UPDATE, "encoder", 7)),
+    ],
+)
+def test_the_first_nan_is_named(seen: Observation, expected: tuple[Cause, str, int | None]) -> None:
+    """In an output, a gradient or a value, where something of it was noticed."""
+    if expected[0] is Cause.NONFINITE_GRADIENT:
+        seen = msgspec.structs.replace(seen, losses=(1.0, "nan"))
+    assert expected == told(seen)
+
+
+def test_an_exception_about_nan_is_explained_by_the_first_one() -> None:
+    """A sampler that refuses probabilities."""
+    raised = make_raised("probability tensor contains either `inf`, `nan` or element < 0")
+    assert Cause.NONFINITE_OUTPUT is found(make_observation(raised=raised, nonfinite=broken("output"))).cause
+
+
+def test_an_exception_about_something_else_is_not() -> None:
+    """A mask is full of infinities in every healthy model."""
+    raised = make_raised("no space left")
+    assert Cause.EXCEPTION is found(make_observation(raised=raised, nonfinite=broken("output"))).cause
+
+
+@pytest.mark.parametrize(("dtype", "half"), [("float16", True), ("float32", False)])
+def test_half_precision_is_spoken_of_where_there_is_some(dtype: str, half: bool) -> None:  # noqa: FBT001
+    """Else the step was too large."""
+    parameters = (make_parameter(dtype=dtype),)
+    text = found(make_observation(last_loss="nan", nonfinite=broken("value"), parameters=parameters)).text
+    assert half is ("half precision" in text[1])
+
+
+def test_everything_frozen_is_named_by_the_last_line_that_froze() -> None:
+    """With the first few modules."""
+    diagnosis = found(make_stopped(parameters=(FROZEN,), frozen=(FROZE,)))
+    assert (Cause.FROZEN, "embed", make_frame(4, function="main")) == (
+        diagnosis.cause,
+        diagnosis.module,
+        diagnosis.place,
+    )
+    assert "`embed`, `layers.0`, `layers.1` and others" in diagnosis.text[1]
+
+
+def test_everything_frozen_by_nobody_knows_has_no_line() -> None:
+    """It was loaded that way."""
+    froze = msgspec.structs.replace(FROZE, frames=())
+    assert (Cause.FROZEN, "embed", None) == told(make_stopped(parameters=(FROZEN,), frozen=(froze,)))
+
+
+def test_everything_frozen_with_a_quiet_backward_says_so() -> None:
+    """enable_input_require_grads makes a leaf of what goes in."""
+    diagnosis = found(make_observation(parameters=(FROZEN,), frozen=(FROZE,)))
+    assert diagnosis.text[-1].startswith("The loss has a graph all the same")
+
+
+def test_something_frozen_beside_what_learns_is_not_to_blame() -> None:
+    """An adapter."""
+    assert Cause.UNUSED is found(make_observation("nnnn", frozen=(FROZE,))).cause
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"optimizers": (make_built(steps=0),), "steps": 0}, (Cause.NEVER_STEPPED, "encoder", 20)),
+        ({"optimizers": (make_built(), make_built(steps=0, frames=()))}, (Cause.NEVER_STEPPED, "encoder", None)),
+        ({"optimizers": (make_built(step=make_frame(3, "opt.py")),)}, (Cause.NEVER_STEPPED, "encoder", 3)),
+        ({"optimizers": (make_built(learning_rates=(0.0, 0.0)),)}, (Cause.LEARNING_RATE, "encoder", 20)),
+        ({"optimizers": (make_built(),)}, (Cause.ROUNDING, "encoder", 20)),
+        ({"optimizers": (make_built(learning_rates=(None,)),)}, (Cause.ROUNDING, "encoder", 20)),
+        ({}, (Cause.ROUNDING, "encoder", None)),
+    ],
+)
+def test_a_gradient_that_moves_nothing_is_explained(
+    facts: dict[str, Any], expected: tuple[Cause, str, int | None]
+) -> None:
+    """By an optimizer that never stepped, an own step, a rate of 0, or rounding."""
+    assert expected == told(make_observation(**{"parameters": (STILL,), **facts}))
+
+
+def test_a_rate_of_zero_in_one_optimizer_of_two_is_not_the_cause() -> None:
+    """The other one moves."""
+    optimizers = (make_built(learning_rates=(0.0,)), make_built())
+    assert Cause.ROUNDING is found(make_observation(parameters=(STILL,), optimizers=optimizers)).cause
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [((), "It holds those of another model"), ((make_parameter(name="head.weight"),), "They were left out")],
+)
+def test_what_no_optimizer_holds_is_named(others: tuple[Parameter, ...], why: str) -> None:
+    """All of it, or a part."""
+    parameters = (make_parameter(name="encoder.weight", held=False, changed=False), *others)
+    seen = make_observation(parameters=parameters, optimizers=(make_built(),))
+    assert (Cause.OTHER_PARAMETERS, "encoder", 20) == told(seen)
+    assert found(seen).text[1].startswith(why)
+
+
+def test_a_parameter_that_was_replaced_is_named() -> None:
+    """The optimizer holds the one that is no module's any more."""
+    parameters = (
+        make_parameter("nnnn", name="parameter#1", changed=False),
+        make_parameter(name="head.weight", held=False, changed=False),
+    )
+    seen = make_observation(parameters=parameters, optimizers=(make_built(),))
+    assert (Cause.OTHER_PARAMETERS, "head", 20) == told(seen)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({}, (Cause.ZERO, "encoder", None)),
+        ({"severed": (make_severed("clip_grad_norm_", module=None),)}, (Cause.ZERO, "encoder", 9)),
+        ({"severed": (make_severed("round", module="block"),)}, (Cause.ZERO, "block", 9)),
+        ({"zero_output": broken("output", module="mask")}, (Cause.ZERO, "mask", 7)),
+        (
+            {"zero_output": broken("output", module="mask"), "severed": (make_severed("zeros_like", module="mask"),)},
+            (Cause.ZERO, "mask", 9),
+        ),
+        ({"hooks": (Hooked(parameter="encoder.weight", frames=(make_frame(2),)),)}, (Cause.ZERO, "encoder", 2)),
+        ({"hooks": (Hooked(parameter="other", frames=(make_frame(2),)),)}, (Cause.ZERO, "encoder", None)),
+    ],
+)
+def test_gradients_of_zeros_are_explained(facts: dict[str, Any], expected: tuple[Cause, str, int | None]) -> None:
+    """By a hook, clipping, an output of zeros or a function that is flat everywhere."""
+    assert expected == told(make_observation(**{"parameters": (ZERO, make_parameter(name="head.weight")), **facts}))
+
+
+def test_gradients_that_are_all_zero_ask_for_a_mask() -> None:
+    """Nothing learns: the loss does not move."""
+    [line] = found(make_observation("zzzz", "zzzz")).text
+    assert line.startswith("All 2 gradients were exactly zero")
+
+
+def test_an_exception_is_told_with_its_line() -> None:
+    """The innermost one outside of torch."""
+    frames = [("train.py", 3, "main"), ("model.py", 9, "forward"), ("torch/nn/modules/linear.py", 5, "forward")]
+    traceback = "".join(f'  File "{file}", line {line}, in {function}\n' for file, line, function in frames)
+    raised = msgspec.structs.replace(make_raised("sizes do not match"), traceback=traceback)
+    diagnosis = found(make_observation(raised=raised))
+    assert ("RuntimeError: sizes do not match", "Raised under model.py:9, forward.") == diagnosis.text
+
+
+def test_an_exception_about_inference_tensors_names_who_made_them() -> None:
+    """The line of inference_mode, not that of the operation that refused."""
+    lost = make_lost(inference_mode=True, switch=make_switch(inference=True))
+    raised = make_raised("Inference tensors cannot be saved for backward.")
+    assert (Cause.INFERENCE_MODE, "encoder", 7) == told(make_observation(raised=raised, lost=(lost,)))
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (make_observation(warnings=(make_warned(ALARM), make_warned("other"))), (ALARM,)),
+        (make_observation("nnnn", warnings=(make_warned(ALARM),)), ()),
+        (make_observation(warnings=(make_warned(ALARM),), raised=make_raised()), ()),
+        (make_observation(), ()),
+    ],
+)
+def test_a_warning_of_missing_gradients_is_called_false_where_none_is_missing(
+    seen: Observation, expected: tuple[str, ...]
+) -> None:
+    """And only there."""
+    assert expected == false_alarms(seen)

@@ -1,0 +1,122 @@
+"""What to do about a cause: a variant that trains on that stack, or a plain sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.causes import Cause, Diagnosis
+from harness.model import Role
+from harness.remedy import PLAIN, Remedy, advice, explained, remedy_for, remedy_on_its_stack
+from tests.factories import make_cell, make_record, make_scenario, make_variant
+
+if TYPE_CHECKING:
+    from harness.model import Record
+
+FROZEN = Cause.FROZEN
+OTHER = make_variant("other", Role.REMEDY, cures=("detached",))
+CONTROL = make_variant("control", cures=("frozen",))
+FIRST = make_variant("first", Role.REMEDY, cures=("detached", "frozen"))
+SECOND = make_variant("second", Role.REMEDY, cures=("frozen",))
+SCENARIOS = {
+    "one": make_scenario("one", OTHER, CONTROL, FIRST, SECOND),
+    "two": make_scenario("two", FIRST),
+    "three": make_scenario("three", OTHER),
+}
+
+
+def cells(*names: str, stack: str = "stack", device: str = "cpu", outcome: str = "trains") -> list[Record]:
+    """Records of these cells, by ``scenario/variant``."""
+    pairs = (name.split("/") for name in names)
+    return [make_record(outcome, make_cell(stack, scenario, variant, device)) for scenario, variant in pairs]
+
+
+EVERYTHING = cells("one/other", "one/control", "one/first", "one/second", "two/first", "three/other")
+
+
+def found(records: list[Record], scenario: str | None = None, device: str = "cpu") -> str | None:
+    """The remedy that is found for frozen parameters, as ``scenario/variant``."""
+    remedy = remedy_for(FROZEN, SCENARIOS, records, stack="stack", same_stack=True, scenario=scenario, device=device)
+    return None if remedy is None else f"{remedy.cell.scenario}/{remedy.cell.variant}"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [(None, "one/first"), ("one", "one/first"), ("two", "two/first"), ("three", "one/first"), ("gone", "one/first")],
+)
+def test_a_remedy_of_the_same_scenario_comes_first(scenario: str | None, expected: str) -> None:
+    """Then any other that cures it; a remedy before a control."""
+    assert expected == found(EVERYTHING, scenario)
+
+
+@pytest.mark.parametrize(
+    ("records", "expected"),
+    [
+        (cells("one/second", "two/first"), "one/second"),
+        (cells("one/control"), "one/control"),
+        (cells("one/other", "three/other"), None),
+        (cells("one/first", outcome="step:no-grad-fn"), None),
+        (cells("one/first", stack="another"), None),
+        (cells("one/first", device="cuda"), None),
+        ([], None),
+    ],
+)
+def test_only_a_cell_that_trains_there_is_a_remedy(records: list[Record], expected: str | None) -> None:
+    """On that stack and on that device, and said to cure this cause."""
+    assert expected == found(records)
+
+
+def test_a_remedy_on_another_device_is_none_of_this_one() -> None:
+    """Each is looked up by itself."""
+    records = [*cells("one/first"), *cells("one/second", device="cuda")]
+    assert ("one/first", "one/second") == (found(records), found(records, device="cuda"))
+
+
+def test_the_remedy_of_a_cell_is_of_its_stack_device_and_scenario() -> None:
+    """As for a red cell of the matrix."""
+    records = [*EVERYTHING, *cells("two/first", stack="another", device="cuda")]
+    remedy = remedy_on_its_stack(FROZEN, SCENARIOS, records, make_cell("another", "one", "reported", "cuda"))
+    assert (
+        Remedy(cell=make_cell("another", "two", "first", "cuda"), summary="what first means", same_stack=True) == remedy
+    )
+
+
+def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
+    """What was said."""
+    return Diagnosis(cause=cause, module=None, place=None, text=lines or ("It is frozen.",))
+
+
+@pytest.mark.parametrize(
+    ("same_stack", "expected"),
+    [
+        (True, "What was seen to work on stack: what first means (one/first trains there)."),
+        (
+            False,
+            "What was seen to work on stack, the nearest published stack: what first means (one/first trains there).",
+        ),
+    ],
+)
+def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) -> None:  # noqa: FBT001
+    """And says whether it was seen on this very stack."""
+    remedy = Remedy(cell=make_cell("stack", "one", "first"), summary="what first means", same_stack=same_stack)
+    assert expected == advice(diagnosis(FROZEN), remedy)
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_advice_without_a_cell_says_so(cause: Cause) -> None:
+    """What nobody knows is not made up."""
+    expected = f"{PLAIN[cause]} (No cell of the matrix shows it.)" if cause in PLAIN else None
+    assert expected == advice(diagnosis(cause), None)
+
+
+@pytest.mark.parametrize("lines", [1, 4, 5, 6])
+def test_an_explanation_has_six_lines_at_most(lines: int) -> None:
+    """The last one says what to do."""
+    text = explained(diagnosis(FROZEN, *(f"Line {n}." for n in range(lines))), None)
+    assert (min(lines, 5) + 1, True) == (len(text), text[-1].startswith(PLAIN[FROZEN]))
+
+
+def test_an_explanation_without_advice_is_the_diagnosis() -> None:
+    """An exception of some library's own."""
+    assert ("It broke.",) == explained(diagnosis(Cause.EXCEPTION, "It broke."), None)
