@@ -129,7 +129,6 @@ def test_an_update_in_half_precision_is_named(gradient_bench: Workbench) -> None
     assert expected == (named(gradient_bench.run("half_update")) or ())[: len(expected)]
 
 
-@pytest.mark.xfail(reason="what an optimizer holds that never steps is not looked at while another one steps")
 def test_one_optimizer_of_two_that_never_steps_is_named(gradient_bench: Workbench) -> None:
     """What it holds gets gradients and keeps its value, while the rest of the model learns."""
     at = "stepping.py", culprit("stepping", "one_never_steps")

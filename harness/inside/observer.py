@@ -129,7 +129,8 @@ class Observer:
             self._optimizers.append(optimizer)  # built before the observer came
         step = self._step_of.get(identity, 0)
         if self._audited(optimizer):
-            self._guarded(self.parameters.after_step, optimizer, step, self._optimizers)
+            begun = [each for each in self._optimizers if not step or each is optimizer or id(each) in self._step_of]
+            self._guarded(self.parameters.after_step, optimizer, step, begun)  # the first step of others may come yet
             self._guarded(self.evidence.stepped, self.parameters.starving, self.parameters.zero)
         self._step_of[identity] = step + 1
         if self._since and identity not in self._since:
@@ -187,7 +188,8 @@ class Observer:
 
     def _parameters(self) -> List[Dict[str, Any]]:
         stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]
-        return self.parameters.facts(stepped or self._optimizers)
+        idle = [optimizer for optimizer in self._optimizers if stepped and id(optimizer) not in self._step_of]
+        return self.parameters.facts(stepped or self._optimizers, idle)
 
     def _evidence(self, *, learning: bool) -> Dict[str, Any]:
         return self.evidence.facts(self.parameters.starved, self.parameters.zeroed, learning=learning)

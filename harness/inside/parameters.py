@@ -128,10 +128,18 @@ class ParameterWatch:
                     found.setdefault(id(parameter), parameter)
         return list(found.values())
 
-    def facts(self, optimizers: List[Any]) -> List[Dict[str, Any]]:
-        """One entry for each parameter that should learn or is held by an optimizer, in the model's order."""
+    def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
+        """One entry for each parameter that should learn or is held by an optimizer, in the model's order.
+
+        ``idle`` optimizers never stepped, while others did: what they hold, and what was trained, should have learned.
+        One that stepped after the audit only is not judged, and neither is what it holds.
+        """
         held = {id(p): p for optimizer in optimizers for p in held_by(optimizer)}
+        audited = {id(p) for each in optimizers if id(each) in self._rates for p in held_by(each)}
+        late = {identity for identity in held if audited and identity not in audited}
         learning = self._should_learn(held)
+        learning.update((id(p), p) for each in idle for p in held_by(each) if self._was_trained(p))
+        learning = {identity: parameter for identity, parameter in learning.items() if identity not in late}
         everything = {**self._parameters, **held, **learning}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
@@ -246,6 +254,13 @@ class ParameterWatch:
         if self._letters:
             return {id(parameter): parameter for parameter in candidates if id(parameter) in self._trainable}
         return {id(parameter): parameter for parameter in candidates if parameter.requires_grad and parameter.numel()}
+
+    def _was_trained(self, parameter: Any) -> bool:
+        """Whether an audited step looked at ``parameter``, and its module ran in training mode with gradients on."""
+        owners = (module for identity, module in self.forward.seen.items() if identity in self.forward.trained)
+        return id(parameter) in self._trainable and any(
+            parameter is own for module in owners for own in module.parameters(recurse=False)
+        )
 
     def _ran_to_learn(self, root: Any) -> bool:
         return any(id(module) in self.forward.trained for module in root.modules())
