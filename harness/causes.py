@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class Cause(StrEnum):
     """Why something that should learn does not."""
 
+    CLOSURE = "closure-without-grad"
+    """An optimizer's step runs its closure without gradients."""
     GRAD_MODE_OFF = "grad-mode-off"
     INFERENCE_MODE = "inference-mode"
     AUTOCAST_CACHE = "autocast-cache"
@@ -29,6 +31,8 @@ class Cause(StrEnum):
     """The gradient was there and was cleared before the step."""
     OTHER_PARAMETERS = "other-parameters"
     """The optimizer holds other parameters than those of the modules that ran."""
+    NOT_TRAINED = "not-trained"
+    """Nothing was trained, or in a way that is not watched."""
     NEVER_STEPPED = "never-stepped"
     LEARNING_RATE = "learning-rate"
     ROUNDING = "rounding"

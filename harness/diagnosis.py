@@ -28,6 +28,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if outcome.trains or not outcome.judged or seen.reached == "import":
         return None
     for explain in (
+        not_trained,
         not_finite,
         nothing_learns,
         never_stepped,
@@ -40,6 +41,20 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         found = explain(seen)
         if found is not None:
             return found
+    return None
+
+
+def not_trained(seen: Observation) -> Diagnosis | None:
+    """The script did not train, or did it in a way that is not watched."""
+    if seen.raised is not None or seen.steps:
+        return None
+    if not seen.backward:
+        return told(
+            Cause.NOT_TRAINED, None, None, "Nothing was trained: backward was never called, and no optimizer stepped."
+        )
+    if not seen.optimizers and all(call.requires_grad for call in seen.backward):
+        line = "No optimizer was built, and only the steps of optimizers are watched: what else updates is not known."
+        return told(Cause.NOT_TRAINED, None, None, line)
     return None
 
 
@@ -65,7 +80,9 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         )
     if first.where == "gradient":
         hook = where(at, "a hook on it was registered at")
-        line = f"The gradient of {name} was NaN or infinite at step {first.step}, the loss was not{hook}."
+        losses = seen.losses[: first.step]
+        fine = ", the loss was not" if losses and all(map(is_finite, losses)) else ""
+        line = f"The gradient of {name} was NaN or infinite at step {first.step}{fine}{hook}."
         return told(Cause.NONFINITE_GRADIENT, first.module, at, line)
     line = f"The output of {name} was NaN or infinite at step {first.step}, its input was not{where(at, 'called at')}."
     return told(Cause.NONFINITE_OUTPUT, first.module, at, line)
@@ -98,6 +115,9 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     if not idle or (seen.steps and not still):
         return None
     at = place(idle[0].frames)
+    if idle[0].scaled:
+        line = f"GradScaler skipped all {idle[0].scaled} steps of {idle[0].type}: some gradients were NaN or infinite."
+        return told(Cause.NONFINITE_GRADIENT, None, at, line)
     calls = f"backward was called {len(seen.backward)} times"
     line = f"{idle[0].type} never stepped: {calls}, its step never ran{where(at, 'it is built at')}."
     return told(Cause.NEVER_STEPPED, module_of(still[0]) if still else None, at, line)
@@ -151,6 +171,9 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     module = module_of(still[0])
     if optimizers and all(built.learning_rates and set(built.learning_rates) == {0.0} for built in optimizers):
         line = f"The learning rate was 0 in every audited step{where(at, 'the optimizer is built at')}."
+        return told(Cause.LEARNING_RATE, module, at, line, *partly(seen))
+    if {p.learning_rate for p in still} == {0.0}:
+        line = f"The learning rate of the group of {some_names(still)} was 0{where(at, 'the optimizer is built at')}."
         return told(Cause.LEARNING_RATE, module, at, line, *partly(seen))
     built = optimizers[0] if optimizers else None
     if built is not None and not any(p.changed for p in seen.parameters) and built.step is not None:

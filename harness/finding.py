@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from harness.causes import Diagnosis
+from harness.causes import Diagnosis, place, where
 from harness.diagnosis import diagnose, false_alarms
 from harness.learning import grouped
 from harness.model import Gradient
 from harness.observation import SCHEMA, Frozen, Observation
 from harness.outcome import Outcome, Phase
 from harness.remedy import Remedy, explained
-from harness.verdict import Ended, Verdict, gradient_status, judge
+from harness.verdict import Ended, Verdict, gradient_status, judge, judge_observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,7 +159,8 @@ def headline(finding: Finding) -> str:
     """Outcome, gradient, steps, speed and memory on one line."""
     parts = [finding.outcome]
     if finding.gradient is not None:
-        parts.append(f"gradient {finding.gradient}")
+        late = finding.outcome == "step:no-grad-fn" and finding.gradient is Gradient.FLOWING
+        parts.append(f"gradient {finding.gradient}{' at first' if late else ''}")
     if finding.observation is not None:
         parts.append(f"{finding.steps} step{'' if finding.steps == 1 else 's'}")
     if (fast := finding.steps_per_s) is not None:
@@ -174,9 +175,24 @@ def digits(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"  # noqa: PLR2004  (three digits)
 
 
+def notes(seen: Observation) -> list[str]:
+    """What a verdict does not cover: optimizers that stepped later, parameters that none holds."""
+    found = [
+        f"not judged: {built.type}{where(place(built.frames), 'it is built at')}; its first step came after the audit"
+        for built in seen.optimizers
+        if built.steps and not built.learning_rates
+    ]
+    loose = seen.unheld
+    if loose is not None and judge_observation(seen).outcome.trains:
+        modules = ", ".join(f"`{module}`" for module in loose.modules)
+        found.append(f"note: {loose.parameters} parameters got a gradient and no optimizer holds them: {modules}")
+    return found
+
+
 def report(finding: Finding) -> list[str]:
     """The lines below the headline."""
     lines = list(finding.explanation) or ([finding.message] if finding.message else [])
+    lines += notes(finding.observation) if finding.observation is not None else []
     lines += [f"misleading here, everything learns: {message}" for message in finding.misleading]
     lines += [f"not watched: {trouble}" for trouble in finding.trouble]
     if finding.observation is not None:

@@ -74,7 +74,7 @@ def cut(lost: Lost) -> Diagnosis:
         at,
         f"{titled(lost.module, lost.type)} gave an output without a graph, though gradients were on"
         f"{where(at, 'its forward is written at')}.",
-        "That output is made of values (a detach, a numpy array, a new tensor), not of its input.",
+        "That output does not depend on its parameters: it is the input, or made of values (a detach, a new tensor).",
     )
 
 
@@ -131,14 +131,20 @@ def switched(lost: Lost) -> Diagnosis:
     first = f", `{lost.module}` first" if module != lost.module else ""
     opening, at = off(lost.switch)
     count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
-    cause = Cause.INFERENCE_MODE if lost.switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
     return told(
-        cause,
+        cause_of(lost.switch),
         module,
         at,
         opening,
         f"{titled(module, kind)} ran under it and gave an output without a graph{first}{count}.",
     )
+
+
+def cause_of(switch: Switch) -> Cause:
+    """What it is called when this switch is to blame."""
+    if switch.decorated is not None and switch.decorated.function == "step":
+        return Cause.CLOSURE
+    return Cause.INFERENCE_MODE if switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
 
 
 def off(switch: Switch) -> tuple[str, Frame | None]:
@@ -186,8 +192,9 @@ def gap(seen: Observation) -> Diagnosis | None:
         return None
     at = place(event.frames)
     near = where(at, "at or before")
-    line = f"What follows {titled(event.module, event.type)} is not made of its output: the graph begins anew{near}."
-    return told(Cause.DETACHED, event.module, at, line)
+    name = titled(event.module, event.type)
+    line = f"The loss does not use the output of {name}: what runs next is not made of it{near}."
+    return told(Cause.UNUSED, event.module, at, line)
 
 
 def new_leaf(seen: Observation) -> Diagnosis | None:
@@ -214,13 +221,14 @@ def off_at_backward(seen: Observation) -> Diagnosis | None:
     if call is None or call.switch is None or any(not lost.entered for lost in seen.lost):
         return None
     opening, at = off(call.switch)
-    cause = Cause.INFERENCE_MODE if call.switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
     return told(
-        cause,
+        cause_of(call.switch),
         None,
         at,
         opening,
-        "The model itself ran with gradients, but what was done with its loss afterwards did not.",
+        f"That was at step {call.step}; the steps before had gradients."
+        if call.step > 1
+        else "The model itself ran with gradients, but what was done with its loss afterwards did not.",
     )
 
 

@@ -76,6 +76,8 @@ class Parameter(Frozen, frozen=True):
     """Its value changed in at least one audited optimizer step."""
     frozen: bool = False
     """It does not require a gradient."""
+    learning_rate: float | str | None = None
+    """Of its group at the last audited step; None where no optimizer that stepped holds it, or it chooses its own."""
     module: str | None = None
     """The module that owns it; None where no module that is known does."""
 
@@ -180,6 +182,16 @@ class Built(Frozen, frozen=True):
     step: Frame | None
     """Where its step is written, if that is not in torch."""
     frames: tuple[Frame, ...]
+    scaled: int = 0
+    """How often a GradScaler was asked for its step."""
+
+
+class Unheld(Frozen, frozen=True):
+    """Parameters that got a gradient in an audited step and that no optimizer holds."""
+
+    parameters: int
+    modules: tuple[str, ...]
+    """The first few modules that own them."""
 
 
 class Froze(Frozen, frozen=True):
@@ -232,4 +244,5 @@ class Observation(Frozen, frozen=True):
     """The first module whose output was all zeros, though neither its input nor its parameters were."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
+    unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()

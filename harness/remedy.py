@@ -23,6 +23,10 @@ PLAIN = {
     Cause.NEVER_STEPPED: "Call step of every optimizer after backward.",
     Cause.LEARNING_RATE: "Set a learning rate above 0, and look at what a scheduler makes of it.",
     Cause.ROUNDING: "Raise the learning rate, or keep the weights in float32 and compute under autocast.",
+    Cause.CLOSURE: "Run the closure under torch.enable_grad(), or step without one.",
+    Cause.AUTOCAST_CACHE: "Call torch.clear_autocast_cache() after the pass without gradients.",
+    Cause.CHECKPOINT_INPUTS: "Call model.enable_input_require_grads(), or checkpoint with use_reentrant=False.",
+    Cause.NONFINITE_UPDATE: "Keep the weights in float32.",
     Cause.GRAD_MODE_OFF: "Move what is trained out of the part without gradients.",
     Cause.INFERENCE_MODE: "Move what is trained out of the part in inference mode: its tensors cannot be trained.",
     Cause.UNUSED: "Use its output in the loss, or freeze it.",
@@ -79,8 +83,7 @@ def advice(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
         cell = remedy.cell
         on = f"on {cell.stack}" if remedy.same_stack else f"on {cell.stack}, the nearest published stack"
         return f"What was seen to work {on}: {remedy.summary} ({cell.scenario}/{cell.variant} trains there)."
-    plain = PLAIN.get(diagnosis.cause)
-    return None if plain is None else f"{plain} (No cell of the matrix shows it.)"
+    return PLAIN.get(diagnosis.cause)
 
 
 def explained(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:

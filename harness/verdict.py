@@ -92,7 +92,9 @@ def judge_observation(seen: Observation) -> Verdict:
 def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
     """The verdict on a script that ran to its end: loss, steps, gradients, updates, in this order."""
     if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
-        return Verdict(Outcome(Phase.STEP, "nonfinite-loss"), status, f"loss {seen.losses}, at last {seen.last_loss}")
+        shown = " ".join(loss if isinstance(loss, str) else f"{loss:.4g}" for loss in seen.losses if loss is not None)
+        message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
+        return Verdict(Outcome(Phase.STEP, "nonfinite-loss"), status, message)
     if seen.steps == 0 or status is None:
         return Verdict(Outcome(Phase.UPDATE, "none"), status, "no optimizer ever stepped")
     learning = [p for p in seen.parameters if p.learns]

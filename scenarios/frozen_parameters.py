@@ -66,7 +66,6 @@ VARIANTS = {
     "healthy": {
         "role": "control",
         "summary": "train all of the model: its own loss, a learning rate above 0, the Trainer's AdamW",
-        "cures": ("frozen", "learning-rate", "other-parameters", "rebuilt"),
     },
     "all_frozen": {"role": "misuse", "summary": "every parameter frozen"},
     "all_frozen_checkpointing": {

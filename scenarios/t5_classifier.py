@@ -62,7 +62,7 @@ VARIANTS = {
     "torch_adamw": {
         "role": "control",
         "summary": "use torch.optim.AdamW",
-        "cures": ("grad-mode-off",),
+        "cures": ("closure-without-grad",),
     },
     "torch_adamw_manual": {
         "role": "control",
@@ -85,22 +85,22 @@ VARIANTS = {
     "closure_enable_grad": {
         "role": "remedy",
         "summary": "run the optimizer's closure under torch.enable_grad(), in optimizer_step",
-        "cures": ("grad-mode-off",),
+        "cures": ("closure-without-grad",),
     },
     "manual_optimization": {
         "role": "remedy",
         "summary": "set automatic_optimization = False and give the optimizer no closure",
-        "cures": ("grad-mode-off",),
+        "cures": ("closure-without-grad",),
     },
     "set_grad_enabled": {
         "role": "remedy",
         "summary": "call torch.set_grad_enabled(True) first thing in training_step",
-        "cures": ("grad-mode-off",),
+        "cures": ("closure-without-grad",),
     },
     "enable_grad_forward": {
         "role": "remedy",
         "summary": "run the forward pass under torch.enable_grad()",
-        "cures": ("grad-mode-off",),
+        "cures": ("closure-without-grad",),
     },
 }
 

@@ -91,7 +91,7 @@ REPORTED = {
     ),
 }
 CURES = {
-    "t5_classifier": Cause.GRAD_MODE_OFF,
+    "t5_classifier": Cause.CLOSURE,
     "qwen2_rmsnorm": Cause.CHECKPOINT_INPUTS,
     "amp_manual_optimization": Cause.AUTOCAST_CACHE,
     "frozen_parameters": Cause.CHECKPOINT_INPUTS,

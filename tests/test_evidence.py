@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = needs_fork
 
 LOSING: Table = {
-    "decorated_step": (Cause.GRAD_MODE_OFF, "embed"),
+    "decorated_step": (Cause.CLOSURE, "embed"),
     "no_grad_block": (Cause.GRAD_MODE_OFF, "blocks.0"),
     "no_grad_forward": (Cause.GRAD_MODE_OFF, "embed"),
     "no_grad_inside": (Cause.GRAD_MODE_OFF, "blocks.1.linear"),
@@ -137,7 +137,7 @@ def test_one_optimizer_of_two_that_never_steps_is_named(gradient_bench: Workbenc
 
 def test_an_output_that_is_not_used_is_named(gradient_bench: Workbench) -> None:
     """No operation took it out of the graph: the line of what was run next is all that is known."""
-    assert (Cause.DETACHED, "blocks.0", "loop.py") == (named(gradient_bench.run("forgotten")) or ())[:3]
+    assert (Cause.UNUSED, "blocks.0", "loop.py") == (named(gradient_bench.run("forgotten")) or ())[:3]
 
 
 def test_gradients_of_zeros_without_a_reason_have_no_line(gradient_bench: Workbench) -> None:

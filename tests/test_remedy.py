@@ -104,10 +104,9 @@ def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) ->
 
 
 @pytest.mark.parametrize("cause", Cause)
-def test_advice_without_a_cell_says_so(cause: Cause) -> None:
+def test_advice_without_a_cell_names_none(cause: Cause) -> None:
     """What nobody knows is not made up."""
-    expected = f"{PLAIN[cause]} (No cell of the matrix shows it.)" if cause in PLAIN else None
-    assert expected == advice(diagnosis(cause), None)
+    assert PLAIN.get(cause) == advice(diagnosis(cause), None)
 
 
 @pytest.mark.parametrize("lines", [1, 4, 5, 6])

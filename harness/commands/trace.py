@@ -69,10 +69,7 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     words = options.module if options.module is not None else options.script
     if not words:
         raise UserError("Nothing to trace.", cause="there is neither a script nor a module", next_step=USAGE)
-    if options.output is not None and not options.output.absolute().parent.is_dir():
-        raise UserError(
-            f"{options.output} cannot be written.", cause="its folder is not there", next_step="make the folder first"
-        )
+    refuse_unwritable(options.output)
     command = command_line(interpreter(options.python), words, module=options.module is not None)
     finding = trace(command, steps=options.steps, remedy_for=partial(published_remedy, project))
     document = msgspec.json.encode(finding)
@@ -92,6 +89,14 @@ def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) 
     except (OSError, UserError):
         return None
     return remedy_near(published, diagnosis, seen.environment)
+
+
+def refuse_unwritable(output: Path | None) -> None:
+    """UserError where the document could not be written when the script has run."""
+    if output is None or (output.absolute().parent.is_dir() and not output.is_dir()):
+        return
+    cause = "it is a folder" if output.is_dir() else "its folder is not there"
+    raise UserError(f"{output} cannot be written.", cause=cause, next_step="name a file in a folder that exists")
 
 
 def show(finding: Finding, console: Console) -> None:

@@ -66,11 +66,11 @@ class BackwardWatch:
 
     def _observe(self, torch: Any, roots: List[Any]) -> None:
         self._last_roots = [root.detach() for root in roots]
-        if self._light or not roots:
+        if not roots or (self._light and all(root.requires_grad for root in roots)):
             return
         step = self.clock()
         loss = total(roots)
-        if loss is not None:
+        if loss is not None and not self._light:
             self._loss_of_step[step] = self._loss_of_step.get(step, 0.0) + loss
         worst = next((root for root in roots if not root.requires_grad), roots[0])
         switch = self.about_to(roots, whole=bool(worst.requires_grad))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from .frames import line
-from .graph import Reach, follow, reach
-from .modules import named
+from .frozen import frozen_by_line
+from .graph import Reach, follow, is_parameter, reach
+from .modules import named, title
 from .severing import LIKE, WEAK
 
 if TYPE_CHECKING:
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from .parameters import ParameterWatch
 
 NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": []}
-SHOWN = 8
-"""Entries of each kind that an observation has at most."""
+SHOWN = 8  # entries of each kind that an observation has at most
 
 
 class Evidence:
@@ -26,7 +26,9 @@ class Evidence:
         self.parameters = parameters
         self._reach = Reach()
         """What the backward passes of this step reach, together."""
-        self._step = 0
+        self.over = False  # the audit is
+        self._reached: Dict[int, Any] = {}
+        """Every parameter that an audited backward pass reached, by id."""
         self._flat: Optional[Dict[str, Any]] = None
         """What explains the gradients of zeros."""
         self._kept: Optional[Dict[str, Any]] = None
@@ -37,9 +39,13 @@ class Evidence:
 
         Returns who switched gradients off, where it has none and they are off at this moment.
         """
+        if self.over:  # only a pass without a graph is told of
+            switch = self.forward.switches.off()
+            return None if switch is None or self.forward.grad_enabled() else switch.facts()
         found = reach(roots)
         self._reach.nodes |= found.nodes
         self._reach.leaves.update(found.leaves)
+        self._reached.update((identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf))
         self.forward.severing.dropped.clear()
         for event in self.forward.severing.severed:
             event["early"] = True
@@ -231,8 +237,16 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "frozen": self._frozen(names) if wrong else [],
+            "frozen": frozen_by_line(self.forward.seen, self.forward.severing.froze, names, SHOWN) if wrong else [],
         }
+
+    def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
+        """The parameters that were reached, and of which ``held`` (ids) has none; None where there are none."""
+        left = {identity for identity in self._reached if identity not in held}
+        owners = [m for m in self.forward.seen.values() if any(id(p) in left for p in m.parameters(recurse=False))]
+        names = self._names(owners)
+        found = list(dict.fromkeys(names[id(module)] for module in owners))[:SHOWN]
+        return {"parameters": len(left), "modules": found} if owners else None
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:
         """Whether parameters that starve are in the modules of ``group``; nothing is known to starve before a step."""
@@ -259,41 +273,6 @@ class Evidence:
             "frames": group["frames"],
         }
 
-    def _frozen(self, names: Dict[int, str]) -> List[Dict[str, Any]]:
-        """The frozen parameters of what ran, by the line that froze them; the rest under no line."""
-        owners = {
-            id(p): module
-            for module in self.forward.seen.values()
-            for p in module.parameters(recurse=False)
-            if not p.requires_grad
-        }
-        lines: Dict[Any, List[int]] = {}
-        left = dict.fromkeys(owners)
-        for at, members in self.forward.severing.froze.items():
-            mine = [id(p) for p in members if id(p) in left]
-            if mine:
-                lines[at] = list(dict.fromkeys(mine))
-        for members in lines.values():
-            for identity in members:
-                left.pop(identity, None)
-        groups = [*lines.items(), *([(None, list(left))] if left else [])]
-        return [
-            {
-                "modules": list(dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members))[:SHOWN],
-                "parameters": len(members),
-                "frames": line(at),
-            }
-            for at, members in groups[-SHOWN:]
-        ]
-
     def _names(self, modules: List[Any]) -> Dict[int, str]:
         tops = {id(top): top for top in map(self.forward.tree.top, modules)}
         return named(list(tops.values()))[0]
-
-
-def title(module: Any, names: Dict[int, str]) -> Dict[str, Optional[str]]:
-    """Name and type of ``module``, which may be None."""
-    if module is None:
-        return {"module": None, "type": None}
-    kind = type(module).__name__
-    return {"module": names.get(id(module), kind), "type": kind}

@@ -52,3 +52,10 @@ def follow(start: Any, found: Reach) -> Reach:
             found.checkpointed |= "Checkpoint" in type(node).__name__
             waiting += [following for following, _ in node.next_functions if following is not None]
     return found
+
+
+def is_parameter(leaf: Any) -> bool:
+    """Whether a leaf of a graph is a parameter."""
+    import torch
+
+    return isinstance(leaf, torch.nn.Parameter)

@@ -129,6 +129,10 @@ def short_path(path: str) -> str:
         _, found, tail = path.rpartition(marker)
         if found:
             return tail if marker.startswith("site") else "python" + tail
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    folder = os.path.dirname(os.path.abspath(script)) if script else None
+    if folder and path.startswith(folder + os.sep):  # below the script
+        return path[len(folder) + 1 :]
     return os.path.basename(path)
 
 

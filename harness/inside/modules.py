@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 if TYPE_CHECKING:
     from .trouble import Trouble
@@ -89,3 +89,11 @@ def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
         for name, parameter in root.named_parameters():
             parameters.setdefault(id(parameter), f"{prefix}{name}")
     return modules, parameters
+
+
+def title(module: Any, names: Dict[int, str]) -> Dict[str, Optional[str]]:
+    """Name and type of ``module``, which may be None."""
+    if module is None:
+        return {"module": None, "type": None}
+    kind = type(module).__name__
+    return {"module": names.get(id(module), kind), "type": kind}

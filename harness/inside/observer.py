@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from typing import Self  # Python 3.11; nothing reads it at run time
 
 
+OFTEN = 64
+"""Up to so many steps a patient observer looks at each one, and then at every power of two."""
+
+
 class Enough(SystemExit):
     """The script has trained for as many optimizer steps as were asked for; ends it with exit code 0."""
 
@@ -31,17 +35,26 @@ class Enough(SystemExit):
 class Observer:
     """A context in which the script runs; afterwards :meth:`facts` tells what was seen.
 
-    ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else. After
+    ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else. A ``patient`` one
+    looks again, ever more rarely, at what had not learned when the audit was over: a part that comes later. After
     ``stop_after`` steps the script is ended by :class:`Enough`, which no ``except Exception`` catches.
     """
 
     def __init__(
-        self, audit: int, warmup: int, device: str, *, light: bool = False, stop_after: Optional[int] = None
+        self,
+        audit: int,
+        warmup: int,
+        device: str,
+        *,
+        light: bool = False,
+        patient: bool = False,
+        stop_after: Optional[int] = None,
     ) -> None:
         self.audit = 0 if light else audit
         self.skip = audit + warmup
         self.device = device
         self.light = light
+        self.patient = patient
         self.stop_after = stop_after
         self.entered_training = False
         self.steps = 0
@@ -77,6 +90,7 @@ class Observer:
             self._synchronize = torch.cuda.synchronize
         if not self.light:
             self._undo.append(self.messages.install())
+            self._undo.append(self._watch_scaler())
             self._undo.append(self.backward.install())
             self._undo.append(self.tree.install())
             self._undo.append(self.forward.install())
@@ -103,6 +117,24 @@ class Observer:
             optimizer_class.__init__ = original
 
         self._undo.append(undo)
+
+    def _watch_scaler(self) -> Callable[[], None]:
+        """Count how often a GradScaler is asked for a step: it skips those of broken gradients."""
+        import torch
+
+        scaler = next(c for c in reversed(torch.cuda.amp.GradScaler.__mro__) if "step" in c.__dict__)
+        original = scaler.step
+
+        def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self.parameters.scaled[id(optimizer)] = self.parameters.scaled.get(id(optimizer), 0) + 1
+            return original(this, optimizer, *args, **kwargs)
+
+        scaler.step = step
+
+        def undo() -> None:
+            scaler.step = original
+
+        return undo
 
     def _built(self, optimizer: Any) -> None:
         """Keep an optimizer and the line that built it; with the first one, the severing of tensors is watched."""
@@ -142,6 +174,8 @@ class Observer:
             self._guarded(self._lighten)
         elif self.steps < self.audit:
             self._guarded(self.evidence.new_step)
+        elif self.patient and (self.steps <= OFTEN or self.steps & (self.steps - 1) == 0):
+            self._guarded(self.parameters.look_again)
         if self.steps >= self.skip:
             if self._synchronize is not None:
                 self._synchronize()
@@ -152,7 +186,11 @@ class Observer:
     def _lighten(self) -> None:
         """The audit is over: take the heavy hooks off, and forget the memory that it took."""
         self.forward.remove()
+        if self.patient:
+            self.parameters.keep_unlearned()
+            self._undo.append(self.forward.switches.install_calls())
         self.evidence.new_step()
+        self.evidence.over = True
         self.forward.severing.remove()
         self.backward.lighten()
         machine.reset_peak_memory()
@@ -168,7 +206,13 @@ class Observer:
         """The observation's part that the observer answers for."""
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
-        well = bool(learning) and all("f" in p["gradients"] and p["changed"] for p in learning) and self.steps > 0
+        late = [o for o in self._optimizers if id(o) in self._step_of and not self.parameters.audited(o)]
+        well = (
+            not late
+            and bool(learning)
+            and all("f" in p["gradients"] and p["changed"] for p in learning)
+            and self.steps > 0
+        )
         return {
             "steps": self.steps,
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
@@ -180,6 +224,7 @@ class Observer:
             "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
             "zero_output": None if self.light or well else self._or(self.parameters.zero_output, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
+            "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
@@ -193,6 +238,10 @@ class Observer:
 
     def _evidence(self, *, learning: bool) -> Dict[str, Any]:
         return self.evidence.facts(self.parameters.starved, self.parameters.zeroed, learning=learning)
+
+    def _unheld(self) -> Optional[Dict[str, Any]]:
+        held = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
+        return self.evidence.unheld(held) if self._optimizers else None
 
     def _of_optimizers(self) -> List[Dict[str, Any]]:
         return self.parameters.optimizers(self._optimizers, self._step_of)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from . import protocol
 from .frames import line, own_place, written
+from .held import held_by, highest_rate, rate_of, read_gradient
 from .modules import ModuleTree, named
 from .values import Kept
 
@@ -35,6 +35,12 @@ class ParameterWatch:
         """Where each optimizer was built, by id."""
         self._rates: Dict[int, List[Optional[float]]] = {}
         """The highest learning rate of each optimizer at its audited steps, by id."""
+        self._unlearned: Dict[int, Any] = {}
+        """Parameters that had not learned when the audit was over, by id, with their values of then."""
+        self._rate_of: Dict[int, Optional[float]] = {}
+        """The learning rate of each parameter's group at its last audited step."""
+        self.scaled: Dict[int, int] = {}
+        """How often a GradScaler was asked for an optimizer's step, by id."""
         self._entries: Dict[int, Dict[str, Any]] = {}
         """The facts of each parameter, by its id."""
         self.starving: Set[int] = set()
@@ -101,6 +107,7 @@ class ParameterWatch:
             self._letters[identity] = letters
             self._squares[step] += square
         self._trainable[identity] = parameter
+        self._rate_of[identity] = rate_of(optimizer, parameter)
         if letters[step] == "n":
             self.starving.add(identity)
         if letters[step] == "z":
@@ -127,6 +134,31 @@ class ParameterWatch:
                 if id(parameter) not in held and parameter.requires_grad:
                     found.setdefault(id(parameter), parameter)
         return list(found.values())
+
+    def audited(self, optimizer: Any) -> bool:
+        """Whether a step of ``optimizer`` was audited."""
+        return id(optimizer) in self._rates
+
+    def keep_unlearned(self) -> None:
+        """The audit is over: keep the values of what has not learned yet, to look at it again."""
+        import torch
+
+        for identity, parameter in self._trainable.items():
+            if identity not in self._changed or "f" not in self._letters[identity].values():
+                self._unlearned[identity] = (parameter, Kept(torch, parameter))
+
+    def look_again(self) -> None:
+        """Look at what has not learned yet, just after a step: the gradient that it has now, and whether it changed."""
+        import torch
+
+        for identity, (parameter, before) in list(self._unlearned.items()):
+            letter, _ = read_gradient(torch, parameter.grad)
+            letters = self._letters[identity]
+            letters[max(letters) + 1] = letter
+            if before.differs_from(parameter) and bool(parameter.isfinite().all()):
+                self._changed.add(identity)
+            if identity in self._changed and "f" in letters.values():
+                del self._unlearned[identity]
 
     def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
         """One entry for each parameter that should learn or is held by an optimizer, in the model's order.
@@ -158,6 +190,7 @@ class ParameterWatch:
                 "held": identity in held,
                 "gradients": "".join(letter for _, letter in sorted(self._letters.get(identity, {}).items())),
                 "changed": identity in self._changed,
+                "learning_rate": protocol.number(self._rate_of.get(identity)),
                 "frozen": not parameter.requires_grad and identity not in learning,
             }
             for position, (identity, parameter) in enumerate(
@@ -175,6 +208,7 @@ class ParameterWatch:
                 "trainable": sum(parameter.requires_grad for parameter in held_by(optimizer)),
                 "steps": steps.get(id(optimizer), 0),
                 "learning_rates": [protocol.number(each) for each in self._rates.get(id(optimizer), [])],
+                "scaled": self.scaled.get(id(optimizer), 0),
                 "step": own_place(type(optimizer).step),
                 "frames": self._built.get(id(optimizer), []),
             }
@@ -264,29 +298,3 @@ class ParameterWatch:
 
     def _ran_to_learn(self, root: Any) -> bool:
         return any(id(module) in self.forward.trained for module in root.modules())
-
-
-def highest_rate(optimizer: Any) -> Optional[float]:
-    """The highest learning rate of an optimizer's groups; None where it chooses it by itself."""
-    rates = [group.get("lr") for group in optimizer.param_groups]
-    return None if None in rates or not rates else max(map(float, rates))
-
-
-def held_by(optimizer: Any) -> List[Any]:
-    """The parameters of all groups of ``optimizer``."""
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def read_gradient(torch: Any, gradient: Any) -> Any:
-    """The gradient's letter (``n`` none, ``z`` zero, ``f`` finite, ``x`` non-finite) and its squared L2 norm."""
-    if gradient is None:
-        return "n", 0.0
-    values = gradient.coalesce().values() if gradient.is_sparse else gradient
-    if not values.numel():
-        return "z", 0.0
-    magnitudes = values.abs() if values.is_complex() else values
-    greatest = float(torch.linalg.vector_norm(magnitudes, ord=float("inf"), dtype=torch.float32))
-    norm = float(torch.linalg.vector_norm(magnitudes, dtype=torch.float32))
-    if not math.isfinite(greatest):
-        return "x", norm**2
-    return ("f" if greatest else "z"), norm**2

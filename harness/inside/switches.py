@@ -8,7 +8,7 @@ import threading
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional
 
-from .frames import frames, written
+from .frames import frames, plumbing, written
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -70,6 +70,7 @@ class SwitchWatch:
         self.trouble = trouble
         self.log: List[Switch] = []
         """The entries of this step that switched gradients off."""
+        self._only_calls = False
         self._stack = _Stack()
         self._undo: List[Callable[[], None]] = []
 
@@ -87,6 +88,13 @@ class SwitchWatch:
             self._replace(torch.set_grad_enabled, "__call__", None)
         return self.remove
 
+    def install_calls(self) -> Callable[[], None]:
+        """Wrap ``set_grad_enabled`` alone, which a script may forget to take back; torch's own calls pass."""
+        self._only_calls = True
+        self._replace(self._torch.set_grad_enabled, "__init__", "set_grad_enabled")
+        self._replace(self._torch.set_grad_enabled, "__exit__", None)
+        return self.remove
+
     def remove(self) -> None:
         """Unwrap them."""
         while self._undo:
@@ -99,7 +107,7 @@ class SwitchWatch:
 
         @wraps(original)  # torch.jit reads the source of what these classes do
         def watched(context: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._stack.busy:
+            if self._stack.busy or (self._only_calls and plumbing(sys._getframe(1))):
                 return original(context, *args, **kwargs)
             self._stack.busy = True
             try:

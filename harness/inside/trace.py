@@ -39,7 +39,12 @@ class Trace:
         self.rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name, "").isdecimal()), None)
         self.stop_after: Optional[int] = request["stop_after"]
         self.observer = Observer(
-            audit=request["audit"], warmup=0, device="cpu", light=bool(self.rank), stop_after=self.stop_after
+            audit=request["audit"],
+            warmup=0,
+            device="cpu",
+            light=bool(self.rank),
+            patient=True,
+            stop_after=self.stop_after,
         )
         self.began = time.perf_counter()
         self._next_write: Optional[float] = None
