@@ -23,6 +23,8 @@ class BackwardWatch:
         self.trouble = trouble
         self.about_to = about_to
         """Called before an audited call, with its roots and whether all of them have a graph."""
+        self.before: Callable[[], object] = bool
+        """Called before every outermost call."""
         self.calls: List[Dict[str, Any]] = []
         self._loss_of_step: Dict[int, float] = {}
         self._depth = 0
@@ -40,6 +42,7 @@ class BackwardWatch:
             tensors = (tensors,) if isinstance(tensors, single) else tuple(tensors)
             if self._depth == 0:
                 try:
+                    self.before()
                     self._observe(torch, [root for root in tensors if isinstance(root, torch.Tensor)])
                 except Exception as error:
                     self.trouble.add("backward", error)

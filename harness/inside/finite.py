@@ -6,6 +6,7 @@ import math
 from typing import Any, Callable, Dict, List, Optional
 
 from .frames import frames
+from .values import local
 
 
 class FiniteWatch:
@@ -24,6 +25,8 @@ class FiniteWatch:
             return
         magnitudes = [greatest(tensor) for tensor in outputs]
         if not all(map(math.isfinite, magnitudes)):
+            if not any(True for _ in module.parameters()) and all(masks(tensor) for tensor in outputs):
+                return
             if all(math.isfinite(greatest(tensor)) for tensor in inputs):
                 self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
         elif self.zero is None and not any(magnitudes):
@@ -48,6 +51,11 @@ def greatest(tensor: Any) -> float:
     Nothing of this may be saved for backward: non-reentrant checkpointing counts what a pass saves.
     """
     try:
-        return float(tensor.detach().abs().max())
+        return float(local(tensor).detach().abs().max())
     except Exception:  # fake, batched, sparse or empty: nobody can tell
         return 1.0
+
+
+def masks(tensor: Any) -> bool:
+    """Whether the worst in ``tensor`` is minus infinity, as in an attention mask: meant, where nothing is learned."""
+    return float(local(tensor).detach().max()) < math.inf

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from .backward import modes
+from .compiling import is_compiling
 from .finite import FiniteWatch
 from .frames import called, frames, here, written
 from .graph import identity
 from .severing import SeveringWatch
-from .switches import Switch, SwitchWatch
+from .switches import Switch, SwitchWatch, line_of
 
 if TYPE_CHECKING:
     from .modules import ModuleTree
@@ -70,7 +72,8 @@ class ForwardWatch:
         from torch.nn.modules import module
 
         self._torch = torch
-        self._compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+        compiling, tracing = is_compiling(torch), torch.jit.is_tracing
+        self._compiling: Callable[[], bool] = lambda: compiling() or bool(tracing())
         self._undo = [
             module.register_module_forward_pre_hook(self._before).remove,
             module.register_module_forward_hook(self._after).remove,
@@ -213,7 +216,7 @@ class ForwardWatch:
         inside = self.switches.within(module) if on and not cached else None
         switch = switch or inside
         entered = self._thread.entered
-        line = id(switch.owner) if switch and not switch.frames else _line_of(switch)
+        line = id(switch.owner) if switch and not switch.frames else line_of(switch)
         key = (line, cached, entered, on)
         group = self.groups.get(key) or (self.groups.get((line, False, entered, False)) if inside else None)
         if group is not None:
@@ -274,8 +277,8 @@ class ForwardWatch:
             if value.is_floating_point():
                 yield value
         elif depth:
-            items = value.values() if hasattr(value, "values") else value if isinstance(value, (tuple, list)) else ()
-            for item in items() if callable(items) else items:
+            items = value.values() if isinstance(value, Mapping) else value
+            for item in items if isinstance(value, (Mapping, tuple, list)) else ():
                 yield from self._floating(item, depth - 1)
 
     def training(self, parameters: Set[int]) -> Set[int]:
@@ -289,11 +292,3 @@ class ForwardWatch:
         """The outermost modules whose forward ran."""
         inner = {id(child) for module in self.seen.values() for child in module.modules() if child is not module}
         return [module for identity, module in self.seen.items() if identity not in inner]
-
-
-def _line_of(switch: Optional[Switch]) -> Any:
-    """The line of a switch, as a part of a key."""
-    if switch is None:
-        return None
-    first = switch.frames[0]
-    return first["file"], first["line"], switch.checkpoint

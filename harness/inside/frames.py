@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 KEPT = 10
 HERE = os.path.dirname(os.path.abspath(__file__))
-PLUMBING = ("contextlib.py", "functools.py", "runpy.py")
+PLUMBING = ("contextlib.py", "functools.py", "runpy.py", "warnings.py", "_py_warnings.py")
 _shown: Dict[str, Optional[str]] = {}
 """What is shown of a file's path; None where the file is plumbing."""
 

@@ -16,7 +16,8 @@ def frozen_by_line(
     }
     lines: Dict[Any, List[int]] = {}
     for at, members in froze.items():
-        mine = list(dict.fromkeys(id(p) for p in members if id(p) in owners))
+        alive = [member() for member in members]
+        mine = list(dict.fromkeys(id(p) for p in alive if id(p) in owners))
         if mine:
             lines[at] = mine
     known = {identity for members in lines.values() for identity in members}

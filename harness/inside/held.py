@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Optional
 
+from .values import local
+
 
 def highest_rate(optimizer: Any) -> Optional[float]:
     """The highest learning rate of an optimizer's groups; None where it chooses it by itself."""
@@ -28,6 +30,7 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     """The gradient's letter (``n`` none, ``z`` zero, ``f`` finite, ``x`` non-finite) and its squared L2 norm."""
     if gradient is None:
         return "n", 0.0
+    gradient = local(gradient)
     values = gradient.coalesce().values() if gradient.is_sparse else gradient
     if not values.numel():
         return "z", 0.0

@@ -125,10 +125,10 @@ def _cpu() -> str:
 
 def short_path(path: str) -> str:
     """``path`` from site-packages or the standard library on, so that no record carries a path of the machine."""
-    for marker in ("site-packages" + os.sep, os.sep + "lib" + os.sep + "python"):
+    for marker in ("site-packages" + os.sep, "dist-packages" + os.sep, os.sep + "lib" + os.sep + "python"):
         _, found, tail = path.rpartition(marker)
         if found:
-            return tail if marker.startswith("site") else "python" + tail
+            return tail if "packages" in marker else "python" + tail
     script = getattr(sys.modules.get("__main__"), "__file__", None)
     folder = os.path.dirname(os.path.abspath(script)) if script else None
     if folder and path.startswith(folder + os.sep):  # below the script

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import warnings
 from typing import Any, Callable, Dict, List, Tuple
 
-from . import machine
+from . import frames, machine, severing
 
 KEPT = 40
 """How many different messages are kept, beside those that speak of gradients."""
@@ -29,6 +30,9 @@ class MessageWatch:
 
         def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
             if OURS in str(message):
+                return
+            if args and str(args[0]).startswith(frames.HERE):
+                again(message, category)
                 return
             self._add(category.__name__, str(message))
             show(message, category, *args, **kwargs)
@@ -58,3 +62,13 @@ class MessageWatch:
     def facts(self) -> List[Dict[str, Any]]:
         """Each message once, with its count, in the order of its first appearance."""
         return [{"category": c, "message": m, "count": n} for (c, m), n in self._counts.items()]
+
+
+def again(message: Any, category: Any) -> None:
+    """Warn once more, in the name of the line that called what is watched: it was at work, not the observer."""
+    vars(severing).get("__warningregistry__", {}).clear()
+    frame = frames.visible(sys._getframe(2))
+    if frame is not None:
+        known = frame.f_globals.setdefault("__warningregistry__", {})
+        name = frame.f_globals.get("__name__") or "<unknown>"
+        warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, name, known)

@@ -69,6 +69,11 @@ class ModuleTree:
         return [module for module in list(self._parents) if not self._living_parents(module)]
 
 
+def uninitialized(parameter: Any) -> bool:
+    """Whether a lazy module has not run yet: such a parameter has no shape."""
+    return hasattr(parameter, "materialize")
+
+
 def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
     """Names of all modules and of all parameters below ``roots``, by id.
 

@@ -15,6 +15,7 @@ from . import frames, machine, protocol
 from .backward import BackwardWatch
 from .evidence import Evidence
 from .forward import ForwardWatch
+from .held import held_by
 from .messages import MessageWatch
 from .modules import ModuleTree
 from .parameters import ParameterWatch
@@ -65,6 +66,10 @@ class Observer:
         self._since: Set[int] = set()
         """The optimizers that stepped since the last tick."""
         self._optimizers: List[Any] = []  # kept alive, so that no id is used twice
+        self._newcomers: Set[int] = set()
+        """Optimizers that were built after the first step, by id: one for each round of a script."""
+        self._waiting: Set[int] = set()
+        """Optimizers that had not stepped when the audit ended (a generator beside a critic): audited when they do."""
         self._undo: List[Callable[[], None]] = []
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
@@ -73,6 +78,7 @@ class Observer:
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
         self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
+        self.backward.before = self._hook_again
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
     def clock(self) -> int:
@@ -136,20 +142,38 @@ class Observer:
 
         return undo
 
+    def _hook_again(self) -> None:
+        """Torch 2.0 to 2.2: torch.compile takes the hooks off every optimizer's step; put them on again."""
+        from torch.optim import optimizer as optim
+
+        for kind in {type(optimizer) for optimizer in self._optimizers}:
+            code = getattr(kind.step, "__code__", None)
+            if code is not None and getattr(kind.step, "hooked", False) and code.co_name != "wrapper":
+                kind.step = optim.Optimizer.profile_hook_step(kind.step)
+                kind.step.hooked = True
+
     def _built(self, optimizer: Any) -> None:
         """Keep an optimizer and the line that built it; with the first one, the severing of tensors is watched."""
         frame = frames.visible(sys._getframe(3))  # the caller of __init__
         while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is optimizer:
             frame = frames.visible(frame.f_back)
-        if all(optimizer is not known for known in self._optimizers):  # an optimizer's __init__ may be run again
-            self._optimizers.append(optimizer)
+        if self.steps:
+            self._newcomers.add(id(optimizer))
+            self._step_of.pop(id(optimizer), None)  # the id may be that of one that is gone
+        self._keep(optimizer)
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
 
+    def _keep(self, optimizer: Any) -> None:
+        """Keep an optimizer alive, once, and none that comes after the audit: a script may make many."""
+        if self.steps < max(self.audit, 1) and all(optimizer is not known for known in self._optimizers):
+            self._optimizers.append(optimizer)
+
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's running step is audited; the second of two may end its last one after the tick."""
-        return self._step_of.get(id(optimizer), 0) < self.audit and self.steps <= self.audit
+        late = id(optimizer) in self._waiting
+        return self._step_of.get(id(optimizer), 0) < self.audit and (self.steps <= self.audit or late)
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._audited(optimizer):
@@ -157,15 +181,17 @@ class Observer:
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
-        if all(optimizer is not known for known in self._optimizers):
-            self._optimizers.append(optimizer)  # built before the observer came
+        self._keep(optimizer)  # it may have been built before the observer came
         step = self._step_of.get(identity, 0)
         if self._audited(optimizer):
             begun = [each for each in self._optimizers if not step or each is optimizer or id(each) in self._step_of]
             self._guarded(self.parameters.after_step, optimizer, step, begun)  # the first step of others may come yet
-            self._guarded(self.evidence.stepped, self.parameters.starving, self.parameters.zero)
+            coming = {id(p) for each in self._optimizers if each not in begun for p in held_by(each)}
+            self._guarded(self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero)
         self._step_of[identity] = step + 1
-        if self._since and identity not in self._since:
+        newcomer = identity in self._newcomers
+        self._newcomers.discard(identity)
+        if self._since and identity not in self._since and not newcomer:
             self._since.add(identity)
             return  # a further optimizer of the same training step
         self._since = {identity}
@@ -185,6 +211,7 @@ class Observer:
 
     def _lighten(self) -> None:
         """The audit is over: take the heavy hooks off, and forget the memory that it took."""
+        self._waiting = {id(each) for each in self._optimizers if id(each) not in self._step_of}
         self.forward.remove()
         if self.patient:
             self.parameters.keep_unlearned()
@@ -206,7 +233,7 @@ class Observer:
         """The observation's part that the observer answers for."""
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
-        late = [o for o in self._optimizers if id(o) in self._step_of and not self.parameters.audited(o)]
+        late = [o for o in self._optimizers if id(o) in self._step_of and id(o) not in self.parameters.rates]
         well = (
             not late
             and bool(learning)

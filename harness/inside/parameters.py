@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 from . import protocol
 from .frames import line, own_place, written
 from .held import held_by, highest_rate, rate_of, read_gradient
-from .modules import ModuleTree, named
-from .values import Kept
+from .modules import ModuleTree, named, uninitialized
+from .values import Kept, local
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -33,7 +33,7 @@ class ParameterWatch:
         """Gradients as they were before the step: some optimizers clear them in it."""
         self._built: Dict[int, List[Dict[str, Any]]] = {}
         """Where each optimizer was built, by id."""
-        self._rates: Dict[int, List[Optional[float]]] = {}
+        self.rates: Dict[int, List[Optional[float]]] = {}
         """The highest learning rate of each optimizer at its audited steps, by id."""
         self._unlearned: Dict[int, Any] = {}
         """Parameters that had not learned when the audit was over, by id, with their values of then."""
@@ -71,7 +71,7 @@ class ParameterWatch:
         if not self.forward.seen:
             self._tops += self._loose({id(parameter) for parameter in held_by(optimizer)})
         self._before, self._gradients = {}, {}
-        self._rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
+        self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
         with torch.no_grad():
             for parameter in held_by(optimizer):
                 self._parameters.setdefault(id(parameter), parameter)
@@ -116,7 +116,7 @@ class ParameterWatch:
             self._broken.setdefault(step, []).append(parameter)
         before = self._before.get(identity)
         if before is not None and before.differs_from(parameter):
-            if bool(parameter.isfinite().all()):
+            if bool(local(parameter).isfinite().all()):
                 self._changed.add(identity)
             elif letters[step] != "x":
                 self.forward.finite.note("value", parameter, self._built.get(id(optimizer), []))
@@ -131,13 +131,9 @@ class ParameterWatch:
         held = {id(parameter) for each in optimizers for parameter in held_by(each)}
         for root in self.forward.roots():
             for parameter in root.parameters():
-                if id(parameter) not in held and parameter.requires_grad:
+                if id(parameter) not in held and parameter.requires_grad and not uninitialized(parameter):
                     found.setdefault(id(parameter), parameter)
         return list(found.values())
-
-    def audited(self, optimizer: Any) -> bool:
-        """Whether a step of ``optimizer`` was audited."""
-        return id(optimizer) in self._rates
 
     def keep_unlearned(self) -> None:
         """The audit is over: keep the values of what has not learned yet, to look at it again."""
@@ -152,10 +148,14 @@ class ParameterWatch:
         import torch
 
         for identity, (parameter, before) in list(self._unlearned.items()):
-            letter, _ = read_gradient(torch, parameter.grad)
+            try:
+                letter, _ = read_gradient(torch, parameter.grad)
+                changed = before.differs_from(parameter) and bool(parameter.isfinite().all())
+            except Exception:  # a stand-in without values: torch.compile reads the step
+                return
             letters = self._letters[identity]
             letters[max(letters) + 1] = letter
-            if before.differs_from(parameter) and bool(parameter.isfinite().all()):
+            if changed:
                 self._changed.add(identity)
             if identity in self._changed and "f" in letters.values():
                 del self._unlearned[identity]
@@ -167,7 +167,7 @@ class ParameterWatch:
         One that stepped after the audit only is not judged, and neither is what it holds.
         """
         held = {id(p): p for optimizer in optimizers for p in held_by(optimizer)}
-        audited = {id(p) for each in optimizers if id(each) in self._rates for p in held_by(each)}
+        audited = {id(p) for each in optimizers if id(each) in self.rates for p in held_by(each)}
         late = {identity for identity in held if audited and identity not in audited}
         learning = self._should_learn(held)
         learning.update((id(p), p) for each in idle for p in held_by(each) if self._was_trained(p))
@@ -207,7 +207,7 @@ class ParameterWatch:
                 "parameters": len(held_by(optimizer)),
                 "trainable": sum(parameter.requires_grad for parameter in held_by(optimizer)),
                 "steps": steps.get(id(optimizer), 0),
-                "learning_rates": [protocol.number(each) for each in self._rates.get(id(optimizer), [])],
+                "learning_rates": [protocol.number(each) for each in self.rates.get(id(optimizer), [])],
                 "scaled": self.scaled.get(id(optimizer), 0),
                 "step": own_place(type(optimizer).step),
                 "frames": self._built.get(id(optimizer), []),
@@ -287,7 +287,8 @@ class ParameterWatch:
         candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
         if self._letters:
             return {id(parameter): parameter for parameter in candidates if id(parameter) in self._trainable}
-        return {id(parameter): parameter for parameter in candidates if parameter.requires_grad and parameter.numel()}
+        known = [p for p in candidates if p.requires_grad and not uninitialized(p)]
+        return {id(parameter): parameter for parameter in known if parameter.numel()}
 
     def _was_trained(self, parameter: Any) -> bool:
         """Whether an audited step looked at ``parameter``, and its module ran in training mode with gradients on."""

@@ -7,6 +7,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from .compiling import is_compiling
 from .frames import frames, here, line, plumbing
 from .graph import identity
 
@@ -49,10 +50,18 @@ class SeveringWatch:
         self.first_hooked: List[Dict[str, Any]] = []
         """Where a hook was registered on another tensor, the first of all."""
         self.froze: Dict[Any, List[Any]] = {}
-        """Parameters that were frozen, by the line that did it, in the order in which it happened."""
+        """Parameters that were frozen (weak references), by the line that did it, in the order in which it happened."""
         self.clipped: List[Dict[str, Any]] = []
         """Where gradients were clipped to a norm of 0."""
         self._undo: List[Callable[[], None]] = []
+        self._functions: List[Callable[[], None]] = []
+        self.compiled = False
+
+    def _compiled(self, *_: Any, **__: Any) -> None:
+        """torch.compile knows torch's functions by identity: from its first call on they are left alone."""
+        self.compiled = True
+        while self._functions:
+            self._functions.pop()()
 
     def install_early(self) -> Callable[[], None]:
         """Watch from the beginning what is done to parameters: freezing, hooks, gradients that are dropped."""
@@ -63,6 +72,7 @@ class SeveringWatch:
         self._replace(torch.Tensor, "__setattr__", self._assigning, after=False)
         self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
+        self._replace(torch, "compile", self._compiled, after=False)
         return self.remove
 
     def install(self) -> Callable[[], None]:
@@ -71,13 +81,17 @@ class SeveringWatch:
 
         for name in (*LEAVING, *NO_DERIVATIVE):
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
-        for name in LIKE:
-            self._replace(torch, name, self._leaving(name), after=False)
-        for owner in (torch, torch.Tensor):
+        for name in FLAT:
+            self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
+        methods, self._undo = self._undo, self._functions
+        if not self.compiled:
+            for name in LIKE:
+                self._replace(torch, name, self._leaving(name), after=False)
             for name in FLAT:
-                self._replace(owner, name, self._leaving(name, self.flat), after=False)
-        for name in MAKING:
-            self._replace(torch, name, self._making(f"torch.{name}"), after=True)
+                self._replace(torch, name, self._leaving(name, self.flat), after=False)
+            for name in MAKING:
+                self._replace(torch, name, self._making(f"torch.{name}"), after=True)
+        self._undo = methods
         self._replace_data()
         for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
             self._replace(owner, "clip_grad_norm_", self._clipping, after=False)
@@ -85,6 +99,8 @@ class SeveringWatch:
 
     def remove(self) -> None:
         """Put everything back."""
+        while self._functions:
+            self._functions.pop()()
         while self._undo:
             self._undo.pop()()
 
@@ -97,8 +113,11 @@ class SeveringWatch:
         """Wrap ``owner.name``; ``note`` gets the arguments, and the result where it is called after it."""
         own = name in owner.__dict__
         original = getattr(owner, name)
+        compiling = is_compiling(self._torch)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
+            if compiling():
+                return original(*args, **kwargs)
             if after:
                 result = original(*args, **kwargs)
                 self._guarded(note, result, *args, **kwargs)
@@ -111,6 +130,8 @@ class SeveringWatch:
 
         def undo() -> None:
             known()
+            if owner.__dict__.get(name) is not watched:
+                return  # the script has put its own there
             if own:
                 setattr(owner, name, original)
             else:
@@ -152,13 +173,15 @@ class SeveringWatch:
         """Note that ``source`` left the graph, by ``how``, at the frames ``found``."""
         events = self.severed if events is None else events
         if found:
+            module, first = self.running(), found[0]
+            events[:] = [e for e in events if e["early"] or e["module"] is not module or e["frames"][0] != first]
             events.append(
                 {
                     "how": how,
                     "node": source.grad_fn,
                     "identity": None if source.grad_fn is None else identity(source.grad_fn),
                     "frames": found,
-                    "module": self.running(),
+                    "module": module,
                     "stamp": self.stamp(),
                     "recompute": self.in_backward(),
                     "early": False,
@@ -200,7 +223,7 @@ class SeveringWatch:
             self.dropped[id(tensor)] = here()
 
     def _frozen(self, parameter: Any) -> None:
-        self.froze.setdefault(here(), []).append(parameter)
+        self.froze.setdefault(here(), []).append(weakref.ref(parameter))
 
     def _hooking(self, _result: Any, tensor: Any, *_: Any) -> None:
         at = here()

@@ -199,3 +199,11 @@ class SwitchWatch:
         while len(found) > 1 and found[-1].checkpoint and found[-1].fed:
             found.pop()
         return found[-1] if found else None
+
+
+def line_of(switch: Optional[Switch]) -> Any:
+    """The line of a switch, as a part of a key."""
+    if switch is None:
+        return None
+    first = switch.frames[0]
+    return first["file"], first["line"], switch.checkpoint

@@ -17,12 +17,14 @@ class Kept:
 
     def __init__(self, torch: Any, tensor: Any) -> None:
         self._torch = torch
+        tensor = local(tensor)
         self._large = tensor.numel() > WHOLE
         self._sample = self._sampled(tensor).clone()
         self._sums = self._summed(tensor) if self._large else ()
 
     def differs_from(self, tensor: Any) -> bool:
         """Whether ``tensor`` has another value now."""
+        tensor = local(tensor)
         if not self._torch.equal(self._sample, self._sampled(tensor)):
             return True
         return self._large and self._summed(tensor) != self._sums
@@ -40,3 +42,9 @@ class Kept:
         if bits is not None and value.is_contiguous() and not value.is_complex():
             sums.append(float(value.view(bits).sum()))
         return tuple(sums)
+
+
+def local(tensor: Any) -> Any:
+    """This process's part of a distributed tensor: to read the whole of it, all processes would have to take part."""
+    part = getattr(tensor, "to_local", None)
+    return tensor if part is None else part()
