@@ -45,8 +45,7 @@ class ParameterWatch:
         """The facts of each parameter, by its id."""
         self.starving: Set[int] = set()
         """Ids of what got no gradient in the last audited step."""
-        self.zero: Set[int] = set()
-        """Ids of what got a gradient of zeros in the last audited step."""
+        self.zero: Set[int] = set()  # the same, of what got a gradient of zeros
         self.starved: Set[int] = set()
         """After :meth:`facts`: ids of what should learn and never got a gradient."""
         self.zeroed: Set[int] = set()
