@@ -102,7 +102,7 @@ def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "cause", "file", "function"),
     [
-        ("t5_adafactor", "grad-mode-off", "transformers/optimization.py", "step"),
+        ("t5_adafactor", "closure-without-grad", "transformers/optimization.py", "step"),
         ("amp_manual_optimization", "autocast-cache", "amp_manual_optimization.py", "training_step"),
     ],
 )

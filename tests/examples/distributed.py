@@ -16,5 +16,7 @@ for _ in range(int(sys.argv[1])):
     optimizer.zero_grad()
     nn.functional.mse_loss(model(torch.randn(20, 10)), torch.randn(20, 10)).backward()
     optimizer.step()
-print(f"rank {os.environ['RANK']} trained")
+dist.barrier()  # who leaves first closes the others' connections
+sys.stdout.write(f"rank {os.environ['RANK']} trained\n")
+sys.stdout.flush()
 dist.destroy_process_group()
