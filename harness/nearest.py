@@ -1,4 +1,4 @@
-"""Pure: which published stack an environment is most like, and what sets the stacks apart that fail as it does."""
+"""Pure: which published stack an environment is most like, what sets those apart that fail as it does, what helps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from packaging.version import InvalidVersion, Version
 from harness.observation import Frozen
 from harness.outcome import Outcome, Phase
 from harness.publish.published import SHOWN
+from harness.remedy import remedy_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from harness.diagnosis import Diagnosis
     from harness.model import Lock, Record
+    from harness.publish.published import Published
+    from harness.remedy import Remedy
 
     Versions = Mapping[str, Version]
     """Of the packages that count, those that there are."""
@@ -61,10 +65,15 @@ class Likeness(Frozen, frozen=True):
 
 def versions(lock: Lock) -> dict[str, Version]:
     """The versions that count."""
+    return parsed(lock.version)
+
+
+def parsed(version_of: Callable[[str], str | None]) -> dict[str, Version]:
+    """The versions that count, of those that ``version_of`` gives."""
     found = {}
     for name in SHOWN:
         try:
-            found[name] = Version(lock.version(name) or "")
+            found[name] = Version(version_of(name) or "")
         except InvalidVersion:  # none, or one that was made by hand
             continue
     return found
@@ -90,6 +99,14 @@ def nearest(here: Versions, locks: Iterable[Lock]) -> Lock | None:
     return min(
         locks, key=lambda lock: (distance(here, versions(lock)), -lock.as_of.toordinal(), lock.stack), default=None
     )
+
+
+def remedy_near(published: Published, diagnosis: Diagnosis, environment: Mapping[str, str]) -> Remedy | None:
+    """A remedy seen on the published stack that is nearest to the versions of ``environment``, by package."""
+    lock = nearest(parsed(environment.get), published.locks)
+    if lock is None:
+        return None
+    return remedy_for(diagnosis.cause, published.scenarios, published.records, stack=lock.stack, same_stack=False)
 
 
 def like(

@@ -17,9 +17,9 @@ from harness.commands.options import ROOT
 from harness.errors import UserError
 from harness.finding import Finding, headline, report
 from harness.interpreter import interpreter
+from harness.nearest import remedy_near
 from harness.publish.text import one_line
 from harness.trace import command_line, trace
-from harness.why import remedy_near
 
 if TYPE_CHECKING:
     from harness.causes import Diagnosis
