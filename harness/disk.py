@@ -14,7 +14,7 @@ else:
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 OUTPUT_LIMIT_BYTES = 16 * 2**20
@@ -22,12 +22,29 @@ OUTPUT_LIMIT_BYTES = 16 * 2**20
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace ``path`` in one step; nothing is touched where it already has this content."""
-    if path.exists() and path.read_bytes() == content:
-        return
+    try:
+        if path.read_bytes() == content:
+            return
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, [content])
+
+
+def write_in_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Replace ``path`` in one step by what need not fit in memory at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    _replace(path, pieces)
+
+
+def _replace(path: Path, pieces: Iterable[bytes]) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+    try:
+        with partial.open("wb") as file:
+            file.writelines(pieces)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)  # the disk is full, or somebody is impatient
+        raise
 
 
 @contextmanager

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
-
-from harness.verdict import letter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ NUMBER = "#"
 
 def learns(parameter: Parameter) -> bool:
     """Whether it got a finite gradient that is not zero, and changed."""
-    return letter(parameter) == "f" and parameter.changed
+    return "f" in parameter.gradients and parameter.changed
 
 
 def grouped(parameters: Iterable[Parameter]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -26,7 +25,13 @@ def grouped(parameters: Iterable[Parameter]) -> tuple[tuple[str, ...], tuple[str
     A module stands for all below it where they are alike; numbered ones that are alike are one entry
     ("layers.0-5.attention: 24 parameters").
     """
-    states = {tuple(p.name.split(".")): learns(p) for p in parameters if p.learns}
+    return _grouped(tuple((p.name, learns(p)) for p in parameters if p.learns))
+
+
+@lru_cache(maxsize=1024)
+def _grouped(named: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The same of names and of whether they learn: a matrix has the same model, in the same state, in many cells."""
+    states = {tuple(name.split(".")): state for name, state in named}
     below: dict[tuple[str, ...], set[bool]] = {}
     for name, state in states.items():
         for depth in range(1, len(name) + 1):

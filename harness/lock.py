@@ -74,6 +74,12 @@ def load(stack: str, folder: Path) -> Lock | None:
             cause="it was edited by hand, or written by another version",
             next_step=f"delete {path.name} and lock again",
         ) from error
+    if lock.stack != stack:
+        raise UserError(
+            f"The lock {path.name} is of another stack: {lock.stack}.",
+            cause="it was copied or renamed by hand",
+            next_step=f"delete {path.name} and lock again",
+        )
     if lock.failure is None:
         text = requirements_path(stack, folder)
         if not text.exists() or _digest(text.read_text(encoding="utf-8")) != lock.digest:

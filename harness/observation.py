@@ -14,8 +14,8 @@ SCHEMA: Literal[1] = 1
 """Version of the record, observation and matrix formats; a reader refuses another one."""
 
 
-class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An immutable value whose unknown keys are errors when it is read from a file."""
+class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """An immutable value whose unknown keys are errors when it is read from a file; never a part of a cycle."""
 
 
 class Raised(Frozen, frozen=True):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from harness.model import Cell, Lock, Record, Scenario, Steps, Variant
 from harness.observation import SCHEMA
-from harness.outcome import Outcome, Phase
+from harness.outcome import SPURIOUS, Outcome, Phase
 from harness.scenarios import unmet
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 INSIDE = HERE / "inside"
 JUDGE = (HERE / "outcome.py", HERE / "verdict.py")
+OF_THE_MACHINE = SPURIOUS | {"setup:no-device"}
+"""Outcomes that speak of a machine and not of the stack."""
 LIMIT_OF = {"process:timeout": "timeout_s", "process:out-of-memory": "memory_bytes"}
 """Outcomes that a higher limit may change, with the input that holds the limit. Limits are no part of the key."""
 
@@ -123,7 +125,7 @@ def plan_cell(
 ) -> Planned:
     """What is done about one cell; ``known`` is its newest record in this checkout."""
     inputs = {
-        "lock": lock.digest[:16] or hashlib.sha256(repr(lock.failure).encode()).hexdigest()[:16],
+        "lock": lock_input(lock),
         "scenario": scenario.source_digest[:16],
         "observer": inside_digest()[:16],
         "judge": judge_digest()[:16],
@@ -180,6 +182,11 @@ def tried_again(inputs: Mapping[str, str], known: Record) -> str | None:
     if limit and float(inputs[limit]) > float(known.inputs.get(limit, 0)):
         return f"the last outcome was {known.outcome}, and {limit} has grown"
     return None
+
+
+def lock_input(lock: Lock) -> str:
+    """The part of a key that stands for the lock, or for why there is none."""
+    return lock.digest[:16] or hashlib.sha256(repr(lock.failure).encode()).hexdigest()[:16]
 
 
 def key_of(inputs: Mapping[str, str]) -> str:

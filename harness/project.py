@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from harness import disk, environment, matrix, relations, scenarios, scripts
+from harness import environment, matrix, relations, scenarios, scripts
 from harness import lock as locks
 from harness.devices import device_class
 from harness.errors import UserError, did_you_mean
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from harness.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
 
 GIB = 2**30
-RENDERERS = (Path(relations.__file__), *sorted((Path(__file__).parent / "publish").glob("*.py")))
+HARNESS = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,18 @@ class Project:
         """Where locks are kept: those of the checkout, also for results that go elsewhere."""
         return self.root / "results" / "locks"
 
+    @property
+    def history_folder(self) -> Path:
+        """What became of every cell, publication by publication."""
+        return self.results / "history"
+
     def chosen_scenarios(self) -> tuple[Scenario, ...]:
         """The scenarios that matrix.toml lists, in its order, and then the user's own scripts."""
         return (*(self.scenarios[name] for name in self.matrix.run.scenarios), *self.scripts)
+
+    def known_scenarios(self) -> dict[str, Scenario]:
+        """Every scenario, listed in matrix.toml or not, and the user's own scripts."""
+        return {**self.scenarios, **{script.name: script for script in self.scripts}}
 
     def lock_of(self, stack: Stack) -> Lock:
         """The stack's lock; resolved now where there is none or its requirements have changed."""
@@ -92,9 +98,10 @@ class Project:
             return known
         return self.relock(stack)
 
-    def known_locks(self) -> list[Lock]:
-        """The locks of the stacks in matrix.toml that have one."""
-        found = (locks.load(stack.name, self.locks_folder) for stack in self.matrix.stacks)
+    def known_locks(self, stacks: Iterable[str] | None = None) -> list[Lock]:
+        """The locks of the stacks in matrix.toml that have one; of all stacks, or of the named ones."""
+        names = [stack.name for stack in self.matrix.stacks] if stacks is None else stacks
+        found = (locks.load(name, self.locks_folder) for name in names)
         return [lock for lock in found if lock is not None]
 
     def settings(self, isolation: Isolation | None = None) -> Settings:
@@ -163,56 +170,13 @@ class Project:
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
         return matrices.gather(self.known_locks(), chosen, relations.judged(records, chosen))
 
-    def publish(self) -> dict[Cell, Record]:
-        """Write results/ from the newest record of every cell where it is not up to date, and return those records.
-
-        One process at a time reads and writes: of two that publish at once, the later one has the records of both.
-        """
-        with disk.held(self.work / "publish.lock"):
-            sources = self._stamps(self._sources())
-            published = self.published(self.store.everything().values())
-            if not self.is_published():
-                from harness.publish import files, headline
-
-                self.store.publish(published.records)
-                if self.results == self.root / "results":
-                    headline.write_headline(published, self.root / "README.md")
-                files.write_all(published, self.results)
-                written = self._stamps([*self._outputs(), *self.store.published.glob("*.jsonl")])
-                disk.write_atomically(self._published_file, msgspec.json.encode(sources | written))
-        return {record.cell: record for record in published.records}
-
-    def is_published(self) -> bool:
-        """Whether the matrix's files are there, and neither they nor what they are made of changed since."""
-        try:
-            known = msgspec.json.decode(self._published_file.read_bytes(), type=dict[str, tuple[int, int]])
-        except (FileNotFoundError, msgspec.DecodeError):
-            return False
-        outputs = self._outputs()
-        there = all(path.exists() for path in outputs)
-        return there and known == self._stamps([*outputs, *self._sources()])
-
-    @property
-    def _published_file(self) -> Path:
-        """What the matrix was made of: the stamp of each file, taken before it was read or after it was written."""
-        return self.work / "published.json"
-
-    def _outputs(self) -> list[Path]:
-        return [self.results / f"matrix.{ending}" for ending in ("json", "csv", "md")]
-
-    def _sources(self) -> list[Path]:
-        """What the matrix is made of; published records may come by git."""
-        folders = [self.store.journal, self.store.published, self.locks_folder, self.root / "scenarios"]
-        return [self.matrix_file, *(path for folder in folders for path in folder.glob("*.*")), *RENDERERS]
-
-    def _stamps(self, paths: Iterable[Path]) -> dict[str, tuple[int, int]]:
-        """When each file was last written, and its size."""
-        found = {}
-        for path in paths:
-            with contextlib.suppress(FileNotFoundError):  # another process replaces it just now
-                status = path.stat()
-                found[str(path)] = (status.st_mtime_ns, status.st_size)
-        return found
+    def records_of(self, stacks: Iterable[str]) -> dict[Cell, Record]:
+        """The newest record of every cell of these stacks that is part of the matrix, relations judged."""
+        stacks = list(stacks)
+        newest = [record for stack in stacks for record in self.store.of_stack(stack).values()]
+        found = matrices.of_locks(newest, self.known_locks(stacks))
+        chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
+        return {record.cell: record for record in matrices.of_matrix(relations.judged(found, chosen), chosen)}
 
     def compare_isolation(self, stack: Stack, selection: Selection, progress: Progress) -> list[tuple[Record, Record]]:
         """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from harness.causes import Cause
 from harness.model import Cell, Role
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from harness.causes import Diagnosis
-    from harness.model import Record, Scenario
+    from harness.model import Scenario
 
 PLAIN = {
     Cause.DETACHED: "Keep it a tensor of the graph up to the loss; detach only what is logged.",
@@ -34,6 +34,18 @@ PLAIN = {
 """What to do where no cell shows it: the causes that are mistakes in a script, not a matter of versions."""
 
 
+class Ended(Protocol):
+    """A cell that was run, and how it ended: a record, a row, or what was run just now."""
+
+    @property
+    def cell(self) -> Cell:
+        """Which one."""
+
+    @property
+    def outcome(self) -> str:
+        """``trains`` or ``phase:reason``."""
+
+
 class Remedy(Frozen, frozen=True):
     """A variant that trains, and the cell that shows it."""
 
@@ -46,7 +58,7 @@ class Remedy(Frozen, frozen=True):
 def remedy_for(
     cause: Cause,
     scenarios: Mapping[str, Scenario],
-    records: Iterable[Record],
+    records: Iterable[Ended],
     *,
     stack: str,
     same_stack: bool,
@@ -69,7 +81,7 @@ def remedy_for(
 
 
 def remedy_on_its_stack(
-    cause: Cause, scenarios: Mapping[str, Scenario], records: Iterable[Record], cell: Cell
+    cause: Cause, scenarios: Mapping[str, Scenario], records: Iterable[Ended], cell: Cell
 ) -> Remedy | None:
     """A remedy that was seen on the stack of ``cell``, of its own scenario if it has one."""
     return remedy_for(

@@ -8,22 +8,39 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from harness.disk import write_atomically
+from harness.errors import UserError
 from harness.model import Cell, Record
 from harness.observation import SCHEMA
 from harness.outcome import Outcome
+from harness.plan import OF_THE_MACHINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 
 class _Version(msgspec.Struct):
     schema: int
+
+
+_DECODER = msgspec.json.Decoder(Record)
+
+
+@dataclass(frozen=True)
+class AsPublished:
+    """A published file as it was read."""
+
+    path: Path
+    records: list[Record]
+    damaged: list[bytes]
+    """The lines that could not be read, or are of another stack."""
 
 
 @dataclass
@@ -35,6 +52,10 @@ class Store:
     problems: list[str] = field(default_factory=list)
     _seen: dict[Path, tuple[tuple[int, int], list[Record]]] = field(default_factory=dict)
     """What a file held when it was last read, under its modification time and size."""
+    _foreign: dict[Path, str] = field(default_factory=dict)
+    """The files that hold records of another schema, and which."""
+    _as_published: AsPublished | None = None
+    """The published file of the stack that was read last."""
 
     def append(self, record: Record) -> None:
         """Add one line to the journal of the record's stack; on disk when this returns."""
@@ -57,43 +78,95 @@ class Store:
         """The newest record of each cell and key of ``stack`` that this checkout ran."""
         return {(record.cell, record.key): record for record in self._read(self._file(self.journal, stack))}
 
+    def of_stack(self, stack: str) -> dict[Cell, Record]:
+        """The newest record of each cell of ``stack``, published ones included; nothing of it is kept in memory."""
+        path = self._file(self.published, stack)
+        damaged: list[bytes] = []
+        published = list(self._decoded(path, stack, damaged))
+        self._as_published = AsPublished(path, published, damaged)
+        return newest(chain(published, self._decoded(self._file(self.journal, stack), stack)), keep_judged=True)
+
+    def refuse_other_schema(self, stack: str) -> None:
+        """UserError where the published file of ``stack`` has records of another schema; that it can be replaced."""
+        path = self._file(self.published, stack)
+        if self._as_published is None or self._as_published.path != path:
+            self._read(path)
+        if path in self._foreign:
+            raise UserError(
+                f"{path.name} cannot be published anew: {self._foreign[path]}.",
+                cause="another release of gradmatrix wrote it, and to write the file anew would lose what it has",
+                next_step="update this checkout, or move the file away",
+            )
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the published file of the stack that was read last has lines that could not be read."""
+        return self._as_published is not None and bool(self._as_published.damaged)
+
     def everything(self) -> dict[Cell, Record]:
         """The newest record of each cell, published ones included."""
         files = sorted({*self.published.glob("*.jsonl"), *self.journal.glob("*.jsonl")})
         return newest((record for path in files for record in self._read(path)), keep_judged=True)
 
-    def publish(self, records: Iterable[Record]) -> None:
-        """Write one line per cell, in a stable order, to ``results/records/``: a night's change is a readable diff."""
-        by_stack: dict[str, list[Record]] = {}
-        for record in records:
-            by_stack.setdefault(record.cell.stack, []).append(record)
-        for stack, members in by_stack.items():
-            lines = [encode(record) for record in sorted(members, key=lambda r: r.cell)]
-            write_atomically(self._file(self.published, stack), b"".join(lines))
+    def publish(self, stack: str, records: Iterable[Record]) -> None:
+        """Write one line per cell, in a stable order, to ``results/records/``: a night's change is a readable diff.
+
+        UserError where this would drop records of another schema; a stack without records keeps its file, and a line
+        that could not be read stays, at the end.
+        """
+        self.refuse_other_schema(stack)
+        ordered = sorted(records, key=lambda record: record.cell)
+        path, before = self._file(self.published, stack), self._as_published
+        if before is None or before.path != path:
+            before = AsPublished(path, [], [])
+        if ordered and before.records != ordered:  # to compare is quick: mostly the very same objects
+            damaged = (line + b"\n" for line in before.damaged)
+            write_atomically(path, b"".join(chain(map(encode, ordered), damaged)))
 
     def _file(self, folder: Path, stack: str) -> Path:
         return folder / f"{stack}.jsonl"
 
     def _read(self, path: Path) -> list[Record]:
+        """The records of a file, from memory where it did not change since it was last read."""
         try:
-            state = path.stat()
-            stamp = state.st_mtime_ns, state.st_size
-            if path in self._seen and self._seen[path][0] == stamp:
-                return self._seen[path][1]
-            lines = path.read_bytes().splitlines()
+            status = path.stat()
         except FileNotFoundError:
             return []
-        records: list[Record] = []
+        stamp = status.st_mtime_ns, status.st_size
+        if path not in self._seen or self._seen[path][0] != stamp:
+            self._seen[path] = stamp, list(self._decoded(path))
+        return self._seen[path][1]
+
+    def _decoded(self, path: Path, stack: str | None = None, damaged: list[bytes] | None = None) -> Iterator[Record]:
+        """The records of a file, of ``stack`` alone; what cannot be read is a problem, and goes to ``damaged``."""
+        try:
+            lines = path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return
         for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
             try:
-                if line.strip():
-                    records.append(decode(line))
+                record = decode(line)
+                if stack in {None, record.cell.stack}:
+                    yield record
+                    continue
+                self._report(f"{path.name}, line {number} was skipped: it is of the stack {record.cell.stack}")
+            except OtherSchema as error:
+                self._foreign[path] = f"line {number} has {error}"
+                self._report(f"{path.name}, line {number} was skipped: it has {error}")
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                problem = f"{path.name}, line {number} was skipped: {error}"
-                if problem not in self.problems:  # a file is read more than once
-                    self.problems.append(problem)
-        self._seen[path] = stamp, records
-        return records
+                self._report(f"{path.name}, line {number} was skipped: {error}")
+            if damaged is not None:
+                damaged.append(line)
+
+    def _report(self, problem: str) -> None:
+        if problem not in self.problems:  # a file is read more than once
+            self.problems.append(problem)
+
+
+class OtherSchema(msgspec.ValidationError):
+    """A record that another release wrote."""
 
 
 def encode(record: Record) -> bytes:
@@ -104,33 +177,48 @@ def encode(record: Record) -> bytes:
 def decode(line: bytes) -> Record:
     """One record; a MsgspecError that names the schema where it is of another version, or the outcome nobody knows."""
     try:
-        record = msgspec.json.decode(line, type=Record)
+        record = _DECODER.decode(line)
     except msgspec.ValidationError as error:
         version = msgspec.json.decode(line, type=_Version).schema
         if version != SCHEMA:
-            text = f"it has schema {version}, this release reads {SCHEMA}"
-            raise msgspec.ValidationError(text) from error
+            raise OtherSchema(f"schema {version}, this release reads {SCHEMA}") from error
         raise
-    try:
-        Outcome.parse(record.outcome)
-    except ValueError as error:
-        raise msgspec.ValidationError(f"the outcome {record.outcome!r} is unknown: {error}") from error
+    why = unknown(record.outcome)
+    if why is not None:
+        raise msgspec.ValidationError(f"the outcome {record.outcome!r} is unknown: {why}")
     return record
+
+
+@lru_cache(maxsize=1024)
+def unknown(outcome: str) -> str | None:
+    """Why nobody knows this outcome; None for one that is known. There are few of them, and many records."""
+    try:
+        Outcome.parse(outcome)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
     """The newest record of each cell; of two of the same moment the later line.
 
     With ``keep_judged`` a record that speaks of a machine only (it has no such device, no network) never hides
-    one that speaks of the stack: who runs the matrix without a GPU keeps what one with a GPU has published.
+    one that speaks of the stack: who runs the matrix without a GPU keeps what one with a GPU has published. And a
+    cell that was settled again without running, as it was before, keeps its record: its line would differ by a time.
     """
     found: dict[Cell, Record] = {}
     for record in sorted(records, key=lambda each: each.recorded_at):
         known = found.get(record.cell)
-        if not (keep_judged and known is not None and known.observation is not None and _of_machine(record)):
+        if not keep_judged or known is None or not (_hides_nothing(record, known) or _says_the_same(record, known)):
             found[record.cell] = record
     return found
 
 
-def _of_machine(record: Record) -> bool:
-    return Outcome.parse(record.outcome).spurious or record.outcome == "setup:no-device"
+def _hides_nothing(record: Record, known: Record) -> bool:
+    return known.observation is not None and record.outcome in OF_THE_MACHINE
+
+
+def _says_the_same(record: Record, known: Record) -> bool:
+    if record.observation is not None or known.observation is not None:
+        return False
+    return (record.key, record.outcome, record.message) == (known.key, known.outcome, known.message)

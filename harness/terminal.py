@@ -13,6 +13,7 @@ from harness.model import Role
 from harness.plan import Action
 from harness.publish.grid import Grid, grid
 from harness.publish.published import lacks_device
+from harness.publish.rows import rows_of
 from harness.publish.text import one_line, plain
 from harness.run import failed
 
@@ -103,9 +104,9 @@ def show_fallen_behind(console: Console, packages: Sequence[LockedPackage]) -> N
 
 def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -> None:
     """The table of the judged cells, a column per stack; misuse in a section of its own."""
-    chosen = [r for r in published.records if r.cell.stack in set(stacks)]
-    for device in dict.fromkeys(r.cell.device for r in chosen):
-        of_device = [r for r in chosen if r.cell.device == device]
+    chosen = [row for row in rows_of(published.records, published.scenarios) if row.stack in set(stacks)]
+    for device in dict.fromkeys(row.device for row in chosen):
+        of_device = [row for row in chosen if row.device == device]
         if lacks_device(of_device):
             console.print(Text(f"{device}: not judged, {one_line(of_device[0].message)}", style="dim"), soft_wrap=True)
             continue

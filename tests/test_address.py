@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness import address
+from harness.changes import entry
 from harness.errors import UserError
-from tests.factories import make_cell, make_record
+from tests.factories import NOON, make_cell, make_record
 
 CUDA = make_record("trains", make_cell("first", "sums", "plain", "cuda"))
 CPU = make_record("setup:no-device", make_cell("first", "sums", "plain", "cpu"), passed=None)
@@ -27,6 +28,12 @@ def test_a_cell_with_its_device() -> None:
 def test_without_a_device_the_one_that_was_judged_is_meant() -> None:
     """The first of them."""
     assert (CUDA, FROZEN) == (found("first/sums/plain"), found("first/sums/frozen"))
+
+
+def test_whatever_is_known_of_cells_can_be_asked_for() -> None:
+    """The entries of a history too, which have no observation."""
+    entries = {record.cell: entry(record, NOON) for record in (CUDA, CPU)}
+    assert entries[CUDA.cell] is address.find("first/sums/plain", entries, ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize(

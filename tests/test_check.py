@@ -17,7 +17,16 @@ from harness.plan import Selection
 from harness.project import Project
 from harness.verdict import Ended
 from tests.conftest import OLDEST, ROOT, python_of
-from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record
+from tests.factories import (
+    WITHOUT_GRAPH,
+    make_cell,
+    make_lock,
+    make_lost,
+    make_observation,
+    make_raised,
+    make_record,
+    make_switch,
+)
 from tests.pretended import World, pretend
 from tests.test_cli import MATRIX, write_lock
 
@@ -38,6 +47,9 @@ VARIANTS = {
 '''
 NO_GRAD_FN = make_raised("element 0 of tensors does not require grad and does not have a grad_fn")
 FAILS = Answer(make_observation(raised=NO_GRAD_FN, reached="step"), Ended(exit=0), wall_s=0.5)
+SWITCHED = msgspec.structs.replace(WITHOUT_GRAPH, grad_enabled=False, switch=make_switch())
+SEEN_OFF = make_observation(raised=NO_GRAD_FN, reached="step", backward=(SWITCHED,), lost=(make_lost(),))
+OFF = Answer(SEEN_OFF, Ended(exit=0), wall_s=0.5)
 
 
 def publish(root: Path, *records: Record) -> None:
@@ -227,6 +239,26 @@ def test_the_report_for_a_person(root: Path, world: World, capsys: pytest.Captur
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
     assert "Your environment says nothing about 1 of 1 kinds of misuse:" in printed
     assert "Not judged: 1 setup:unsupported" in printed
+
+
+@pytest.mark.parametrize(
+    ("plain", "expected"),
+    [
+        ([], "What was seen to work on this environment: as it is (sums/plain trains there)."),
+        ([FAILS], "What was seen to work on first, the nearest published stack: as it is (sums/plain trains there)."),
+    ],
+)
+def test_what_helps_is_told_with_the_cell_that_shows_it(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str], plain: list[Answer], expected: str
+) -> None:
+    """Of this environment where it was seen there, or else of the nearest stack."""
+    (root / "scenarios" / "sums.py").write_text(
+        SUMS.replace('"as it is"', '"as it is", "cures": ("grad-mode-off",)'), encoding="utf-8"
+    )
+    world.answers = {"reported": [OFF], **({"plain": plain} if plain else {})}
+    cli.main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
+    printed = capsys.readouterr().out
+    assert expected in printed.partition("✗ sums/reported")[2]
 
 
 def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import cli
+from harness import cli, publication
 from harness.model import Failure, Lock
 from harness.project import Project
 from tests.factories import DAY, make_cell, make_lock, make_record
@@ -212,7 +212,7 @@ def test_an_interrupt_ends_with_130(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Project, "publish", interrupted)
+    monkeypatch.setattr(publication, "publish", interrupted)
     assert 130 == cli.main(["run", "--root", str(root)])
     assert "every finished cell is recorded" in capsys.readouterr().err
 

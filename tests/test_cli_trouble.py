@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import cli
+from harness import cli, publication
 from harness.environment import InstallFailed
 from harness.model import Failure
-from harness.project import Project
 from tests.factories import make_lock
 from tests.test_cli import MATRIX, SUMS, write_lock
 
@@ -62,7 +61,7 @@ def test_a_machine_that_cannot_go_on_ends_with_2(
     def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Project, "publish", broken)
+    monkeypatch.setattr(publication, "publish", broken)
     assert 2 == cli.main(["table", "--root", str(root)])
     told = capsys.readouterr().err.splitlines()
     assert (f"gradmatrix: It cannot go on: {error}.", "  next: mend that") == (told[0], told[2].partition(" and")[0])

@@ -14,6 +14,7 @@ from harness.disk import cut_back, held, is_held, tail, write_atomically
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 HOLDER = """
@@ -71,3 +72,17 @@ def test_who_waits_for_another_process_is_told_and_goes_on_when_that_is_gone(tmp
         assert is_held(path)
         with held(path, holder.kill):
             assert holder.wait()
+
+
+def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """The old one stays, and no half of the new one."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        disk.write_in_pieces(path, pieces())
+    assert [("file", b"old")] == [(each.name, each.read_bytes()) for each in tmp_path.iterdir()]

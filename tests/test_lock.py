@@ -6,6 +6,7 @@ import datetime as dt
 import sys
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import pytest
 
 from harness import lock as locks
@@ -13,6 +14,7 @@ from harness import uv
 from harness.errors import UserError
 from harness.index import Index
 from harness.model import Lock, LockedPackage, Stack
+from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
@@ -247,3 +249,10 @@ def test_only_what_was_not_pinned_falls_behind() -> None:
 def test_packages_can_be_left_out_of_a_text() -> None:
     """An entry goes with its hashes."""
     assert locks.without(TEXT, lambda name: name == "alpha") == TEXT[TEXT.index("beta") :]
+
+
+def test_a_lock_of_another_stack_is_an_error(tmp_path: Path) -> None:
+    """A copied file would be a column twice."""
+    (tmp_path / "other.json").write_bytes(msgspec.json.encode(make_lock("stack")))
+    with pytest.raises(UserError, match=r"The lock other\.json is of another stack: stack"):
+        locks.load("other", tmp_path)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness import disk
+from harness.currency import is_current
 from harness.model import Role
 from harness.plan import Selection
 from harness.project import Project
+from harness.publication import publish
 from tests.conftest import ROOT
 from tests.factories import make_cell, make_lock, make_record
 from tests.pretended import Watcher
@@ -39,18 +41,19 @@ def project(tmp_path: Path) -> Project:
 
 def test_what_was_published_is_not_published_again(project: Project) -> None:
     """Until something changes, which a new record does."""
-    project.publish()
-    assert project.is_published()
+    publish(project)
+    assert is_current(project)
     project.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
-    assert not project.is_published()
+    assert not is_current(project)
 
 
 def test_an_unchanged_matrix_needs_no_pandas(project: Project) -> None:
     """It takes a second to import."""
-    project.publish()
+    publish(project)
     code = (
         "import sys; from pathlib import Path; from harness.project import Project;"
-        "Project.at(Path(sys.argv[1])).publish(); sys.exit('pandas' in sys.modules)"
+        "from harness.publication import publish;"
+        "publish(Project.at(Path(sys.argv[1]))); sys.exit('pandas' in sys.modules)"
     )
     assert 0 == subprocess.run([sys.executable, "-c", code, str(project.root)], cwd=ROOT, check=False).returncode
 
@@ -58,31 +61,31 @@ def test_an_unchanged_matrix_needs_no_pandas(project: Project) -> None:
 @pytest.mark.parametrize("name", ["matrix.json", "matrix.csv", "matrix.md"])
 def test_a_missing_file_is_written_again(project: Project, name: str) -> None:
     """Each of the three."""
-    project.publish()
+    publish(project)
     path = project.results / name
     content = path.read_bytes()
     path.unlink()
-    project.publish()
+    publish(project)
     assert content == path.read_bytes()
 
 
 def test_records_that_came_by_git_are_published(project: Project) -> None:
     """They are older than the matrix, and of another machine."""
-    project.publish()
+    publish(project)
     pulled = make_record("step:exception", make_cell("second", "sums", "plain"))
     theirs = project.store.published / "second.jsonl"
-    project.store.publish([pulled])
+    project.store.publish("second", [pulled])
     os.utime(theirs, (0, 0))
-    project.publish()
+    publish(project)
     assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root))
 
 
 @pytest.mark.parametrize("path", ["matrix.toml", "scenarios/sums.py", "results/locks/first.json"])
 def test_what_the_matrix_is_made_of_makes_it_anew(project: Project, path: str) -> None:
     """Also where the clock of another machine says that it is older."""
-    project.publish()
+    publish(project)
     os.utime(project.root / path, (0, 0))
-    assert not project.is_published()
+    assert not is_current(project)
 
 
 def test_what_another_publisher_recorded_is_not_lost(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,12 +98,12 @@ def test_what_another_publisher_recorded_is_not_lost(project: Project, monkeypat
         monkeypatch.setattr(disk, "held", held)
         other = Project.at(project.root)
         other.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
-        other.publish()
+        publish(other)
         with held(path):
             yield
 
     monkeypatch.setattr(disk, "held", after_another)
-    project.publish()
+    publish(project)
     assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root))
 
 
@@ -108,18 +111,18 @@ def test_a_record_that_comes_while_publishing_is_published_next(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read is what is remembered, not what is there when the files are written."""
-    publish = type(project.store).publish
+    written = type(project.store).publish
 
     def slowly(*arguments: object) -> None:
         """Another session's cell ends just then."""
         project.store.append(make_record("update:none", make_cell("second", "sums", "frozen"), role=Role.MISUSE))
-        publish(*arguments)  # type: ignore[arg-type]
+        written(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
         patched.setattr(type(project.store), "publish", slowly)
-        project.publish()
-    assert not project.is_published()
-    project.publish()
+        publish(project)
+    assert not is_current(project)
+    publish(project)
     assert "second/sums/frozen" in outcomes(project.root)
 
 

@@ -12,18 +12,21 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import pytest
 
 from harness.model import Failure, Gradient, LockedPackage, Record, Role
-from harness.publish.files import as_csv, as_json, as_markdown, write_all
+from harness.publication import write_cells, write_documents
+from harness.publish import document
+from harness.publish.frame import as_csv, as_parquet, frame
 from harness.publish.grid import grid
-from harness.publish.published import Published, gather
-from harness.store import Store
+from harness.publish.markdown import as_markdown
+from harness.publish.published import Table, by_date, of_matrix, tabulated
+from harness.publish.rows import rows_of
 from tests.factories import (
     DAY,
-    NOON,
     make_cell,
     make_lock,
     make_observation,
@@ -31,6 +34,11 @@ from tests.factories import (
     make_scenario,
     make_variant,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.model import Lock
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = {
@@ -123,10 +131,29 @@ def records() -> list[Record]:
     ]
 
 
+def gather(locks: Iterable[Lock], records: Iterable[Record]) -> Table:
+    """The table of ``records``."""
+    ordered = by_date(locks)
+    names = {lock.stack for lock in ordered}
+    kept = of_matrix((record for record in records if record.cell.stack in names), SCENARIOS)
+    return tabulated(ordered, SCENARIOS, rows_of(kept, SCENARIOS))
+
+
+def write_data(folder: Path, table: Table) -> None:
+    """All data files."""
+    write_documents(folder, table, ())
+    write_cells(folder, table)
+
+
+def as_json(table: Table) -> bytes:
+    """matrix.json of a machine with CUDA builds for one stack."""
+    return b"".join(document.as_json(table, {"new": "cuda"}))
+
+
 @pytest.fixture
-def published() -> Published:
+def published() -> Table:
     """The sample, gathered."""
-    return gather(LOCKS, SCENARIOS, records())
+    return gather(LOCKS, records())
 
 
 def golden(name: str, content: bytes) -> bytes:
@@ -137,52 +164,55 @@ def golden(name: str, content: bytes) -> bytes:
     return path.read_bytes()
 
 
-def test_the_page_is_as_golden(published: Published) -> None:
+def test_the_page_is_as_golden(published: Table) -> None:
     """matrix.md."""
     page = as_markdown(published).encode()
     assert golden("matrix.md", page).decode() == page.decode()
 
 
-def test_the_table_is_as_golden(published: Published) -> None:
+def test_the_table_is_as_golden(published: Table) -> None:
     """matrix.csv."""
-    table = as_csv(published)
+    table = as_csv(frame(published))
     assert golden("matrix.csv", table).decode() == table.decode()
 
 
-def test_the_data_is_as_golden(published: Published) -> None:
+def test_the_data_is_as_golden(published: Table) -> None:
     """matrix.json."""
     data = as_json(published)
     assert golden("matrix.json", data).decode() == data.decode()
 
 
-def test_the_data_has_the_promised_keys(published: Published) -> None:
+def test_the_data_has_the_promised_keys(published: Table) -> None:
     """What others read by name: it may grow, and never shrinks."""
     data = json.loads(as_json(published))
     assert (1, {"schema", "stacks", "cells"}) == (data["schema"], set(data))
     assert all({"name", "python", "as_of", "packages", "build"} <= set(stack) for stack in data["stacks"])
-    keys = "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message diagnosis"
+    keys = (
+        "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message "
+        "raised warnings diagnosis recorded_at key"
+    )
     assert {keys} == {" ".join(cell) for cell in data["cells"]}
     speeds = [cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] == "trains"]
     assert [{"median", "low", "high", "samples"}] * len(speeds) == [set(speed) for speed in speeds]
     assert {None} == {cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] != "trains"}
 
 
-def test_the_data_keeps_messages_as_they_were(published: Published) -> None:
+def test_the_data_keeps_messages_as_they_were(published: Table) -> None:
     """It is data: JSON escapes what must be escaped."""
     messages = {cell["message"] for cell in json.loads(as_json(published))["cells"]}
     assert set(HOSTILE.values()) <= messages
 
 
-def test_a_machine_reads_the_table_back(published: Published) -> None:
+def test_a_machine_reads_the_table_back(published: Table) -> None:
     """Hostile text neither breaks a row nor becomes a formula."""
-    rows = list(csv.DictReader(io.StringIO(as_csv(published).decode(), newline="")))
-    assert len(published.records) == len(rows)
+    rows = list(csv.DictReader(io.StringIO(as_csv(frame(published)).decode(), newline="")))
+    assert len(published.rows) == len(rows)
     assert {row["message"][:1] for row in rows} & {"=", "+", "-", "@", "\t", "\r"} == set()
     assert {"", "true", "false"} == {row["passed"] for row in rows}
     assert {"", "123456789"} == {row["peak_memory_bytes"] for row in rows}
 
 
-def test_hostile_text_adds_no_column_and_no_markup_to_the_page(published: Published) -> None:
+def test_hostile_text_adds_no_column_and_no_markup_to_the_page(published: Table) -> None:
     """Every row of a table has the columns of its header."""
     page = as_markdown(published)
     assert ("<script" in page, "\x1b" in page, "\u202e" in page) == (False, False, False)
@@ -190,41 +220,49 @@ def test_hostile_text_adds_no_column_and_no_markup_to_the_page(published: Publis
     assert [{6}, {6}] == [{len(re.findall(r"(?<!\\)\|", line)) for line in table} for table in tables]
 
 
-def test_cells_of_what_left_the_matrix_are_not_published(published: Published) -> None:
+def test_cells_of_what_left_the_matrix_are_not_published(published: Table) -> None:
     """A stack, a scenario and a variant that are gone."""
-    cells = [record.cell for record in published.records]
+    cells = [row.cell for row in published.rows]
     assert [] == [cell for cell in cells if "gone" in {cell.stack, cell.scenario, cell.variant}]
 
 
-def test_stacks_stand_in_the_order_of_their_dates(published: Published) -> None:
+def test_stacks_stand_in_the_order_of_their_dates(published: Table) -> None:
     """Oldest first, whatever their names."""
     assert ["old", "torn", "new"] == published.stacks
 
 
-def test_the_order_of_the_records_does_not_matter(published: Published) -> None:
+def test_the_order_of_the_records_does_not_matter(published: Table) -> None:
     """Journals differ from checkout to checkout, the published files do not."""
-    other = gather(reversed(LOCKS), SCENARIOS, reversed(records()))
-    assert [render(published) for render in (as_json, as_csv, as_markdown)] == [
-        render(other) for render in (as_json, as_csv, as_markdown)
+    other = gather(reversed(LOCKS), reversed(records()))
+    assert [render(published) for render in (as_json, as_markdown)] == [
+        render(other) for render in (as_json, as_markdown)
     ]
 
 
-def test_writing_again_changes_no_byte(tmp_path: Path, published: Published) -> None:
-    """Nor the files' times, also after the records went through the store."""
-    store = Store(tmp_path / "journal", tmp_path / "records")
-    store.publish(published.records)
-    write_all(published, tmp_path)
-    before = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(tmp_path.glob("matrix.*"))]
-    write_all(gather(LOCKS, SCENARIOS, store.everything().values()), tmp_path)
-    after = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(tmp_path.glob("matrix.*"))]
-    assert ["matrix.csv", "matrix.json", "matrix.md"] == [name for name, _, _ in before]
+def test_writing_again_changes_no_byte(tmp_path: Path, published: Table) -> None:
+    """What nothing has changed of leaves no diff."""
+    write_data(tmp_path, published)
+    before = [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())]
+    write_data(tmp_path, gather(LOCKS, records()))
+    after = [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())]
+    names = [f"matrix.{ending}" for ending in ("csv", "json", "md", "parquet", "schema.json")]
+    assert ["claims.json", *names, "records.schema.json"] == [name for name, _ in before]
     assert before == after
+
+
+def test_the_table_for_analysis_has_types(published: Table) -> None:
+    """What was not judged is missing, a number is a number, a moment is a moment."""
+    table = pd.read_parquet(io.BytesIO(as_parquet(frame(published))))
+    types = {name: str(table[name].dtype) for name in ("passed", "steps_per_s", "peak_memory_bytes")}
+    assert {"passed": "boolean", "steps_per_s": "Float64", "peak_memory_bytes": "Int64"} == types
+    assert str(table["recorded_at"].dtype).endswith("UTC]")
+    assert set(HOSTILE.values()) <= set(table["message"])
 
 
 @pytest.mark.parametrize("locks", [[], LOCKS])
 def test_a_matrix_without_records_is_written(tmp_path: Path, locks: list[Any]) -> None:
     """Before the first run."""
-    write_all(gather(locks, SCENARIOS, []), tmp_path)
+    write_data(tmp_path, gather(locks, []))
     assert [] == json.loads((tmp_path / "matrix.json").read_bytes())["cells"]
     assert 1 == len((tmp_path / "matrix.csv").read_text(encoding="utf-8").splitlines())
 
@@ -232,28 +270,26 @@ def test_a_matrix_without_records_is_written(tmp_path: Path, locks: list[Any]) -
 def test_a_matrix_in_which_nothing_was_judged_is_written(tmp_path: Path) -> None:
     """Every cell unsupported: the table says so cell by cell."""
     record = at("new", "sums", "plain", "setup:unsupported", passed=None, observation=None)
-    write_all(gather(LOCKS, SCENARIOS, [record]), tmp_path)
+    write_data(tmp_path, gather(LOCKS, [record]))
     assert "| **sums** | `plain` | not run | not run | – setup:unsupported |" in (tmp_path / "matrix.md").read_text(
         encoding="utf-8"
     )
 
 
-def test_the_build_of_a_stack_is_that_of_its_newest_cell() -> None:
-    """A record from before a driver came, and one from after."""
-    old = at("new", "sums", "plain", build="cpu")
-    new = at("new", "sums", "half", build="cuda", recorded_at=NOON + dt.timedelta(hours=1))
-    stacks = json.loads(as_json(gather(LOCKS, SCENARIOS, [old, new])))["stacks"]
+def test_the_build_of_a_stack_is_told(published: Table) -> None:
+    """Where something ran."""
+    stacks = json.loads(as_json(published))["stacks"]
     assert {"old": None, "torn": None, "new": "cuda"} == {stack["name"]: stack["build"] for stack in stacks}
 
 
-def test_rows_follow_the_scenarios_and_columns_the_stacks(published: Published) -> None:
+def test_rows_follow_the_scenarios_and_columns_the_stacks(published: Table) -> None:
     """Not the alphabet."""
     table = grid(published.of_device("cpu"), published.scenarios, published.stacks)
     expected = [(s.name, v.name) for s in SCENARIOS.values() for v in s.variants]
     assert (expected, ("old", "torn", "new")) == ([row[:2] for row in table.rows], table.stacks)
 
 
-def test_cells_that_nobody_ran_say_so(published: Published) -> None:
+def test_cells_that_nobody_ran_say_so(published: Table) -> None:
     """An empty cell would look like a result."""
     table = grid(published.of_device("cpu"), published.scenarios, published.stacks)
     cells = {row[:2]: dict(zip(table.stacks, row[2], strict=True)) for row in table.rows}

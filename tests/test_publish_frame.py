@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 
 from harness.model import Gradient, Record, Role
-from harness.publish.frame import frame
-from harness.publish.grid import rate, steps_per_s, words
-from tests.factories import make_cell, make_observation, make_record, make_scenario
+from harness.publish.grid import rate, words
+from harness.publish.rows import Rate, Remedies, Row, row_of, steps_per_s
+from tests.factories import make_observation, make_record, make_warned
+
+
+def as_row(record: Record) -> Row:
+    """A record as it is published."""
+    return row_of(record, Remedies({}, ()))
 
 
 def test_steps_per_second_are_the_median_and_quartiles_of_the_raw_samples() -> None:
     """Steps of 125, 250, 250 and 500 ms."""
-    expected = {"median": 4.0, "low": 3.5, "high": 5.0, "samples": [8.0, 4.0, 4.0, 2.0]}
+    expected = Rate(median=4.0, low=3.5, high=5.0, samples=(8.0, 4.0, 4.0, 2.0))
     assert expected == steps_per_s(make_record())
 
 
@@ -28,17 +33,18 @@ def test_what_does_not_train_has_no_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("per_second", "expected"), [(0.125, "0.1/s"), (4.0, "4.0/s"), (9.5, "9.5/s"), (10.0, "10/s"), (3461.7, "3462/s")]
+    ("per_second", "expected"),
+    [(0.125, "0.12/s"), (4.0, "4/s"), (9.5, "9.5/s"), (9.96, "10/s"), (43.7, "44/s"), (3461.7, "3500/s")],
 )
 def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None:
-    """One decimal below ten."""
+    """Two digits: the third is noise."""
     assert expected == rate(per_second)
 
 
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (make_record(), "✓ trains, 4.0/s"),
+        (make_record(), "✓ trains, 4/s"),
         (make_record(observation=make_observation(step_times_s=())), "✓ trains"),
         (make_record("step:no-grad-fn", gradient=Gradient.NONE), "✗ step:no-grad-fn"),
         (make_record("step:exception", gradient=Gradient.FLOWING), "✗ step:exception (gradient flowing)"),
@@ -57,12 +63,16 @@ def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None
 )
 def test_a_cell_is_a_symbol_and_words(record: Record, expected: str) -> None:
     """Never colour alone."""
-    assert expected == words(record)
+    assert expected == words(as_row(record))
 
 
-def test_unknown_cells_come_last() -> None:
-    """A frame of records that are not part of the matrix is still a frame."""
-    found = frame(
-        [make_record(cell=make_cell("x", "unknown", "y")), make_record()], {"scenario": make_scenario()}, ["stack"]
-    )
-    assert ["scenario", "unknown"] == list(found["scenario"])
+def test_a_disagreement_with_another_variant_shows_that_its_gradient_flows() -> None:
+    """It trains, after all."""
+    record = make_record("relation:disagrees", gradient=Gradient.FLOWING)
+    assert "✗ relation:disagrees (gradient flowing)" == words(as_row(record))
+
+
+def test_a_warning_is_its_first_line_and_told_once() -> None:
+    """The record has all of it."""
+    warnings = (make_warned("one\nmore"), make_warned("two"), make_warned("one\nagain"))
+    assert ("one", "two") == as_row(make_record(observation=make_observation(warnings=warnings))).warnings

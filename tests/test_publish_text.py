@@ -29,6 +29,32 @@ def test_markdown_text_is_one_cell_without_markup(untrusted: str) -> None:
 @pytest.mark.parametrize(
     ("untrusted", "expected"),
     [
+        ("@org/team", "@|org/team"),
+        ("a@example.org", "a@|example.org"),
+        ("#1 owner/name#23 gh-4", "#|1 owner/name#|23 gh-|4"),
+        ("https://evil.example www.evil.example", "https:|//evil.example www|.evil.example"),
+        ("@ # : // @\x1b[0mall", "@ # : // @|all"),
+        ("C# is no #heading", "C# is no #heading"),
+    ],
+)
+def test_nobody_is_mentioned_and_nothing_is_linked(untrusted: str, expected: str) -> None:
+    """What an issue would make of them is broken by something that is not seen."""
+    assert expected == text.unlinked(untrusted).replace(text.JOINER, "|")
+
+
+def test_a_table_mentions_nobody() -> None:
+    """In a file GitHub links no issue, and an address may stay one."""
+    assert f"@{text.JOINER}all owner/name#1" == text.markdown("@all owner/name#1")
+
+
+def test_code_ends_where_it_ends() -> None:
+    """No backtick and no line break in it."""
+    assert "`a 'b' @all`" == text.code("a\n`b` @all")
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "expected"),
+    [
         ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
         ("-1", "'-1"),
         ("\x1b[31m=1+1", "'=1+1"),

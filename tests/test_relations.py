@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from harness import cli
 from harness.model import Record, Relation, Role, Scenario
 from harness.project import Project
+from harness.publication import publish
 from harness.relations import DISAGREES, as_it_ran, close, difference, judged
 from tests.factories import (
     make_cell,
@@ -203,9 +204,9 @@ def project(tmp_path: Path) -> Project:
 
 def test_a_pair_of_two_runs_is_judged_when_it_is_published(project: Project) -> None:
     """In all that is written, while the journal keeps what ran."""
-    project.publish()
+    publish(project)
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
-    project.publish()
+    publish(project)
     assert {"first/sums/a": "trains", "first/sums/b": DISAGREES} == outcomes(project.root)
     assert "✗ relation:disagrees (gradient flowing)" in (project.results / "matrix.md").read_text("utf-8")
     assert ["trains", "trains"] == [r.outcome for r in project.store.recorded_here("first").values()]
@@ -216,21 +217,21 @@ def test_a_pair_of_two_runs_is_judged_when_it_is_published(project: Project) -> 
 def test_a_published_disagreement_is_not_for_ever(project: Project) -> None:
     """The published record is as new as the one in the journal; both are judged from scratch."""
     project.store.append(ran("b", OTHERS))
-    project.publish()
+    publish(project)
     (project.root / "scenarios" / "sums.py").write_text(SCRIPT.partition("AGREE")[0], encoding="utf-8")
     again = Project.at(project.root)
-    again.publish()
+    publish(again)
     assert {"first/sums/a": "trains", "first/sums/b": "trains"} == outcomes(project.root)
 
 
 def test_a_clone_publishes_what_was_published(project: Project) -> None:
     """It has no journal: the judged records are all there is."""
     project.store.append(ran("b", OTHERS))
-    project.publish()
+    publish(project)
     path = project.results / "records" / "first.jsonl"
     content = path.read_bytes()
     (project.store.journal / "first.jsonl").unlink()
-    Project.at(project.root).publish()
+    publish(Project.at(project.root))
     assert content == path.read_bytes()
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from harness.errors import UserError
 from harness.model import Gradient, Record, Role
 from harness.store import Store, decode, encode, newest
 from tests.factories import NOON, make_cell, make_observation, make_parameter, make_raised, make_record, make_warned
@@ -95,7 +97,7 @@ def test_of_two_records_of_a_moment_the_later_line_wins() -> None:
 def test_everything_takes_the_newer_of_published_and_journal(store: Store) -> None:
     """A checkout starts from what was published, and its own runs come on top."""
     mine, theirs = make_record(cell=make_cell(variant="mine")), make_record(cell=make_cell(variant="theirs"))
-    store.publish([make_record("step:exception", mine.cell), theirs])
+    store.publish(mine.cell.stack, [make_record("step:exception", mine.cell), theirs])
     newer = make_record(cell=mine.cell, recorded_at=LATER)
     store.append(newer)
     assert {mine.cell: newer, theirs.cell: theirs} == store.everything()
@@ -103,7 +105,7 @@ def test_everything_takes_the_newer_of_published_and_journal(store: Store) -> No
 
 def test_what_is_only_published_was_not_recorded_here(store: Store) -> None:
     """Another machine's result does not keep a cell from being run on this one."""
-    store.publish([make_record()])
+    store.publish("stack", [make_record()])
     assert {} == store.recorded_here("stack")
 
 
@@ -148,23 +150,23 @@ def test_empty_lines_are_no_problem(store: Store) -> None:
 def test_published_records_have_a_stable_order(store: Store) -> None:
     """By cell, whatever order they come in."""
     cells = [make_cell(scenario=s, variant=v, device=d) for s in "ba" for v in "dc" for d in ("cuda", "cpu")]
-    store.publish([make_record(cell=cell) for cell in cells])
+    store.publish("stack", [make_record(cell=cell) for cell in cells])
     lines = (store.published / "stack.jsonl").read_bytes().splitlines()
     assert sorted(cells) == [decode(line).cell for line in lines]
 
 
 def test_publishing_what_was_published_changes_no_byte(store: Store) -> None:
     """A second time, from what the first one wrote, in another order."""
-    store.publish([make_record(cell=make_cell(stack, variant=v)) for stack in ("one", "two") for v in "abc"])
+    store.publish("one", [make_record(cell=make_cell("one", variant=v)) for v in "abc"])
     files = sorted(store.published.iterdir())
     before = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
-    store.publish(reversed(store.everything().values()))
+    store.publish("one", reversed(store.everything().values()))
     assert before == [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
 
 
 def test_publishing_leaves_no_partial_file(store: Store) -> None:
     """Only the stacks' files are there."""
-    store.publish([make_record()])
+    store.publish("stack", [make_record()])
     assert ["stack.jsonl"] == [path.name for path in store.published.iterdir()]
 
 
@@ -200,7 +202,73 @@ def test_what_speaks_of_a_machine_does_not_hide_what_speaks_of_the_stack(tmp_pat
     store = Store(tmp_path / "journal", tmp_path / "published")
     judged = make_record()
     later = make_record(outcome, passed=None, recorded_at=judged.recorded_at + dt.timedelta(days=1))
-    store.publish([judged])
+    store.publish("stack", [judged])
     store.append(later)
     assert [judged] == list(store.everything().values())
     assert [later] == list(store.recorded_here(judged.cell.stack).values())
+
+
+def test_records_of_another_schema_are_not_written_over(store: Store) -> None:
+    """Another release wrote them; what this one cannot read it must not lose."""
+    store.published.mkdir(parents=True)
+    path = store.published / "stack.jsonl"
+    foreign = b'{"schema":2,"cell":"somehow"}\n'
+    path.write_bytes(encode(make_record()) + foreign)
+    records = store.of_stack("stack").values()
+    with pytest.raises(UserError, match="cannot be published anew: line 2 has schema 2, this release reads 1"):
+        store.publish("stack", records)
+    assert encode(make_record()) + foreign == path.read_bytes()
+    assert ["stack.jsonl, line 2 was skipped: it has schema 2, this release reads 1"] == store.problems
+
+
+def test_a_published_line_that_was_cut_off_is_reported(store: Store) -> None:
+    """The others are read, and the problem is said once however often the file is."""
+    store.published.mkdir(parents=True)
+    whole = encode(make_record())
+    (store.published / "stack.jsonl").write_bytes(whole + whole[:100])
+    assert [make_record()] == list(store.of_stack("stack").values())
+    store.of_stack("stack")
+    assert ["stack.jsonl, line 2 was skipped: Input data was truncated"] == store.problems
+
+
+def test_a_record_of_another_stack_is_skipped_and_reported(store: Store) -> None:
+    """A file is of one stack; a name in a record leads nowhere else."""
+    theirs = make_record(cell=make_cell("../other"))
+    store.publish("stack", [make_record(), theirs])
+    assert [make_record()] == list(store.of_stack("stack").values())
+    assert ["stack.jsonl, line 1 was skipped: it is of the stack ../other"] == store.problems
+
+
+def test_a_file_that_is_current_is_not_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read is what would be written."""
+    store.publish("stack", [make_record()])
+    encoded: list[Record] = []
+    monkeypatch.setattr("harness.store.encode", encoded.append)
+    store.publish("stack", store.of_stack("stack").values())
+    assert [] == encoded
+
+
+def test_a_line_that_could_not_be_read_stays(store: Store) -> None:
+    """At the end, for a person to mend; a second publication neither loses nor repeats it."""
+    store.publish("stack", [make_record()])
+    path = store.published / "stack.jsonl"
+    cut = path.read_bytes()[:50]
+    path.write_bytes(cut + b"\n" + path.read_bytes())
+    later = make_record("update:none", recorded_at=NOON + dt.timedelta(hours=1))
+    for _ in range(2):
+        store.of_stack("stack")
+        store.publish("stack", [later])
+        assert encode(later) + cut + b"\n" == path.read_bytes()
+    assert store.is_damaged
+
+
+def test_a_cell_that_was_settled_again_keeps_its_record(store: Store) -> None:
+    """Its line would differ by a time only; another key, outcome or message is news."""
+    settled = make_record("setup:unsupported", passed=None, observation=None, message="needs trl")
+    again = replace(settled, recorded_at=NOON + dt.timedelta(hours=1))
+    moved = replace(again, key="other", recorded_at=NOON + dt.timedelta(hours=2))
+    store.publish("stack", [settled])
+    store.append(again)
+    assert [settled] == list(store.of_stack("stack").values())
+    store.append(moved)
+    assert [moved] == list(store.of_stack("stack").values())

@@ -59,7 +59,7 @@ def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Con
     assert [
         "Does it train? (cpu)",
         "scenario variant new old",
-        "sums plain ✓ trains, 4.0/s not run",
+        "sums plain ✓ trains, 4/s not run",
         "odd not run ✗ step:no-grad-fn",
         "Does the stack tell you? (cpu)",
         "scenario variant new old",

@@ -15,6 +15,7 @@ from harness import check, terminal
 from harness.commands.options import add
 from harness.interpreter import interpreter
 from harness.publish.text import one_line
+from harness.remedy import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,8 +120,8 @@ def told(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
 
 
 def why(cell: Checked) -> tuple[str, ...]:
-    """The diagnosis, or else what was raised or counted."""
-    text = cell.diagnosis.text if cell.diagnosis else (cell.message,)
+    """The diagnosis and what helps, or else what was raised or counted."""
+    text = explained(cell.diagnosis, cell.remedy) if cell.diagnosis else (cell.message,)
     return tuple(one_line(line) for line in text if line)
 
 

@@ -1,4 +1,4 @@
-"""``run``, ``lock``, ``table``, ``isolation``, ``bench``, ``list``: the matrix and what it costs."""
+"""``run``, ``lock``, ``table``, ``publish``, ``isolation``, ``bench``, ``list``: the matrix and what it costs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from harness import bench, terminal
+from harness import bench, publication, terminal
 from harness.commands.options import add, chosen, refuse_both, warn_and_code
+from harness.publish.published import by_date
 from harness.publish.text import plain
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from harness.project import Project
 
 REPEAT = 'nox -s "matrix({stack})" -- --cell {scenario}/{variant} --fresh'
+LOCK = "resolve stacks again, as of their dates, into results/locks/; 3 where one does not resolve"
+UNRESOLVED = 3
+"""The exit code where a stack does not resolve: what was to be told, and no error of ours."""
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,7 +41,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("--no-table", action="store_true", help="write the matrix, but do not print it")
     run.add_argument("-v", "--verbose", action="store_true", help="show what the scenarios print")
 
-    lock = add(commands, "lock", lock_command, "resolve stacks again, as of their dates, into results/locks/")
+    lock = add(commands, "lock", lock_command, LOCK)
     lock.add_argument(
         "stacks", nargs="*", metavar="STACK", help="default: those without a current lock, and as_of today"
     )
@@ -45,6 +49,11 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
     table = add(commands, "table", table_command, "print the matrix from the records, and write it to results/")
     table.add_argument("stacks", nargs="*", metavar="STACK", help="only these columns")
+
+    pages = add(commands, "publish", publish_command, "write the matrix to results/ with its pages: results/index.html")
+    pages.add_argument(
+        "--base-url", default=None, metavar="URL", help="where results/ is served: for the addresses in feed.xml"
+    )
 
     same = add(
         commands, "isolation", isolation_command, "repeat cells in fresh processes: do forks give the same verdict?"
@@ -68,6 +77,8 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     selection = project.selection(
         scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
     )
+    for stack in stacks:
+        project.store.refuse_other_schema(stack.name)  # before hours of work, not after
     try:
         with terminal.Display(console, verbose=options.verbose, explain=options.explain) as display:
             for stack in stacks:
@@ -78,9 +89,10 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
                 if options.drop_environments:
                     project.drop_environment(stack)
     finally:  # also where a later stack could not be installed
-        records = project.publish()
+        publication.publish(project)
     names = [stack.name for stack in stacks]
-    asked = {cell: r for cell, r in records.items() if cell.stack in names and selection.has(cell)}
+    records = project.records_of(names)
+    asked = {cell: r for cell, r in records.items() if selection.has(cell)}
     if not options.no_table:
         terminal.show_matrix(console, project.published(records.values()), names)
         terminal.show_failures(console, asked, REPEAT)
@@ -88,7 +100,7 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
 
 
 def lock_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``lock``: resolve anew; a stack that cannot be resolved is reported and makes the exit code 1."""
+    """``lock``: resolve anew; a stack that cannot be resolved is reported and makes the exit code 3."""
     failures = 0
     refuse_both(options.stacks, everything=options.all)
     for stack in project.stacks_to_lock(options.stacks, everything=options.all):
@@ -99,19 +111,26 @@ def lock_command(options: argparse.Namespace, project: Project, console: Console
         terminal.show_fallen_behind(console, project.fallen_behind(lock))
         if lock.failure is not None:
             console.print(Text(plain(lock.failure.message)), soft_wrap=True)
-    return 1 if failures else 0
+    return UNRESOLVED if failures else 0
 
 
 def table_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``table``: print and write what is recorded."""
     for name in options.stacks:
         project.matrix.stack(name)
-    records = project.publish()
-    published = project.published(records.values())
-    names = options.stacks or [s for s in published.stacks if any(cell.stack == s for cell in records)]
-    terminal.show_matrix(console, published, names)
-    asked = {cell: r for cell, r in records.items() if cell.stack in names}
-    terminal.show_failures(console, asked, REPEAT)
+    publication.publish(project)
+    names = options.stacks or [lock.stack for lock in by_date(project.known_locks())]
+    records = project.records_of(names)
+    recorded = {cell.stack for cell in records}
+    terminal.show_matrix(console, project.published(records.values()), [name for name in names if name in recorded])
+    terminal.show_failures(console, records, REPEAT)
+    return warn_and_code(project, console, failed=False)
+
+
+def publish_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``publish``: the data files and the pages."""
+    written = publication.publish(project, site=True, base_url=options.base_url)
+    console.print(Text(f"{'published' if written else 'up to date'}: {project.results / 'index.html'}"), soft_wrap=True)
     return warn_and_code(project, console, failed=False)
 
 

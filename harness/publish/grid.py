@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from harness.model import Gradient, Record, Role
+from harness.model import Gradient, Role
+from harness.outcome import TRAINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from harness.model import Scenario
+    from harness.publish.rows import Row
 
-TIMED_AT_LEAST = 2
-"""Steps without which there are no quartiles."""
-WHOLE_FROM = 10
-"""Rates from here on are shown without a decimal."""
-
-
-def steps_per_s(record: Record) -> dict[str, Any] | None:
-    """Optimizer steps per second over the timed steps of a cell that passed: median, quartiles, raw samples.
-
-    ``low`` and ``high`` are the first and third quartile; ``samples`` holds one rate per timed step.
-    """
-    seen = record.observation
-    if seen is None or record.outcome != "trains":
-        return None
-    rates = [1 / seconds for seconds in seen.step_times_s if seconds > 0]
-    if len(rates) < TIMED_AT_LEAST:
-        return None
-    low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
-    return {"median": median, "low": low, "high": high, "samples": rates}
-
-
+DIGITS = 2
+"""Significant digits of a rate in a table: the next one is noise, and would change with every run."""
 SYMBOLS = {True: "✓", False: "✗", None: "–"}
+WITHOUT_A_WORD = ("resolve:", "install:", "import:", "process:")
+"""Outcomes that say nothing about what the stack would have told of a misuse."""
 
 
-def words(record: Record) -> str:
+def words(row: Row) -> str:
     """A cell in a table: a symbol and words, never colour alone."""
-    symbol = SYMBOLS[record.passed]
-    if record.role is Role.MISUSE and record.observation is not None and record.passed is not None:
-        if record.passed:
-            return f"{symbol} says so: {record.outcome}"
-        if record.observation.raised is None:
-            return f"{symbol} silent: {record.outcome}"
-    speed = steps_per_s(record)
-    if record.outcome == "trains" and speed is not None:
-        return f"{symbol} trains, {rate(speed['median'])}"
-    text = f"{symbol} {record.outcome}"
-    if record.outcome != "trains" and record.gradient in {Gradient.FLOWING, Gradient.PARTIAL}:
-        return f"{text} (gradient {record.gradient})" if not record.outcome.startswith("gradient:") else text
+    symbol = SYMBOLS[row.passed]
+    if row.role is Role.MISUSE and row.passed is not None and not row.outcome.startswith(WITHOUT_A_WORD):
+        if row.passed:
+            return f"{symbol} says so: {row.outcome}"
+        if row.raised is None:
+            return f"{symbol} silent: {row.outcome}"
+    if row.outcome == TRAINS:
+        return f"{symbol} {TRAINS}" if row.steps_per_s is None else f"{symbol} trains, {rate(row.steps_per_s.median)}"
+    text = f"{symbol} {row.outcome}"
+    if row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith("gradient:"):
+        return f"{text} (gradient {row.gradient})"
     return text
 
 
 def rate(per_second: float) -> str:
-    """Steps per second with three digits at most."""
-    return f"{per_second:.0f}/s" if per_second >= WHOLE_FROM else f"{per_second:.1f}/s"
+    """Steps per second with as many digits as mean something."""
+    return f"{Decimal(f'{per_second:.{DIGITS}g}'):f}/s"
 
 
 @dataclass(frozen=True)
@@ -71,13 +55,13 @@ class Grid:
         return Grid(self.stacks[start:stop], tuple((s, v, cells[start:stop]) for s, v, cells in self.rows))
 
 
-def grid(records: Iterable[Record], scenarios: Mapping[str, Scenario], stacks: Sequence[str]) -> Grid:
+def grid(rows: Iterable[Row], scenarios: Mapping[str, Scenario], stacks: Sequence[str]) -> Grid:
     """Rows in the order of the scenarios' variants, unknown ones last; "not run" where there is no record."""
-    by_cell = {(r.cell.stack, r.cell.scenario, r.cell.variant): words(r) for r in records}
-    rows = sorted({(scenario, variant) for _, scenario, variant in by_cell}, key=row_order(scenarios))
+    by_cell = {(row.stack, row.scenario, row.variant): words(row) for row in rows}
+    pairs = sorted({(scenario, variant) for _, scenario, variant in by_cell}, key=row_order(scenarios))
     return Grid(
         tuple(stacks),
-        tuple((s, v, tuple(by_cell.get((stack, s, v), "not run") for stack in stacks)) for s, v in rows),
+        tuple((s, v, tuple(by_cell.get((stack, s, v), "not run") for stack in stacks)) for s, v in pairs),
     )
 
 

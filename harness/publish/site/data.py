@@ -1,0 +1,87 @@
+"""``site/data.js``: every cell of the matrix, small enough that explore.js can search all of them at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.publish.published import SHOWN
+from harness.publish.site.cells import NOT_RUN, shown
+from harness.publish.site.packages import ranked
+from harness.publish.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.publish.rows import Row
+    from harness.publish.site.cells import Shown
+    from harness.publish.site.view import Line, View
+
+PATH = "site/data.js"
+ALPHABET = "".join(chr(code) for code in (*range(0x23, 0x7F), *range(0xA1, 0x800)) if chr(code) not in "\\<")
+"""One letter for each kind of cell; the ones that JSON would escape are left out."""
+Kind = tuple[str, str, str, str, str]
+"""Class, word and note of a cell, its outcome, its gradient status. The note of a rate is ``#``: ``rates`` has it."""
+
+
+def data_file(view: View) -> tuple[str, bytes]:
+    """A script that defines GRADMATRIX; draw.js says what it reads."""
+    content = msgspec.json.encode(data(view)).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    return PATH, f'"use strict";\nconst GRADMATRIX = {content};\n'.encode()
+
+
+def data(view: View) -> dict[str, Any]:
+    """All that draw.js needs."""
+    locks = view.newest_first
+    ranks = {name: sorted({v[name] for v in view.versions.values() if name in v}, key=ranked) for name in SHOWN}
+    lines = [(line, number) for number, section in enumerate(view.sections) for line in section.lines]
+    courses = [[coded(row) for row in view.along(line.place)[::-1]] for line, _ in lines]
+    kinds = [kind for kind, _ in Counter(kind for course in courses for kind, _ in course).most_common(len(ALPHABET))]
+    letters = dict(zip(kinds, ALPHABET, strict=False))
+    return {
+        "alphabet": ALPHABET[: len(kinds)],
+        "kinds": kinds,
+        "packages": {name: [plain(each) for each in versions] for name, versions in ranks.items()},
+        "stacks": [
+            [
+                lock.stack,
+                f"{lock.as_of}",
+                [place(ranks[name], view.versions[lock.stack].get(name)) for name in SHOWN],
+                plain(build) if (build := view.builds.get(lock.stack)) is not None else None,
+            ]
+            for lock in locks
+        ],
+        "sections": [[section.question, section.device, section.misuse] for section in view.sections],
+        "rows": [row_of(line, number, course, letters) for (line, number), course in zip(lines, courses, strict=True)],
+    }
+
+
+def place(versions: list[str], version: str | None) -> int | None:
+    """Where a version is among the known ones; None for a stack without the package."""
+    return versions.index(version) if version is not None else None
+
+
+def row_of(line: Line, section: int, course: Iterable[tuple[Kind, str]], letters: dict[Kind, str]) -> list[Any]:
+    """A variant: its section, names and role, a letter for each stack, and the rates in the order of the letters."""
+    cells = list(course)
+    text = "".join(letters[kind] for kind, _ in cells)
+    rates = ",".join(rate for kind, rate in cells if kind[2] == "#")
+    return [section, plain(line.scenario), plain(line.variant), line.role.value, text, rates]
+
+
+def coded(row: Row | None) -> tuple[Kind, str]:
+    """The kind of a cell, and its rate."""
+    if row is None:
+        return kind_of(NOT_RUN, "not run", ""), ""
+    what = shown(row)
+    gradient = row.gradient.value if row.gradient is not None else ""
+    if what.note.endswith("/s"):
+        return kind_of(what._replace(note="#"), row.outcome, gradient), what.note.removesuffix("/s")
+    return kind_of(what, row.outcome, gradient), ""
+
+
+def kind_of(what: Shown, outcome: str, gradient: str) -> Kind:
+    """What all cells of a kind have in common."""
+    return what.kind, what.word, what.note, outcome, gradient

@@ -1,0 +1,196 @@
+"use strict";
+
+/*
+ * Filters the matrix on the first page, as filter.js says; draw.js draws the tables. The filter is the fragment of the
+ * address, so that it can be sent, and works from a file.
+ */
+
+const MOST_STACKS = 24; // of a view
+const MOST_CELLS = 1000; // of a view: more take longer to lay out than a filter may
+
+const form = document.getElementById("filters");
+const tables = document.getElementById("tables");
+const status = document.getElementById("status");
+const newest = (tables.querySelector(".stacks")?.cells.length ?? 1) - 1;
+const still = [...tables.childNodes]; // what the page came with: all scenarios on the newest stacks
+
+/* Showing it. */
+
+function show(filter) {
+  const fields = [...form.elements].filter((field) => field.name);
+  const missing = fields.flatMap((field) => fill(field, valueOf(filter, field)));
+  if (write(filter) === "") {
+    status.textContent = `Shows all ${rows.length} variants on ${counted(newest, stacks.length, "stacks")}.`;
+    tables.replaceChildren(...still);
+    return;
+  }
+  const { accepted, columns, lines, left } = missing.length ? { columns: [], lines: [] } : select(filter);
+  const wide = Math.min(MOST_STACKS, Math.max(6, Math.floor(MOST_CELLS / Math.max(1, lines.length))));
+  const pages = Math.max(1, Math.ceil(columns.length / wide));
+  const page = Math.min(pages, Math.max(1, Number.parseInt(filter.page ?? "1", 10) || 1));
+  const [start, end] = [(page - 1) * wide, page * wide];
+  const shown = columns.slice(start, end);
+  const told = missing.length ? nothing(missing) : isPair(filter) ? difference(filter, lines, columns, left) : count(lines, columns, shown);
+  status.textContent = [...asksFor(filter), ...halfPair(filter), told].join(" ");
+  const bySection = sections.map((_, section) => lines.filter((row) => row[0] === section));
+  const drawn = bySection.map((each, section) => [each, section]).filter(([each]) => each.length && shown.length);
+  tables.replaceChildren(
+    ...drawn.map(([each, section]) => table(section, each, shown, accepted, columns[end])),
+    ...turning(filter, page, pages),
+  );
+}
+
+function valueOf(filter, field) {
+  const [name, side] = field.name.split(".");
+  const text = filter[name] ?? "";
+  return side ? (text.split("..")[side === "from" ? 0 : 1] ?? "") : text;
+}
+
+/* A value that the matrix does not have is shown as such, not as if nothing was asked for. */
+function fill(field, value) {
+  field.querySelector("[data-unknown]")?.remove();
+  const isKnown = [...field.options].some((option) => option.value === value);
+  if (!isKnown) {
+    const extra = option(value, `${value} (unknown)`);
+    extra.dataset.unknown = "";
+    field.append(extra);
+  }
+  field.value = value;
+  const [name] = field.name.split(".");
+  return isKnown ? [] : [`no ${NOUNS[name] ?? name} “${value}”`];
+}
+
+function turning(filter, page, pages) {
+  if (pages === 1) return [];
+  const button = (text, target) => {
+    const element = make("button", { type: "button" }, text);
+    element.disabled = target < 1 || target > pages;
+    element.addEventListener("click", () => go({ ...filter, page: target > 1 ? String(target) : "" }));
+    return element;
+  };
+  return [make("p", { class: "buttons" }, button("← newer stacks", page - 1), " ", button("older stacks →", page + 1))];
+}
+
+/* The form: a select for each field, made here because it does nothing without this script. */
+
+function option(value, text = value) {
+  const element = make("option", { value });
+  element.textContent = text;
+  return element;
+}
+
+function choice(name, label, options, any = "any") {
+  const element = make("select", { name, id: `filter-${name}` }, option("", any), ...options);
+  return make("div", {}, make("label", { for: `filter-${name}` }, label), element);
+}
+
+function span(name) {
+  const side = (which, label) => {
+    const options = packages[name].map((text) => option(text));
+    return make("select", { name: `${name}.${which}`, "aria-label": `${name} ${label}` }, option("", label), ...options);
+  };
+  const legend = make("legend", {}, `${name} release`);
+  return make("fieldset", {}, legend, side("from", "from any"), side("to", "to any"));
+}
+
+function distinct(place) {
+  return [...new Set(rows.map((row) => row[place]))].map((text) => option(text));
+}
+
+function build() {
+  const devices = [...new Set(sections.map((section) => section[1]))].map((text) => option(text));
+  const outcomes = [...new Set(kinds.map((kind) => kind[3]))].sort();
+  const names = () => stacks.map((stack) => option(stack[0], `${stack[0]} (${stack[1]})`));
+  document.getElementById("fields").append(
+    choice("scenario", "Scenario", distinct(1)),
+    choice("role", "Role", distinct(3)),
+    choice("outcome", "Outcome", [
+      ...Object.entries(VERDICTS).map(([value, [text]]) => option(value, text)),
+      ...outcomes.map((text) => option(text)),
+    ]),
+    choice("device", "Device", devices),
+    ...PACKAGES.map(span),
+    choice("a", "Only what differs between", names(), "two stacks: choose one"),
+    choice("b", "and", names(), "the other"),
+  );
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("change", () => go(asked()));
+  document.getElementById("reset").addEventListener("click", () => go({}));
+  document.getElementById("copy").addEventListener("click", copy);
+  form.hidden = false;
+  document.getElementById("acts").hidden = false;
+}
+
+function asked() {
+  const values = Object.fromEntries([...form.elements].filter((each) => each.name).map((each) => [each.name, each.value]));
+  for (const name of PACKAGES) {
+    const [from, to] = [values[`${name}.from`], values[`${name}.to`]];
+    values[name] = from || to ? `${from}..${to}` : "";
+  }
+  return values;
+}
+
+function go(filter) {
+  const fragment = write(filter);
+  if (fragment === location.hash.replace(/^#/, "")) return;
+  history.pushState("chosen here", "", fragment ? `#${fragment}` : location.href.replace(/#.*$/, ""));
+  show(read(fragment));
+}
+
+async function copy() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    status.textContent = "The address is copied.";
+  } catch {
+    status.textContent = `The address: ${location.href}`;
+  }
+}
+
+/* Arrow keys go from cell to cell. */
+
+function step(event) {
+  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  const from = event.target.closest("td");
+  if (!from || !(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
+  const lines = [...from.closest("table").querySelectorAll("tbody tr:not(.scenario)")];
+  const [down, right] = moves[event.key];
+  const next = lines[lines.indexOf(from.parentElement) + down]?.cells[from.cellIndex + right]?.querySelector("a");
+  if (next) {
+    event.preventDefault();
+    next.focus();
+  }
+}
+
+/* Search by message: errors.html does it. */
+
+function search() {
+  const form = document.getElementById("search");
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = document.getElementById("message").value.trim();
+    if (text) location.href = `errors.html#q=${encodeURIComponent(text.slice(-2000))}`;
+  });
+  form.hidden = false;
+  document.querySelector(".without-script").hidden = true;
+}
+
+/* A fragment that is an anchor (the skip link) is no filter, and leaves the one that is shown. */
+const isFilter = (fragment) => fragment === "" || fragment.includes("=");
+const follow = () => isFilter(location.hash) && show(read(location.hash));
+
+/* Who was sent a filter wants to see what it leaves, not the top of a page that looks as ever. */
+function arrive() {
+  const isSent = isFilter(location.hash) && write(read(location.hash)) !== "";
+  if (isSent && history.state === null) document.getElementById("shown").scrollIntoView();
+}
+
+build();
+search();
+tables.addEventListener("keydown", step);
+window.addEventListener("hashchange", () => {
+  follow();
+  arrive();
+});
+window.addEventListener("popstate", follow);
+show(isFilter(location.hash) ? read(location.hash) : {});
+if (performance.getEntriesByType("navigation")[0]?.type === "navigate") arrive();

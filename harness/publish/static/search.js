@@ -1,0 +1,136 @@
+"use strict";
+
+/*
+ * Finds on errors.html what a pasted message, a traceback or a few words are about: messages, variants and claims. What
+ * is found shares words with what was asked. Rare words count for more, filler words, numbers and addresses for nothing;
+ * words that stand in the order in which they were asked count for more than scattered ones. The search is in the fragment of the
+ * address: errors.html#q=…
+ */
+
+const form = document.getElementById("search");
+const box = document.getElementById("message");
+const status = document.getElementById("status");
+const found = document.getElementById("found");
+const matches = document.getElementById("matches");
+const others = document.getElementById("others");
+const everything = document.getElementById("everything");
+const ENOUGH = 0.6;
+const ENOUGH_OF_A_QUESTION = 0.75;
+const MOST = 20;
+const FEW_WORDS = 12; // more than these are a message or a traceback, not a question
+const FILLER = new Set(
+  "a an and are as at be but by can do does for from has have i if in is it its not of on or so than that the then this to was will with you your".split(
+    " ",
+  ),
+);
+
+/* The words that matter: no fillers where others are left, no numbers but single digits, the singular of a plural. */
+function words(text) {
+  const plain = text.toLowerCase().replace(/0x[0-9a-f]+|\d{2,}(?:[.,:]\d+)*|\d(?:[.,:]\d+)+/g, " ");
+  const parts = plain.match(/[\p{L}_]{2,}|\b\d\b/gu) ?? [];
+  const core = parts.filter((word) => !FILLER.has(word));
+  return (core.length ? core : parts).map((word) => word.replace(/(?<=[a-z]{3}[^su])s$/, ""));
+}
+
+function entry(element) {
+  const list = words(element.dataset.text);
+  return { element, list, joined: ` ${list.join(" ")} `, own: new Set(list) };
+}
+
+const messages = [...everything.querySelectorAll("article")].map(entry);
+const lines = [...everything.querySelectorAll(".also [data-text]")].map(entry);
+
+const spread = new Map();
+for (const { own } of [...messages, ...lines]) for (const word of own) spread.set(word, (spread.get(word) ?? 0) + 1);
+const size = messages.length + lines.length;
+const weight = (word) => Math.log(1 + size / (spread.get(word) ?? 0.5));
+const total = (each) => [...each].reduce((sum, word) => sum + weight(word), 0);
+
+/* How much of what was asked, by weight, stands in a text: a question is covered by it, a traceback covers it. */
+function covered(text, asked, isQuestion) {
+  const shared = total([...asked.own].filter((word) => text.own.has(word)));
+  const whole = isQuestion ? total(asked.own) : Math.min(total(text.own), total(asked.own));
+  return whole ? shared / whole : 0;
+}
+
+/* The heaviest run of words that stand in the same order, without a gap, in both. */
+function phrase(text, asked) {
+  let best = 0;
+  let before = new Map();
+  for (const word of asked.list) {
+    const now = new Map();
+    text.list.forEach((each, place) => {
+      if (each === word) now.set(place, (before.get(place - 1) ?? 0) + weight(word));
+    });
+    best = Math.max(best, ...now.values());
+    before = now;
+  }
+  return best / Math.max(1e-9, Math.min(total(text.list), total(asked.list)));
+}
+
+function score(text, asked) {
+  if (!text.own.size) return 0;
+  const isQuestion = asked.list.length <= FEW_WORDS;
+  if (text.joined.includes(asked.joined)) return 3 + 1 / text.list.length;
+  if (!isQuestion && asked.joined.includes(text.joined)) return 2 + total(text.own) / 1e6;
+  const share = covered(text, asked, isQuestion);
+  return share < (isQuestion ? ENOUGH_OF_A_QUESTION : ENOUGH) ? 0 : share / 2 + Math.min(1, phrase(text, asked)) / 2;
+}
+
+function best(texts, asked) {
+  const scored = texts.map((text) => ({ text, score: score(text, asked) })).filter((each) => each.score > 0);
+  return scored.sort((one, other) => other.score - one.score).map((each) => each.text.element);
+}
+
+function search(text) {
+  const list = words(text);
+  const asked = { list, joined: ` ${list.join(" ")} `, own: new Set(list) };
+  box.value = text;
+  const isAsked = list.length > 0;
+  const good = isAsked ? best(messages, asked) : [];
+  const also = isAsked ? best(lines, asked) : [];
+  matches.replaceChildren(...good.slice(0, MOST).map(copied));
+  others.replaceChildren(...also.slice(0, MOST).map((line) => line.cloneNode(true)));
+  document.getElementById("found-messages").hidden = good.length === 0;
+  document.getElementById("found-others").hidden = also.length === 0;
+  found.hidden = good.length + also.length === 0;
+  everything.hidden = !found.hidden;
+  status.textContent = isAsked ? told(good.length, also.length) : "";
+}
+
+function copied(article) {
+  const copy = article.cloneNode(true);
+  copy.querySelector("details")?.setAttribute("open", "");
+  return copy;
+}
+
+function told(messageCount, lineCount) {
+  if (!messageCount && !lineCount) return "No message of the matrix is like this one. All of them are below.";
+  const parts = [
+    messageCount && `${messageCount} message${messageCount > 1 ? "s" : ""}`,
+    lineCount && `${lineCount} variant${lineCount > 1 ? "s" : ""} or claim${lineCount > 1 ? "s" : ""}`,
+  ];
+  const count = messageCount + lineCount;
+  return `${parts.filter(Boolean).join(" and ")} match${count > 1 ? "" : "es"}, the best one first.`;
+}
+
+function follow() {
+  const fragment = location.hash.replace(/^#/, "");
+  if (fragment === "" || fragment.startsWith("q=")) search(new URLSearchParams(fragment).get("q") ?? "");
+}
+
+function go(text) {
+  const address = text.trim() ? `#q=${encodeURIComponent(text.trim().slice(-2000))}` : location.href.replace(/#.*$/, "");
+  history.pushState(null, "", address);
+  follow();
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  go(box.value);
+});
+document.getElementById("reset").addEventListener("click", () => go(""));
+window.addEventListener("hashchange", follow);
+window.addEventListener("popstate", follow);
+form.hidden = false;
+follow();

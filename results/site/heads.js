@@ -1,0 +1,49 @@
+"use strict";
+
+/*
+ * Names the columns of a table whose head has left the window. The page scrolls down and the table only sideways, so that
+ * nobody is caught in it; no head could stick to the window then, and this copy of its first line does.
+ */
+
+const copied = document.createElement("div");
+copied.className = "matrix heads";
+copied.setAttribute("aria-hidden", "true"); // the table itself has them
+copied.hidden = true;
+document.body.append(copied);
+let copiedOf = null;
+
+function namesOf(region) {
+  const table = document.createElement("table");
+  const line = region.querySelector(".stacks").cloneNode(true);
+  for (const each of line.querySelectorAll("a")) each.replaceWith(...each.childNodes);
+  table.createTHead().append(line);
+  return table;
+}
+
+function follows() {
+  const high = copied.offsetHeight;
+  const crossing = [...document.querySelectorAll(".region.matrix")].find((region) => {
+    const head = region.querySelector(".stacks")?.getBoundingClientRect();
+    return head && head.bottom < 0 && region.getBoundingClientRect().bottom > 2 * high;
+  });
+  copied.hidden = !crossing;
+  if (!crossing) return;
+  if (crossing !== copiedOf) copied.replaceChildren(namesOf(crossing));
+  copiedOf = crossing;
+  const { left, width } = crossing.getBoundingClientRect();
+  Object.assign(copied.style, { left: `${left}px`, width: `${width}px` });
+  copied.scrollLeft = crossing.scrollLeft;
+}
+
+let isDue = false;
+function soon() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    follows();
+  });
+}
+
+addEventListener("scroll", soon, { capture: true, passive: true }); // of the page, and of each region
+addEventListener("resize", soon);

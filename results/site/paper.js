@@ -1,0 +1,41 @@
+"use strict";
+
+/* On paper nothing scrolls: a wide table is printed as several, each with some of the stacks. */
+
+const MOST_COLUMNS = 8; // that can be read side by side on a page
+
+function parts(region) {
+  const columns = region.querySelector(".stacks").cells.length - 1;
+  const count = Math.ceil(columns / MOST_COLUMNS);
+  const wide = Math.ceil(columns / count); // as many on the last page as on the others
+  return Array.from({ length: count }, (_, part) => partOf(region, part * wide, (part + 1) * wide));
+}
+
+function partOf(region, start, end) {
+  const part = region.cloneNode(true);
+  for (const line of part.querySelectorAll("tr:not(.scenario)"))
+    [...line.cells].slice(1).forEach((cell, place) => (place < start || place >= end) && cell.remove());
+  for (const filler of part.querySelectorAll("[colspan]")) filler.colSpan = end - start;
+  if (start) for (const each of [part, ...part.querySelectorAll("[id]")]) each.removeAttribute("id");
+  part.classList.add("part");
+  return part;
+}
+
+const whole = new Map();
+
+addEventListener("beforeprint", () => {
+  for (const region of document.querySelectorAll(".region.matrix")) {
+    if ((region.querySelector(".stacks")?.cells.length ?? 0) <= MOST_COLUMNS + 1) continue;
+    const made = parts(region);
+    region.replaceWith(...made);
+    whole.set(region, made);
+  }
+});
+
+addEventListener("afterprint", () => {
+  for (const [region, [first, ...others]] of whole) {
+    first.replaceWith(region);
+    for (const each of others) each.remove();
+  }
+  whole.clear();
+});

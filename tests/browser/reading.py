@@ -1,0 +1,123 @@
+"""What the tables of the first page show, and what Python says that they should, from the same published cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from harness.publish.grid import rate
+from harness.publish.site.cells import shown
+from harness.publish.site.view import WINDOW
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from harness.model import Role
+    from harness.publish.rows import Row
+    from tests.browser.conftest import Site
+
+Line = tuple[str, str, str]
+"""Device, scenario and variant of a line of the matrix."""
+READ = """
+tables => tables.map(table => ({
+  device: /[(]([^()]*)[)]$/.exec(table.caption.textContent)[1],
+  stacks: [...table.tHead.rows[0].cells].slice(1).map(cell => cell.textContent),
+  bodies: [...table.tBodies].map(body => ({
+    scenario: body.rows[0].cells[0].textContent,
+    lines: [...body.rows].slice(1).map(row => ({
+      variant: row.cells[0].querySelector("a").textContent,
+      cells: [...row.cells].slice(1).map(cell => cell.innerText.trim().split("\\n").join(" ")),
+    })),
+  })),
+}))
+"""
+Shown = dict[Line, dict[str, str]]
+"""What each line says in the column of each stack, in the order of the columns."""
+
+
+def read(page: Page, within: str = "#tables") -> Shown:
+    """What the tables of the page show now."""
+    tables = page.locator(f"{within} table").evaluate_all(READ)
+    return {
+        (table["device"], body["scenario"], line["variant"]): dict(zip(table["stacks"], line["cells"], strict=True))
+        for table in tables
+        for body in table["bodies"]
+        for line in body["lines"]
+    }
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What a reader asks for; None for anything."""
+
+    scenario: str | None = None
+    role: Role | None = None
+    device: str | None = None
+    outcome: str | None = None
+    """An outcome, or ``pass``, ``fail`` or ``open`` for a verdict."""
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The lowest and highest release of packages."""
+    pair: tuple[str, str] | None = None
+    """Two stacks of which only the difference is asked."""
+
+    def keeps(self, row: Row) -> bool:
+        """Whether its line is asked for."""
+        return (
+            self.scenario in {None, row.scenario}
+            and self.role in {None, row.role}
+            and self.device in {None, row.device}
+        )
+
+    def matches(self, row: Row) -> bool:
+        """Whether the cell has the outcome that is asked for."""
+        verdict = {True: "pass", False: "fail", None: "open"}[row.passed]
+        return self.outcome in {None, row.outcome, verdict}
+
+    def columns(self, site: Site) -> list[str]:
+        """The stacks that are asked for, the newest first."""
+        names = [
+            stack.name
+            for stack in reversed(site.matrix.stacks)
+            if all(
+                name in stack.packages and Version(low) <= Version(stack.packages[name]) <= Version(high)
+                for name, (low, high) in self.versions.items()
+            )
+        ]
+        return names if self.pair is None else [name for name in self.pair if name in names]
+
+
+def expected(site: Site, asked: Filter) -> Shown:
+    """What the page should show."""
+    columns = asked.columns(site)
+    lines: dict[Line, dict[str, Row]] = {}
+    for row in site.rows:
+        if asked.keeps(row):
+            lines.setdefault((row.device, row.scenario, row.variant), {})[row.stack] = row
+    if asked.outcome is not None:
+        lines = {line: cells for line, cells in lines.items() if any(asked.matches(cells[c]) for c in columns)}
+    if asked.pair is not None:
+        both = {line: [cells[stack] for stack in columns] for line, cells in lines.items() if len(columns) == len("ab")}
+        return {
+            line: dict(zip(columns, map(words, cells), strict=True)) for line, cells in both.items() if differs(*cells)
+        }
+    if asked.outcome is not None:
+        columns = [c for c in columns if any(asked.matches(cells[c]) for cells in lines.values())]
+    return {
+        line: {stack: words(cells[stack]) if asked.matches(cells[stack]) else "·" for stack in columns[:WINDOW]}
+        for line, cells in lines.items()
+    }
+
+
+def differs(one: Row, other: Row) -> bool:
+    """Whether two cells of a line say something else; speeds are another matter."""
+    return (one.outcome, one.passed, one.gradient) != (other.outcome, other.passed, other.gradient)
+
+
+def words(row: Row) -> str:
+    """What a cell says."""
+    if row.outcome == "trains" and row.passed and row.steps_per_s is not None:
+        return f"✓ trains {rate(row.steps_per_s.median)}"
+    told = shown(row)
+    return f"{told.word} {told.note}".strip()

@@ -1,0 +1,74 @@
+"""axe-core finds nothing serious on any kind of page: light, dark and as wide as a phone; it is part of a wheel."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.browser.conftest import Tab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.browser.conftest import Site
+
+AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "has_touch": True},
+}
+PAGES = (
+    "index.html",
+    "index.html#role=reported&outcome=fail",
+    "errors.html",
+    "errors.html#q=element 0 of tensors does not require grad",
+    "claims.html",
+    "history.html",
+    "query.html",
+    "stacks/*.html",
+    "scenarios/*.html",
+    "packages/*.html",
+    "cells/*.html",
+)
+"""Each kind of page; of those of which there are many, the longest."""
+
+
+def longest(site: Site, pattern: str) -> str:
+    """The longest page of a kind: it has the most in it."""
+    path, hash_, fragment = pattern.partition("#")
+    found = max(site.folder.glob(path), key=lambda each: each.stat().st_size)
+    return found.relative_to(site.folder).as_posix() + hash_ + fragment
+
+
+def violations(tab: Tab) -> list[str]:
+    """What axe-core calls serious or critical, with the first element of each."""
+    tab.page.evaluate(AXE)
+    found = tab.page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")["violations"]
+    return [
+        f"{each['id']} × {len(each['nodes'])}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary']}"
+        for each in found
+        if each["impact"] in {"serious", "critical"}
+    ]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("pattern", PAGES)
+def test_nothing_serious_is_found(browser: Browser, site: Site, pattern: str, look: str) -> None:
+    """In names, roles, contrast, order and reach of the keyboard."""
+    context = browser.new_context(**LOOKS[look])
+    tab = Tab(context.new_page(), site.as_files)
+    tab.open(longest(site, pattern))
+    found = violations(tab)
+    context.close()
+    assert [] == found
+
+
+def test_what_is_serious_is_noticed(tab: Tab) -> None:
+    """A button without a name, and text that can hardly be read."""
+    page = tab.open("query.html")
+    page.locator("main").evaluate("main => main.prepend(document.createElement('button'))")
+    page.locator("main p").first.evaluate("p => { p.style.color = '#888'; p.style.background = '#777' }")
+    assert {"button-name", "color-contrast"} == {each.partition(" ")[0] for each in violations(tab)}

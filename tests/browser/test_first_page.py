@@ -1,0 +1,54 @@
+"""The first page, as a file and behind a server below a path: the whole matrix, and nothing from elsewhere.
+
+That nothing is fetched from elsewhere, blocked, logged as an error or shown as a dialog is checked by the fixture of
+every test that opens a tab.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.conftest import Tab
+from tests.browser.reading import Filter, expected, read
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext
+
+    from tests.browser.conftest import Site
+
+
+def test_the_whole_matrix_is_shown(anywhere: Tab, site: Site) -> None:
+    """Every variant on every stack, the newest first, with its verdict in words."""
+    assert expected(site, Filter()) == read(anywhere.open())
+
+
+def test_versions_stand_below_the_stacks(tab: Tab, site: Site) -> None:
+    """Of the packages that everybody asks for."""
+    rows = tab.open().locator("#tables table").first.locator("tr.version")
+    shown = {row[0]: row[1:] for row in (each.locator("th, td").all_inner_texts() for each in rows.all())}
+    newest_first = site.matrix.stacks[::-1]
+    assert [str(stack.as_of) for stack in newest_first] == shown["as of"]
+    assert [stack.packages.get("trl", "–") for stack in newest_first] == shown["trl"]
+
+
+@pytest.mark.parametrize("name", ["claims.html", "errors.html", "history.html", "query.html", "stacks", "packages"])
+def test_other_pages_open_by_links(anywhere: Tab, name: str) -> None:
+    """From the first page, without anything going wrong."""
+    page = anywhere.open()
+    page.locator(f"main a[href*='{name}'], nav a[href*='{name}']").first.click()
+    page.wait_for_url(f"**/{name}**")
+    assert page.locator("main h1").is_visible()
+
+
+def test_what_is_wrong_is_noticed(site: Site, context: BrowserContext) -> None:
+    """The checks of the fixtures: an inline script, an image from elsewhere and a dialog."""
+    page = (tab := Tab(context.new_page(), site.as_files)).open()
+    page.evaluate("document.body.append(Object.assign(new Image(), {src: 'https://elsewhere.invalid/x.png'}))")
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'alert(1)'}))")
+    page.evaluate("alert('x')")
+    page.wait_for_timeout(100)
+    assert {"img-src", "script-src-elem", "dialog"} == {
+        word for word in ("img-src", "script-src-elem", "dialog") if any(word in problem for problem in tab.wrong)
+    }

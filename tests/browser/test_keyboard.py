@@ -1,0 +1,135 @@
+"""Everything can be done with the keyboard alone, and one sees where one is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness.model import Role
+from tests.browser.reading import Filter, expected, read
+from tests.conftest import waits_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+    from tests.browser.conftest import Site, Tab
+
+MOST_STOPS = 400
+FOCUS = """
+element => {
+  const style = getComputedStyle(element), box = element.getBoundingClientRect();
+  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && box.width > 0 && box.height > 0
+    && box.bottom > 0 && box.top < innerHeight;
+}
+"""
+"""Whether an element has a visible outline and is on the screen."""
+
+PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Until a page has been painted once, a browser drops the keys that are pressed."""
+
+
+def focused(page: Page) -> Locator:
+    """Where the keyboard is."""
+    return page.locator(":focus")
+
+
+def tab_to(page: Page, selector: str) -> Locator:
+    """Go on with the Tab key to the first element that is meant."""
+    for _ in range(MOST_STOPS):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return focused(page)
+    raise AssertionError(f"{selector} is not reached")
+
+
+def test_the_first_stop_skips_the_navigation(tab: Tab) -> None:
+    """It shows itself, and leads to the content."""
+    page = tab.open()
+    page.keyboard.press("Tab")
+    assert ("Skip to the content", True) == (focused(page).inner_text(), focused(page).evaluate(FOCUS))
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert focused(page).evaluate("element => Boolean(element.closest('main'))")
+
+
+def test_the_next_stops_skip_to_the_filters_and_the_matrix(tab: Tab) -> None:
+    """Past the table at a glance, which has a hundred links."""
+    reached = []
+    for name, target in (("Skip to the filters", "#filters"), ("Skip to the matrix", "#tables")):
+        page = tab.open()
+        while focused(page).count() == 0 or focused(page).inner_text() != name:
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        reached.append(focused(page).evaluate("(element, target) => Boolean(element.closest(target))", target))
+    assert [True, True] == reached
+
+
+def test_stops_follow_the_page(tab: Tab) -> None:
+    """From the top to the bottom: navigation, search, filters, matrix."""
+    page = tab.open("index.html#scenario=t5_classifier")
+    stops = ["nav a", "#search input", "#search button", "#filters select", "#reset", "#tables .region", "#tables td a"]
+    for stop in stops:  # each is reached from the one before
+        tab_to(page, stop)
+    assert focused(page).evaluate(FOCUS)
+
+
+def test_every_stop_is_seen(tab: Tab) -> None:
+    """An outline, on the screen: for forty stops from the first."""
+    page = tab.open()
+    unseen = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if not focused(page).evaluate(FOCUS):
+            unseen.append(focused(page).evaluate("element => element.outerHTML.slice(0, 80)"))
+    assert [] == unseen
+
+
+def test_enter_opens_a_cell(tab: Tab, site: Site) -> None:
+    """And its evidence is where the keyboard goes on."""
+    page = tab.open(f"index.html#scenario={site.rows[0].scenario}")
+    target = tab_to(page, "#tables td a").get_attribute("href")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/cells/*.html*")
+    assert target is not None
+    assert page.url.endswith(target)
+    page.evaluate(PAINTED)
+    page.keyboard.press("Tab")
+    assert focused(page).evaluate("e => Boolean(document.querySelector(':target').compareDocumentPosition(e) & 4)")
+
+
+def test_filters_are_chosen_by_typing(tab: Tab, site: Site) -> None:
+    """As in every list: the first letters of what is meant."""
+    page = tab.open()
+    tab_to(page, "#filters select[name=role]")
+    page.keyboard.type("misuse")
+    assert expected(site, Filter(role=Role.MISUSE)) == read(page)
+    assert "role" == focused(page).get_attribute("name")
+
+
+def test_arrows_go_from_cell_to_cell(tab: Tab) -> None:
+    """A matrix of hundreds of cells is not for the Tab key alone."""
+    page = tab.open("index.html#scenario=t5_classifier")
+    first = tab_to(page, "#tables td a").get_attribute("href")
+    places = []
+    for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
+        page.keyboard.press(key)
+        places.append(focused(page).get_attribute("href"))
+    assert (4, first) == (len(set(places)), places[-1])
+
+
+def test_a_wide_matrix_is_scrolled_with_the_keyboard(tab: Tab) -> None:
+    """Its region can have the focus, and has a name."""
+    tab.page.set_viewport_size({"width": 400, "height": 800})
+    page = tab.open()
+    region = tab_to(page, "#tables .region")
+    page.keyboard.press("ArrowRight")
+    assert waits_until(lambda: region.evaluate("region => region.scrollLeft > 0"))
+    assert page.locator(f"#{region.get_attribute('aria-labelledby')}").inner_text()
+
+
+def test_details_are_opened_with_enter(tab: Tab, site: Site) -> None:
+    """Tracebacks and lists of cells are folded."""
+    page = tab.open("errors.html")
+    tab_to(page, "article details:not([open]) > summary")
+    page.keyboard.press("Enter")
+    assert focused(page).evaluate("summary => summary.parentElement.open")

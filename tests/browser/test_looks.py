@@ -1,0 +1,91 @@
+"""What the pages look like: on paper, on a phone, and for who sees no colours."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.browser.reading import Filter, expected, read
+from tests.browser.test_accessibility import PAGES, longest
+
+if TYPE_CHECKING:
+    from tests.browser.conftest import Site, Tab
+
+WIDTH = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+"""Of what there is, and of what is seen of it without scrolling sideways."""
+
+
+def test_paper_has_the_whole_matrix(tab: Tab, site: Site) -> None:
+    """Every column on it, and none of what one clicks."""
+    page = tab.open()
+    page.emulate_media(media="print")
+    assert expected(site, Filter()) == read(page)
+    assert 0 == page.locator("form:visible, nav:visible").count()
+    cut = "region => region.scrollWidth > region.clientWidth && getComputedStyle(region).overflowX !== 'visible'"
+    assert [] == [region for region in page.locator("#tables .region").all() if region.evaluate(cut)]
+
+
+def test_paper_has_tables_that_can_be_read(tab: Tab, site: Site) -> None:
+    """A wide one becomes several, which together have every stack; afterwards it is as before."""
+    page = tab.open()
+    heads = "[...document.querySelectorAll('#tables [aria-labelledby^=trains] .stacks')].map(e => e.cells.length - 1)"
+    names = "[...document.querySelectorAll('#tables [aria-labelledby^=trains] .stacks a')].map(a => a.textContent)"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert max(page.evaluate(heads)) <= 8
+    assert [stack.name for stack in reversed(site.matrix.stacks)] == page.evaluate(names)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert expected(site, Filter()) == read(page)
+
+
+def test_paper_is_white(tab: Tab) -> None:
+    """Also for who reads dark pages."""
+    page = tab.open()
+    page.emulate_media(media="print", color_scheme="dark")
+    background = page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
+    assert background in {"rgb(255, 255, 255)", "rgba(0, 0, 0, 0)"}
+
+
+def test_dark_is_dark(tab: Tab) -> None:
+    """By the setting of the system."""
+    page = tab.open()
+    page.emulate_media(color_scheme="dark")
+    background = page.locator("html").evaluate("html => getComputedStyle(html).backgroundColor")
+    body = page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
+    shown = body if body != "rgba(0, 0, 0, 0)" else background
+    assert max(int(each) for each in re.findall(r"\d+", shown)[:3]) < 64
+
+
+@pytest.mark.parametrize("pattern", PAGES)
+def test_a_phone_scrolls_no_page_sideways(tab: Tab, site: Site, pattern: str) -> None:
+    """Only wide tables do, within themselves."""
+    tab.page.set_viewport_size({"width": 360, "height": 700})
+    whole, seen = tab.open(longest(site, pattern)).evaluate(WIDTH)
+    assert whole <= seen
+
+
+def test_a_desk_shows_fourteen_stacks_at_once(tab: Tab) -> None:
+    """Nobody has to find out that there are more columns to the right."""
+    tab.page.set_viewport_size({"width": 1400, "height": 900})
+    wide = "regions => regions.map(region => region.scrollWidth - region.clientWidth)"
+    assert {0} == set(tab.open().locator(".region.matrix").evaluate_all(wide))
+
+
+def test_the_page_scrolls_and_no_table_down(tab: Tab) -> None:
+    """A wheel over the matrix moves the page, and the names of the stacks stay in sight, moved with the columns."""
+    tab.page.set_viewport_size({"width": 700, "height": 800})
+    page = tab.open()
+    region = page.locator("#tables .region").first
+    region.evaluate("region => { region.scrollLeft = 200; }")
+    page.locator("#tables td a").nth(200).scroll_into_view_if_needed()
+    page.locator(".heads").wait_for()
+    left = "element => element.querySelectorAll('.stacks th')[3].getBoundingClientRect().left"
+    assert abs(page.locator(".heads").evaluate(left) - region.evaluate(left)) <= 1
+    assert region.evaluate("region => region.scrollHeight - region.clientHeight") <= 1
+
+
+def test_a_cell_says_in_words_what_its_colour_says(tab: Tab) -> None:
+    """A symbol and a word in every cell."""
+    cells = {text for line in read(tab.open()).values() for text in line.values()}
+    assert [] == [text for text in cells if not re.match(r"[✓✗–] \w", text)]

@@ -1,0 +1,93 @@
+"""More stacks than fit side by side: the newest ones first, the others a link away, and the filters see all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.project import Project
+from harness.publication import publish
+from harness.publish.site.view import WINDOW
+from tests.browser.conftest import Site, Tab
+from tests.browser.reading import read
+from tests.browser.test_links import broken, pages
+from tests.factories import make_cell, make_lock, make_record
+from tests.test_cli import MATRIX, SUMS, write_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import BrowserContext, Page
+
+NAMES = [f"s{number:02}" for number in range(WINDOW + 3)][::-1]
+"""The stacks, the newest one first."""
+LINE = ("cpu", "sums", "plain")
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A site of a few more; the two oldest ones fail."""
+    root = tmp_path_factory.mktemp("many")
+    (root / "scenarios").mkdir()
+    tables = "".join(
+        f'[[stacks]]\nname = "{name}"\npython = "3.11"\nas_of = 2026-01-15\nrequirements = ["torch"]\n'
+        for name in NAMES
+    )
+    (root / "matrix.toml").write_text(MATRIX.partition("[[stacks]]")[0] + tables, encoding="utf-8")
+    (root / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    project = Project.at(root)
+    for name in NAMES:
+        write_lock(root, make_lock(name))
+        outcome = "step:exception" if name in NAMES[-2:] else "trains"
+        project.store.append(make_record(outcome, make_cell(name, "sums", "plain")))
+    publish(project, site=True)
+    return Site(project.results)
+
+
+@pytest.fixture
+def page(many: Site, context: BrowserContext) -> Iterator[Page]:
+    """The first page."""
+    tab = Tab(context.new_page(), many.as_files)
+    yield tab.open()
+    assert [] == tab.wrong
+
+
+def stacks(page: Page, within: str = "#tables") -> list[str]:
+    """The columns that are shown."""
+    return list(read(page, within)[LINE])
+
+
+def test_the_newest_are_on_the_first_page(page: Page) -> None:
+    """As many as fit."""
+    assert NAMES[:WINDOW] == stacks(page)
+
+
+def test_the_others_are_a_link_away(page: Page) -> None:
+    """On pages that need no script."""
+    page.get_by_role("navigation", name="Older and newer stacks").get_by_role("link").last.click()
+    page.wait_for_url("**/older-1.html")
+    assert NAMES[WINDOW:] == stacks(page, "[aria-labelledby^=trains]")
+
+
+def test_every_link_leads_somewhere(many: Site) -> None:
+    """Also from the pages of older stacks."""
+    assert [] == [problem for each in pages(many.folder) for problem in broken(each, many.folder)]
+
+
+def test_a_filter_sees_all_stacks(page: Page) -> None:
+    """The oldest ones are the only ones that fail."""
+    page.get_by_label("Outcome").select_option(label="fails ✗")
+    assert NAMES[-2:] == stacks(page)
+
+
+def test_what_a_filter_leaves_is_shown_in_parts(page: Page) -> None:
+    """The part is in the address."""
+    page.get_by_label("Role").select_option("control")
+    shown = [stacks(page)]
+    page.get_by_role("button", name="older stacks").click()
+    page.reload()
+    shown.append(stacks(page))
+    page.get_by_role("button", name="newer stacks").click()
+    shown.append(stacks(page))
+    assert [NAMES[:WINDOW], NAMES[WINDOW:], NAMES[:WINDOW]] == shown

@@ -1,0 +1,128 @@
+"""Search by an error message: paste it, land on the cells and on what helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.browser.conftest import Site, Tab
+
+MESSAGE = "element 0 of tensors does not require grad and does not have a grad_fn"
+TRACEBACK = f"""
+Traceback (most recent call last):
+  File "/home/me/train.py", line 120, in <module>
+    trainer.fit(model)
+  File "/usr/lib/python3.11/site-packages/torch/autograd/__init__.py", line 200, in backward
+    Variable._execution_engine.run_backward(  # Calls into the C++ engine to run the backward pass
+RuntimeError: {MESSAGE}
+"""
+LABEL = "Paste a message or a whole traceback"
+
+
+def best(page: Page) -> str:
+    """The message that matches best."""
+    return page.locator("#found article").first.get_by_role("heading").first.inner_text()
+
+
+@pytest.mark.parametrize("pasted", [MESSAGE, TRACEBACK, f"RuntimeError: {MESSAGE.upper()}", "does not have a grad_fn"])
+def test_a_message_is_found(anywhere: Tab, pasted: str) -> None:
+    """Alone, in a traceback, shouted, or a part of it."""
+    page = anywhere.open("errors.html")
+    page.get_by_label(LABEL).fill(pasted)
+    page.get_by_role("button", name="Search").click()
+    assert MESSAGE in best(page)
+    assert page.get_by_role("status").inner_text().endswith("the best one first.")
+
+
+def test_it_is_found_from_the_first_page(anywhere: Tab) -> None:
+    """Where a reader arrives."""
+    page = anywhere.open()
+    page.get_by_label("Search by error message").fill(MESSAGE)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/errors.html#q=*")
+    assert MESSAGE in best(page)
+
+
+def test_cells_and_remedies_are_found(tab: Tab, site: Site) -> None:
+    """Every cell of the newest stacks, and remedies that train."""
+    page = tab.open(f"errors.html#q={MESSAGE}")
+    found = page.locator("#found article").first
+    stack = site.matrix.stacks[-1].name
+    expected = {row.cell for row in site.rows if row.stack == stack and MESSAGE in row.message}
+    anchors = {f"{stack}.html#{cell.scenario}-{cell.variant}-{cell.device}" for cell in expected}
+    links = [link.get_attribute("href") or "" for link in found.locator(f"a[href*='cells/{stack}.html']").all()]
+    assert set() == anchors - {link.rpartition("/")[2] for link in links}
+    found.locator(".remedies td:nth-of-type(1) a").first.click()
+    page.wait_for_url("**/cells/*.html*")
+    assert "✓ trains" in page.locator(":target .verdict").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [("gradient is None", "Gradients will be None"), ("nan loss", "the loss was")],
+)
+def test_words_in_a_row_come_before_scattered_ones(tab: Tab, asked: str, expected: str) -> None:
+    """And rare words before common ones, plural or not."""
+    assert expected in best(tab.open(f"errors.html#q={asked}"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ("learning rate 0", "frozen_parameters/lr_zero"),
+        ("rewards nan", "DPO"),
+        ("every parameter frozen", "all_frozen"),
+    ],
+)
+def test_variants_and_claims_are_found(anywhere: Tab, asked: str, expected: str) -> None:
+    """Also where nothing was raised: a misuse may be silent."""
+    page = anywhere.open(f"errors.html#q={asked}")
+    first = page.locator("#others li").first
+    assert expected in first.inner_text()
+    first.get_by_role("link").last.click()
+    page.wait_for_url("**#*-*")
+    assert page.locator(":target").is_visible()
+
+
+def test_the_search_is_in_the_address(anywhere: Tab) -> None:
+    """It can be sent, and back leads to what was there before."""
+    page = anywhere.open("errors.html")
+    page.get_by_label(LABEL).fill(MESSAGE)
+    page.get_by_role("button", name="Search").click()
+    page.reload()
+    assert (MESSAGE in best(page), MESSAGE) == (True, page.get_by_label(LABEL).input_value())
+    page.go_back()
+    assert (0, "") == (page.locator("#found article").count(), page.get_by_label(LABEL).input_value())
+
+
+def test_a_message_that_nobody_has_seen_is_told(tab: Tab) -> None:
+    """And everything stays to be read."""
+    page = tab.open("errors.html")
+    page.get_by_label(LABEL).fill("zyx wvu tsr")
+    page.get_by_role("button", name="Search").click()
+    assert page.get_by_role("status").inner_text().startswith("No message of the matrix is like this one.")
+    assert page.locator("#everything").is_visible()
+
+
+def test_everything_comes_back(tab: Tab) -> None:
+    """By the button beside the search."""
+    page = tab.open(f"errors.html#q={MESSAGE}")
+    page.get_by_role("button", name="Show everything").click()
+    assert (True, 0) == (page.locator("#everything").is_visible(), page.locator("#found article").count())
+
+
+@pytest.mark.parametrize(
+    "pasted", ["<img src=x onerror=alert(1)>", "%E0%A4%A", '"><script>alert(1)</script>', ".*+?^${}()|[]\\"]
+)
+def test_hostile_searches_do_nothing(tab: Tab, pasted: str) -> None:
+    """They are text."""
+    page = tab.open("errors.html")
+    before = page.locator("img, script").count()
+    page.get_by_label(LABEL).fill(pasted)
+    page.get_by_role("button", name="Search").click()
+    page.reload()
+    assert (before, pasted) == (page.locator("img, script").count(), page.get_by_label(LABEL).input_value())

@@ -1,0 +1,89 @@
+"""Small claims, and tables that bear on them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from harness.claims import Claim, Expectation
+from harness.model import Role
+from harness.outcome import NOT_JUDGED
+from harness.publish.published import Table, tabulated
+from harness.publish.rows import Explained, Rate, Row
+from tests.factories import NOON, make_lock, make_scenario, make_variant
+
+WARNING = "None of the inputs have requires_grad=True. Gradients will be None"
+VERSIONS = {"old": "2.0.3", "middle": "2.2.2", "new": "2.5.0"}
+"""The release of lightning of each stack."""
+
+
+def make_row(stack: str = "new", variant: str = "reported", outcome: str = "trains", **facts: object) -> Row:
+    """A row of a cell; whether it passed follows from its outcome."""
+    row = Row(
+        stack=stack,
+        scenario="amp",
+        variant=variant,
+        role=Role.REPORTED,
+        device="cpu",
+        outcome=outcome,
+        passed=None if outcome in NOT_JUDGED else outcome == "trains",
+        gradient=None,
+        steps_per_s=None,
+        peak_memory_bytes=None,
+        message="",
+        raised=None,
+        warnings=(),
+        diagnosis=None,
+        recorded_at=NOON,
+        key="key",
+    )
+    return replace(row, **facts)
+
+
+def make_explained(cause: str) -> Explained:
+    """A diagnosis that names ``cause``."""
+    return Explained(cause=cause, module=None, place=None, text=("why",), remedy=None)
+
+
+def make_rate(median: float, spread: float = 0.5) -> Rate:
+    """Steps per second whose quartiles are ``spread`` to either side of the median."""
+    return Rate(median=median, low=median - spread, high=median + spread, samples=())
+
+
+SCENARIOS = {
+    "amp": make_scenario(
+        "amp",
+        make_variant("reported", Role.REPORTED, needs=("torch", "lightning")),
+        make_variant("remedy", Role.REMEDY, needs=("torch", "lightning")),
+        make_variant("frozen", Role.MISUSE, needs=("torch",)),
+    ),
+    "other": make_scenario("other", make_variant("plain")),
+}
+
+
+def make_table(*rows: Row) -> Table:
+    """The rows, on three stacks that differ in lightning and torch."""
+    locks = tuple(
+        make_lock(stack, versions={"torch": f"2.{place}.0", "lightning": version})
+        for place, (stack, version) in enumerate(VERSIONS.items())
+    )
+    return tabulated(locks, SCENARIOS, rows)
+
+
+def make_claim(*expect: Expectation, **fields: object) -> Claim:
+    """A claim with these expectations."""
+    claim = Claim(
+        id="upgrade",
+        scenario="amp",
+        says="Upgrading solves it.",
+        source="owner/library#12",
+        date=None,
+        reading="",
+        expect=expect,
+    )
+    return replace(claim, **fields)
+
+
+def make_expectation(variant: str = "reported", /, **fields: object) -> Expectation:
+    """What is expected of one variant: that it trains, where nothing else is named."""
+    signs = fields if fields.keys() - {"where", "given", "device"} else {"outcome": "trains", **fields}
+    return replace(Expectation(cells=(("amp", variant),)), **signs)

@@ -1,0 +1,156 @@
+"""Pages of a small matrix, for the tests that read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+from harness.model import Role
+from harness.publish.published import by_date, tabulated
+from harness.publish.rows import rows_of
+from harness.publish.site.evidence import evidence_page
+from harness.publish.site.sitemap import pages
+from harness.publish.site.view import View
+from tests.factories import (
+    make_cell,
+    make_lock,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_stopped,
+    make_variant,
+    make_warned,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.claims import Judged
+    from harness.history import History
+    from harness.model import Lock, Record, Scenario
+    from harness.publish.published import Table
+
+SUMS = make_scenario(
+    "sums",
+    make_variant("plain"),
+    make_variant("reported", Role.REPORTED),
+    make_variant("other", Role.REPORTED),
+    make_variant("frozen", Role.MISUSE),
+)
+OLD = make_lock("old", versions={"torch": "2.5.0", "numpy": "1.0"}, as_of=dt.date(2025, 1, 1))
+NEW = make_lock("new", versions={"torch": "2.10.0", "numpy": "2.0"})
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e \"'"
+VOID = {"meta", "link", "br", "wbr", "input"}
+
+
+def table_of(
+    records: Iterable[Record], locks: Iterable[Lock], *scenarios: Scenario, builds: Mapping[str, str] | None = None
+) -> Table:
+    """The table of some records."""
+    known = {scenario.name: scenario for scenario in scenarios}
+    return tabulated(by_date(locks), known, rows_of(records, known), builds)
+
+
+def view_of(
+    records: Iterable[Record], locks: Iterable[Lock], *scenarios: Scenario, builds: Mapping[str, str] | None = None
+) -> View:
+    """The same as pages look at it."""
+    return View(table_of(records, locks, *scenarios, builds=builds))
+
+
+def evidence_of(record: Record, lock: Lock, scenario: Scenario, *others: Record) -> str:
+    """The evidence page of a cell, with ``others`` of its stack."""
+    records, known = [record, *others], {scenario.name: scenario}
+    _, content = evidence_page(lock, known, records, tuple(rows_of(records, known)))
+    return content.decode()
+
+
+def site_of(
+    records: Iterable[Record],
+    locks: Iterable[Lock],
+    *scenarios: Scenario,
+    claims: tuple[Judged, ...] = (),
+    history: History | None = None,
+    builds: Mapping[str, str] | None = None,
+    source: str = '"""A title.\n\nIts story.\n"""\n',
+) -> dict[str, str]:
+    """Every page and file by its path."""
+    records = list(records)
+    table = table_of(records, locks, *scenarios, builds=builds)
+    files = dict(pages(table, claims=claims, history=history, source_of={s.name: source for s in scenarios}))
+    for lock in table.locks:
+        mine = [record for record in records if record.cell.stack == lock.stack]
+        files |= dict(
+            [evidence_page(lock, table.scenarios, mine, tuple(rows_of(mine, table.scenarios)))] if mine else []
+        )
+    return {path: content.decode() for path, content in files.items()}
+
+
+def cell(stack: str, variant: str, outcome: str = "trains", device: str = "cpu", **fields: object) -> Record:
+    """A record of the sample."""
+    return make_record(outcome, make_cell(stack, "sums", variant, device), **fields)
+
+
+def sample() -> list[Record]:
+    """Two stacks; a report that the newer one mends, one that holds, and a misuse."""
+    reported: dict[str, Any] = {"role": Role.REPORTED}
+    stopped = {**reported, "observation": make_stopped(), "message": "RuntimeError: element 0 of tensors 17"}
+    return [
+        *(cell(stack, "plain") for stack in ("old", "new")),
+        cell("old", "reported", "step:no-grad-fn", **stopped),
+        cell("new", "reported", **reported, observation=make_observation(warnings=(make_warned("beware of 12"),))),
+        *(cell(stack, "other", "step:no-grad-fn", **stopped) for stack in ("old", "new")),
+        cell("new", "frozen", "gradient:none", role=Role.MISUSE, observation=make_observation("nnnn")),
+        cell("new", "plain", "setup:no-device", device="cuda", passed=None, message="this machine has no cuda device"),
+    ]
+
+
+@dataclass
+class Page(HTMLParser):
+    """What stands in a page; ``problems`` are tags that do not close what was opened last."""
+
+    html: str
+    links: list[str] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)
+    attributes: set[str] = field(default_factory=set)
+    scripts: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    text: str = ""
+    _open: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.html)
+        self.problems += self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Remember it, and what it links to."""
+        if tag not in VOID:
+            self._open.append(tag)
+        for name, value in attrs:
+            self.attributes.add(name)
+            if name in {"href", "src"}:
+                self.links.append(value or "")
+            if name == "id":
+                self.anchors.append(value or "")
+        if tag == "script":
+            self.scripts.append(dict(attrs).get("src") or "inline")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """A shape of a plot."""
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self._open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        """It must be the one that was opened last."""
+        if self._open and self._open[-1] == tag:
+            self._open.pop()
+        else:
+            self.problems.append(f"</{tag}> in {self._open[-3:]}")
+
+    def handle_data(self, data: str) -> None:
+        """Keep the text, in one line."""
+        self.text = " ".join(f"{self.text} {data}".split())

@@ -1,0 +1,291 @@
+"""All pages together: they link to each other, show what the matrix says, and run nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from posixpath import dirname, join, normpath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from msgspec.structs import replace
+
+from harness import claims
+from harness.changes import Entry
+from harness.history import History
+from harness.model import Role
+from harness.observation import SCHEMA
+from harness.publish.site.sentences import OUTCOMES
+from tests.factories import (
+    DAY,
+    NOON,
+    make_cell,
+    make_checkpoint,
+    make_lock,
+    make_scenario,
+    make_stopped,
+    make_variant,
+    make_warned,
+)
+from tests.sites import HOSTILE, NEW, OLD, SUMS, Page, cell, sample, site_of
+
+ELSEWHERE = ("records/", "locks/", "matrix.", "feed.xml", "badges/", "claims.json")
+"""What stands beside the pages and is written by others."""
+
+
+@pytest.fixture(scope="module")
+def site() -> dict[str, str]:
+    """The pages of the sample."""
+    return site_of(sample(), [OLD, NEW], SUMS)
+
+
+def test_every_link_leads_somewhere(site: dict[str, str]) -> None:
+    """To a page of the site and an anchor on it, by a relative address."""
+    anchors = {path: set(Page(html).anchors) for path, html in site.items() if path.endswith(".html")}
+    lost = []
+    for path in anchors:
+        for link in Page(site[path]).links:
+            parts = urlsplit(link)
+            if parts.scheme == "data":
+                continue
+            target = normpath(join(dirname(path), unquote(parts.path))) if parts.path else path
+            if target.startswith(ELSEWHERE):
+                continue
+            filtered = "=" in parts.fragment
+            if target not in site or (
+                parts.fragment and not filtered and unquote(parts.fragment) not in anchors[target]
+            ):
+                lost.append((path, link))
+    assert [] == lost
+
+
+def test_tags_close_in_order_everywhere(site: dict[str, str]) -> None:
+    """A browser need not mend them."""
+    assert {} == {path: found for path, html in site.items() if ".html" in path and (found := Page(html).problems)}
+
+
+def test_nothing_is_fetched_from_elsewhere_and_nothing_runs_inline(site: dict[str, str]) -> None:
+    """Scripts are files of the site; there are no handlers and no styles in attributes."""
+    for path, html in site.items():
+        if path.endswith(".html"):
+            page = Page(html)
+            assert "Content-Security-Policy" in html
+            assert [] == [src for src in page.scripts if "site/" not in src or ":" in src]
+            assert set() == {name for name in page.attributes if name == "style" or name.startswith("on")}
+
+
+def test_the_same_matrix_gives_the_same_pages(site: dict[str, str]) -> None:
+    """A night without news is no difference in git."""
+    assert site == site_of(sample()[::-1], [NEW, OLD], SUMS)
+
+
+def test_the_first_page_says_what_trains_on_the_newest_stack(site: dict[str, str]) -> None:
+    """In one line, with its versions."""
+    text = Page(site["index.html"]).text
+    assert "Newest stack: new (2026-01-15; torch 2.10.0). Of 2 variants that were reported as broken 1 pass" in text
+    assert "◐ sums 1 of 2" in text
+    assert "Of 1 controls 1 pass." in text
+
+
+def test_columns_are_stacks_the_newest_first(site: dict[str, str]) -> None:
+    """With their dates and versions."""
+    text = Page(site["index.html"]).text
+    assert "stack new old as of 2026-01-15 2025-01-01 torch 2.10.0 2.5.0" in text
+
+
+def test_misuse_has_a_section_of_its_own(site: dict[str, str]) -> None:
+    """It never reads as a stack that cannot train."""
+    _, trains, tells = site["index.html"].split("<caption")[1:]
+    assert ("Does it train? (cpu)" in trains, "frozen" in trains) == (True, False)
+    assert ("Does the stack tell you? (cpu)" in tells, "✗ silent" in tells) == (True, True)
+
+
+def test_a_device_that_is_not_there_is_a_sentence(site: dict[str, str]) -> None:
+    """Not a table."""
+    text = Page(site["index.html"]).text
+    assert "No cell was judged on cuda . The reason that was recorded: this machine has no cuda device." in text
+    assert "Does it train? (cuda)" not in text
+
+
+def test_older_stacks_have_pages_of_their_own() -> None:
+    """The first page is small however many there are; together they show every stack."""
+    names = [f"s{number:02}" for number in range(30)]
+    locks = [make_lock(name, as_of=DAY + dt.timedelta(days=number)) for number, name in enumerate(names)]
+    site = site_of([cell(name, "plain") for name in names], locks, SUMS)
+    shown = [path for path in ("index.html", "older-1.html") if "s29" in Page(site[path]).text]
+    assert (["index.html"], False) == (shown, "older-2.html" in site)
+    assert "s00" in Page(site["older-1.html"]).text
+    assert "older-1.html" in Page(site["index.html"]).links
+
+
+def test_what_strangers_wrote_does_nothing() -> None:
+    """On no page: messages, warnings, versions, requirements, summaries, sources."""
+    seen = make_stopped(warnings=(make_warned(HOSTILE),))
+    records = [
+        cell("stack", "plain", "step:exception", message=HOSTILE, observation=seen),
+        cell("other", "plain"),
+    ]
+    locks = [
+        make_lock(versions={"torch": HOSTILE, HOSTILE: "1"}, resolver=HOSTILE, requirements=("torch",)),
+        make_lock("other"),
+    ]
+    site = site_of(records, locks, SUMS, source=f'"""T.\n\n{HOSTILE!r}\n"""')
+    for path, content in site.items():
+        assert (path, set()) == (path, {"\x1b", "\u202e"} & set(content))
+        if path.endswith(".html"):
+            assert (path, []) == (path, Page(content).problems)
+            assert "onerror" not in Page(content).attributes
+        elif path == "site/data.js":
+            assert "<" not in content
+
+
+def entry(outcome: str, day: int, lock: str, *changed: str) -> Entry:
+    """A line of the history of new/sums/plain."""
+    at = NOON + dt.timedelta(days=day)
+    return Entry(
+        schema=SCHEMA,
+        cell=make_cell("new", "sums"),
+        role=Role.CONTROL,
+        at=at,
+        published=at,
+        run="run",
+        outcome=outcome,
+        passed=outcome == "trains",
+        key="key",
+        lock=lock,
+        device="Linux-x86_64",
+        measured="measured",
+        changed=changed,
+    )
+
+
+def test_changes_since_last_time_stand_on_the_first_page() -> None:
+    """And in full on the page of the history."""
+    history = History((entry("trains", 0, "one"), entry("step:exception", 1, "other", "lock")), {})
+    site = site_of([cell("new", "plain", "step:exception")], [NEW], SUMS, history=history)
+    first = Page(site["index.html"]).text
+    assert "Regressed at present: 1 cell that passed before the stack's lock moved" in first
+    assert "Last change of a verdict: 2026-01-16: 1 regressed. sums/plain on new regressed." in first
+    text = Page(site["history.html"]).text
+    assert "sums/plain on new : trains → step:exception. The stack's lock moved." in text
+    assert "Since 2026-01-16." in text
+
+
+def test_what_only_we_changed_is_no_news_of_a_stack() -> None:
+    """It is counted by itself, and named in the history alone."""
+    history = History((entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer")), {})
+    site = site_of([cell("new", "plain", "step:exception")], [NEW], SUMS, history=history)
+    assert "Last change of a verdict: 2026-01-16: 1 judged anew. All changes" in Page(site["index.html"]).text
+    assert "judged anew : sums/plain on new : trains → step:exception" in Page(site["history.html"]).text
+
+
+def test_changes_that_are_alike_are_one_line() -> None:
+    """The same variant, from one outcome to another, for the same reason: with all of its stacks."""
+    entries = (entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer"))
+    old = tuple(replace(each, cell=make_cell("old", "sums")) for each in entries)
+    records = [cell(stack, "plain", "step:exception") for stack in ("old", "new")]
+    page = Page(site_of(records, [OLD, NEW], SUMS, history=History((*old, *entries), {}))["history.html"])
+    assert "judged anew : sums/plain on 2 stacks: trains → step:exception. Our own measurement changed" in page.text
+    assert {"cells/old.html#sums-plain-cpu", "cells/new.html#sums-plain-cpu"} <= set(page.links)
+
+
+def test_the_history_of_each_stack_has_its_place() -> None:
+    """Evidence links there, also where nothing changed."""
+    history = History((entry("trains", 0, "one"), entry("step:exception", 1, "other", "lock")), {})
+    records = [cell(stack, "plain", "step:exception") for stack in ("old", "new")]
+    page = Page(site_of(records, [OLD, NEW], SUMS, history=history)["history.html"])
+    assert {"of/old", "of/new"} <= set(page.anchors)
+    assert "new : 1 regressed, 1 new" in page.text
+    assert "old : nothing changed since it was first published" in page.text
+
+
+def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
+    """A claim with a cell on either side."""
+    claim = claims.Claim(
+        id="it-trains", scenario="sums", says=HOSTILE, source="owner/name#7", date=DAY, reading="As said.", expect=()
+    )
+    cells = (
+        claims.Evidence(cell=make_cell("old", "sums"), outcome="trains", bears="against", why="trains"),
+        claims.Evidence(cell=make_cell("new", "sums"), outcome="trains", bears="for", why="trains"),
+    )
+    return claims.Judged(claim=claim, verdict=verdict, tested=(claims.Tested(words="plain trains", evidence=cells),))
+
+
+def test_a_claim_shows_its_verdict_with_the_cells_on_either_side() -> None:
+    """And leads to where it was published."""
+    page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["claims.html"])
+    assert "◐ partly: 1" in page.text
+    assert {"https://github.com/owner/name/issues/7", "cells/old.html#sums-plain-cpu"} <= set(page.links)
+    assert [] == page.problems
+
+
+def test_claims_are_listed_by_scenario_verdict_and_variant() -> None:
+    """Each has an address that stands beside it; a variant on which none rests says so."""
+    page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["claims.html"])
+    assert {"on/sums", "on/sums/plain", "on/sums/frozen", "verdict/partly", "it-trains"} <= set(page.anchors)
+    assert 4 == page.links.count("#it-trains") + page.text.count("#it-trains")
+    assert "frozen : no claim" in page.text
+
+
+def test_claims_and_variants_can_be_searched_on_the_page_of_errors() -> None:
+    """A reader asks in words of his own, too."""
+    page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["errors.html"])
+    assert {"claims.html#it-trains", "cells/new.html#sums-frozen-cpu"} <= set(page.links)
+    assert "sums / frozen (misuse): what frozen means. ✗ silent on new" in page.text
+
+
+def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> None:
+    """Counted on the stacks alone on which its scenario fails for that reason; also those that do not help."""
+    cures = ("checkpoint-inputs",)
+    scenario = make_scenario(
+        "sums",
+        make_variant("reported", Role.REPORTED),
+        make_variant("good", Role.REMEDY, cures=cures),
+        make_variant("some", Role.CONTROL, cures=cures),
+        make_variant("bad", Role.REMEDY, cures=cures),
+        make_variant("unrelated", Role.REMEDY),
+    )
+    seen = make_stopped(lost=(make_checkpoint(),))
+    failing: dict[str, Any] = {"observation": seen, "message": "element 0"}
+    records = [
+        *(cell(stack, "reported", "step:no-grad-fn", **failing) for stack in ("old", "new")),
+        *(cell(stack, "good") for stack in ("old", "new", "later")),
+        cell("old", "some"),
+        cell("new", "some", "step:exception"),
+        *(cell(stack, "bad", "step:no-grad-fn", **failing) for stack in ("old", "new")),
+        *(cell(stack, "unrelated") for stack in ("old", "new")),
+    ]
+    later = make_lock("later", as_of=DAY + dt.timedelta(days=1))
+    text = Page(site_of(records, [OLD, NEW, later], scenario)["errors.html"]).text.partition("Errors and findings")[2]
+    remedies = text.partition("does not train on")[2].partition("Cells with")[0]
+    assert (
+        "sums good what good means ✓ 2 of 2 stacks new , old – "
+        "some what some means ◐ 1 of 2 stacks old ✗ step:exception new "
+        "bad what bad means ✗ 0 of 2 stacks ✗ step:no-grad-fn new , old"
+    ) == remedies.strip()
+
+
+def test_cells_that_do_not_fail_are_told_for_what_they_are() -> None:
+    """A misuse of which the stack says so is no failure."""
+    telling: dict[str, Any] = {"role": Role.MISUSE, "passed": True, "observation": make_stopped()}
+    records = [
+        cell("new", "reported", "step:no-grad-fn", observation=make_stopped(), message="element 0"),
+        cell("new", "frozen", "step:no-grad-fn", **telling, message="element 0"),
+    ]
+    text = Page(site_of(records, [NEW], SUMS)["errors.html"]).text
+    assert "2 cells: 1 fail; 1 of a misuse, which cannot train: the stack says so, as it should." in text
+
+
+def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
+    """Under its own address, with what it says about the stack."""
+    page = Page(site["query.html"])
+    assert set(OUTCOMES) <= set(page.anchors)
+    assert "gradient:zero It ran to its end, but every gradient was exactly zero. yes" in page.text
+    assert "process:lost The process that ran it disappeared: nothing is said about the stack. no" in page.text
+
+
+def test_an_empty_matrix_has_its_pages() -> None:
+    """Before anything ran."""
+    site = site_of([], [], SUMS)
+    assert "No cell has been judged yet." in Page(site["index.html"]).text
+    assert {} == {path: found for path, html in site.items() if ".html" in path and (found := Page(html).problems)}

@@ -1,0 +1,210 @@
+"""The parts of pages: cells, turning points, neighbouring releases, messages, plots, texts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.model import Gradient, Role
+from harness.outcome import REASONS
+from harness.publish.grid import words
+from harness.publish.rows import rows_of
+from harness.publish.site import plots
+from harness.publish.site.cells import shown
+from harness.publish.site.markup import coded, linked, safe, told
+from harness.publish.site.messages import messages, signature
+from harness.publish.site.moves import turning_points
+from harness.publish.site.packages import by_release, nearest, ranked, step
+from harness.publish.site.sentences import OUTCOMES
+from harness.publish.site.tables import counted_as
+from tests.factories import (
+    DAY,
+    make_cell,
+    make_lock,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_stopped,
+    make_variant,
+    make_warned,
+)
+from tests.sites import view_of
+
+if TYPE_CHECKING:
+    from harness.publish.rows import Row
+
+SCENARIO = make_scenario()
+
+
+def row(outcome: str = "trains", stack: str = "stack", **fields: object) -> Row:
+    """The row of a record."""
+    [made] = rows_of([make_record(outcome, make_cell(stack), **fields)], {})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fields"),
+    [
+        ("trains", {}),
+        ("trains", {"observation": make_observation(step_times_s=())}),
+        ("trains", {"role": Role.MISUSE, "passed": False}),
+        ("step:no-grad-fn", {"observation": make_stopped()}),
+        ("relation:disagrees", {"gradient": Gradient.FLOWING}),
+        ("gradient:partial", {"gradient": Gradient.PARTIAL}),
+        ("setup:unsupported", {"passed": None}),
+        ("import:exception", {"role": Role.MISUSE}),
+        ("step:exception", {"role": Role.MISUSE, "observation": make_stopped()}),
+        ("step:no-grad-fn", {"role": Role.MISUSE, "passed": True, "observation": make_stopped()}),
+        ("update:none", {"role": Role.MISUSE, "observation": make_observation()}),
+    ],
+)
+def test_a_cell_says_in_two_lines_what_the_tables_say_in_one(outcome: str, fields: dict[str, Any]) -> None:
+    """One vocabulary for Markdown, the terminal and the pages."""
+    cell = row(outcome, **fields)
+    joined = {f"{shown(cell).word}{mark.format(shown(cell).note)}" for mark in (", {}", ": {}", " ({})", "")}
+    assert words(cell) in joined
+
+
+def test_every_outcome_has_a_sentence() -> None:
+    """No red cell is a mystery."""
+    expected = {f"{phase}:{reason}" for phase, reasons in REASONS.items() for reason in reasons if "\\" not in reason}
+    assert {"trains", *expected} == set(OUTCOMES)
+
+
+def test_a_variant_turns_where_its_outcome_changes() -> None:
+    """Stacks on which it was not judged are passed over."""
+    along = [
+        row("step:no-grad-fn", "a"),
+        None,
+        row("setup:unsupported", "b", passed=None),
+        row(stack="c"),
+        row(stack="d"),
+    ]
+    assert [("a", "c")] == [(point.before.stack, point.after.stack) for point in turning_points(along)]
+
+
+def test_versions_are_in_the_order_of_releases() -> None:
+    """Not in that of the alphabet; what is no version comes first."""
+    assert ["nightly", "2.9", "2.10.dev1", "2.10"] == sorted(["2.10", "2.9", "nightly", "2.10.dev1"], key=ranked)
+
+
+def test_neighbouring_releases_are_compared_on_the_stacks_that_differ_least() -> None:
+    """The pair that has the other packages in common."""
+    locks = [
+        make_lock("a", versions={"torch": "1.0", "trl": "1.0"}),
+        make_lock("b", versions={"torch": "1.0", "trl": "2.0"}),
+        make_lock("c", versions={"torch": "2.0", "trl": "2.0"}),
+    ]
+    view = view_of([], locks, SCENARIO)
+    releases = by_release(view, "torch")
+    assert ["1.0", "2.0"] == list(releases)
+    assert ["b", "c"] == [lock.stack for lock in nearest(view, releases["1.0"], releases["2.0"])]
+
+
+def test_a_turn_that_other_stacks_contradict_is_not_everywhere() -> None:
+    """The older release also failed elsewhere: it is not that release alone."""
+    versions = {"a": "1.0", "b": "1.0", "c": "2.0"}
+    locks = [
+        make_lock(name, versions={"torch": v}, as_of=DAY + dt.timedelta(days=ord(name))) for name, v in versions.items()
+    ]
+    outcomes = {"a": "trains", "b": "step:exception", "c": "trains"}
+    view = view_of([make_record(o, make_cell(name)) for name, o in outcomes.items()], locks, SCENARIO)
+    older, newer = by_release(view, "torch").items()
+    [turn] = step(view, "torch", older, newer).turns
+    assert ("b", "c", False) == (turn.point.before.stack, turn.point.after.stack, turn.everywhere)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("element 0 of tensors", "element 1 of tensors"),
+        ("<object at 0x7f3a>", "<object at 0x11ff>"),
+        ("took 1.5e-3 s\n  on torch 2.6.0", "took 22 s on torch 2.13"),
+    ],
+)
+def test_messages_that_differ_by_numbers_are_the_same(one: str, other: str) -> None:
+    """Numbers, addresses and versions, and how lines are broken."""
+    assert signature(one) == signature(other)
+
+
+def test_a_message_gathers_its_cells_by_cause() -> None:
+    """A message has several reasons, each with its own remedy; warnings are apart."""
+    scenario = make_scenario("sums", make_variant("plain"), make_variant("other"))
+    seen = make_stopped(warnings=(make_warned("beware of 3"),))
+    records = [
+        make_record("step:no-grad-fn", make_cell(stack, "sums", name), message="element 0 of", observation=seen)
+        for stack in ("a", "b")
+        for name in ("plain", "other")
+    ]
+    [error], [warning] = messages(view_of(records, [make_lock("a"), make_lock("b")], scenario))
+    assert ("element 0 of", 4, 4) == (error.text, error.cells, error.failing)
+    assert ["other", "plain"] == [variant.variant for variant in error.causes[0].variants]
+    assert ["b", "a"] == [each.stack for each in error.causes[0].variants[0].rows]
+    assert "beware of 3" == warning.text
+
+
+def test_what_was_not_judged_has_no_message() -> None:
+    """A missing feature is no error."""
+    record = make_record("setup:unsupported", make_cell(), passed=None, message="needs trl")
+    assert ([], []) == messages(view_of([record], [make_lock()], SCENARIO))
+
+
+@pytest.mark.parametrize(("good", "expected"), [(3, ("p", "✓")), (1, ("h", "◐")), (0, ("f", "✗"))])
+def test_some_is_neither_all_nor_none(good: int, expected: tuple[str, str]) -> None:
+    """By a symbol, not by colour alone."""
+    assert expected == counted_as(good, 3)
+
+
+def plot(*values: float | None, builds: tuple[str, ...] = ()) -> str:
+    """Medians along stacks that are called a, b and so on."""
+    axis = plots.Axis("abcdef"[: len(values)], builds or [None] * len(values))
+    spreads = [plots.Spread(value, value, value) if value is not None else None for value in values]
+    return plots.along(spreads, [1], ("Speed", "steps/s"), axis, [f"on {name}" for name in axis.names])
+
+
+def test_a_plot_starts_at_zero_and_leaves_gaps() -> None:
+    """Twice the value is twice the height; a stack without a value breaks the line."""
+    assert 'class="line" d="M70.0 43.0M350.0 14.0"' in plot(1, None, 2)
+
+
+def test_a_plot_names_its_ends_its_highest_value_and_each_stack() -> None:
+    """Who points at a stack is told its value."""
+    svg = plot(1, 2, 4)
+    assert [">a</text>", ">c</text>", ">4 steps/s</text>"] == [
+        each for each in (">a</text>", ">b</text>", ">c</text>", ">4 steps/s</text>") if each in svg
+    ]
+    assert ["a", "b", "c"] == re.findall("<title>on (.)</title>", svg)
+
+
+def test_a_plot_joins_no_unlike_builds() -> None:
+    """A step between them is not one of the release."""
+    svg = plot(1, 1, 1, 1, builds=("cpu", "cpu", "cuda", "cuda"))
+    assert ["M", "L", "M", "L"] == re.findall("[ML]", re.findall('class="line" d="([^"]*)"', svg)[0])
+
+
+def test_a_plot_of_many_stacks_stays_small() -> None:
+    """What each of them says stands in the tables."""
+    counts = plots.MOST_TITLES, plots.MOST_TITLES + 1
+    assert [plots.MOST_TITLES, 0] == [len(plots.Axis(["stack"] * n, [None] * n).titles) for n in counts]
+
+
+def test_text_is_escaped_and_plain() -> None:
+    """Also where it stands in an attribute."""
+    assert "&lt;b&gt; &#34;x&#34; red" == safe('<b> "x" \x1b[31mred\u202e')
+
+
+def test_backticks_are_code_and_addresses_are_links() -> None:
+    """Nothing inside of them is markup."""
+    assert "<code>a&lt;b</code> c" == str(coded("`a<b` c"))
+    assert 'see <a rel="noreferrer" href="https://x.y/z">https://x.y/z</a>.' == str(linked("see https://x.y/z."))
+    assert "javascript:alert(1)" == str(linked("javascript:alert(1)"))
+
+
+def test_a_docstring_has_paragraphs_and_lists() -> None:
+    """Also a list that follows its sentence without an empty line."""
+    assert "<p>One\ntwo.</p>\n<p>These:</p><ul><li>a\n  b</li><li>c</li></ul>" == str(
+        told("One\ntwo.\n\nThese:\n- a\n  b\n- c\n")
+    )
