@@ -8,6 +8,7 @@
 #   "pandas>=2.2",
 #   "pyarrow>=17",
 #   "rich>=13.7",
+#   "scipy>=1.13",
 # ]
 # ///
 """The sessions; thin. ``pip install nox && nox -s matrix`` is all the set-up there is.
@@ -128,6 +129,12 @@ def listed(session: nox.Session) -> str:
 
 
 @nox.session(venv_backend="none", default=False)
+def upgrade(session: nox.Session) -> None:
+    """May I upgrade? nox -s upgrade -- BASELINE --to WHAT: what regresses, is fixed, gets slower or hungrier."""
+    command(session, "upgrade", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False)
 def isolation(session: nox.Session) -> None:
     """Repeat cells in fresh processes and compare the verdicts: nox -s isolation -- STACK."""
     command(session, "isolation", *session.posargs)
@@ -141,8 +148,13 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
-    """Print the ratios of the performance contract, measured in one run."""
-    command(session, "bench", *session.posargs)
+    """The performance contract, measured; how often verdicts are right, alone and with its options: -- --comparison."""
+    options = list(session.posargs)
+    alone = options[:1] == ["--comparison"]
+    if not alone:
+        command(session, "bench", *options)
+    if alone or not options:  # takes hours; what is measured is kept, and the same command goes on with it
+        command(session, "bench-comparison", *options[1:])
 
 
 @nox.session(venv_backend="none", default=False)

@@ -14,8 +14,9 @@ from packaging.utils import canonicalize_name
 
 from harness.causes import Cause
 from harness.claims import WORDS, Claim, Expectation, Given, Sign
+from harness.complaints import SAFE_NAME, check_unique, wrong
 from harness.errors import UserError, did_you_mean
-from harness.matrix import DEVICES, SAFE_NAME, check_unique, wrong
+from harness.matrix import DEVICES
 from harness.observation import Frozen
 from harness.outcome import REASONS, TRAINS
 

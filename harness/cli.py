@@ -9,7 +9,22 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from harness.commands import audit, capsule, check, claims, history, matrix, page, shards, trace, why
+from harness.commands import (
+    audit,
+    bench,
+    capsule,
+    check,
+    claims,
+    compare,
+    history,
+    matrix,
+    page,
+    refresh,
+    shards,
+    trace,
+    upgrade,
+    why,
+)
 from harness.environment import InstallFailed
 from harness.errors import UserError
 from harness.project import Project
@@ -18,17 +33,19 @@ from harness.publish.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAMILIES = (matrix, page, why, trace, check, capsule, audit, shards, history, claims)
+FAMILIES = (matrix, page, why, upgrade, compare, trace, check, capsule, audit, bench, shards, refresh, history, claims)
 """Modules of commands, in the order in which ``--help`` shows them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command: 0 done, 1 it found what it was asked to find, 2 it could not be done, 3 a stack has no lock."""
+    """Run one command: 0 done, 1 found what it was asked to find, 2 could not be done, 3 no lock, or inconclusive."""
     options = parser().parse_args(arguments)
     console = Console(highlight=False)
     try:
         project = Project.at(options.root, matrix_file=options.matrix, results=options.results)
         code: int = options.command(options, project, console)
+        for notice in project.index.notices:
+            Console(stderr=True, highlight=False).print(Text(f"note: {plain(notice)}"), soft_wrap=True)
     except UserError as error:
         Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True)
         return 2

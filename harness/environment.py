@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from harness import builds, disk, uv
+from harness.builds import BuildChoice
 from harness.errors import UserError
-from harness.lock import cutoff, requirements_path, without
+from harness.lock import cutoff, requirements_path
+from harness.lock_text import by_address, hashless, without
 from harness.model import Build, Failure, Lock
 from harness.observation import Frozen
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
-
-    from harness.builds import BuildChoice
 
 MARKER = "installed.json"
 GIB = 2**30
@@ -86,12 +86,13 @@ def ensure(
     found = _installed(folder, lock, driver=driver)
     if found:
         return found
-    choice = choose(lock) if choose else _choose(lock, driver=driver)
+    text = requirements_path(lock.stack, locks).read_text(encoding="utf-8")
+    choice = choose(lock) if choose else _choose(lock, text, driver=driver)
     with disk.held(root / ".install.lock", waiting):
         _check_disk(lock.stack, choice.build, free_bytes(root))
         try:
             _create(lock, folder)
-            _install(lock, requirements_path(lock.stack, locks).read_text(encoding="utf-8"), choice, folder)
+            _install(lock, text, choice, folder)
         except InstallFailed:
             shutil.rmtree(folder, ignore_errors=True)  # half of it is of no use, and may have filled the disk
             raise
@@ -149,7 +150,9 @@ def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
     return Environment(python, marker.build, marker.notice, installed=False)
 
 
-def _choose(lock: Lock, *, driver: bool) -> BuildChoice:
+def _choose(lock: Lock, text: str, *, driver: bool) -> BuildChoice:
+    if "torch" in by_address(text):
+        return BuildChoice(Build.CUDA if driver else Build.DEFAULT)  # somebody asked for this very file
     return builds.torch_build(lock, () if driver else builds.find_links(), driver=driver)
 
 
@@ -194,11 +197,16 @@ def _interpreters() -> list[str]:
 
 
 def _install(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> None:
-    """The lock as it is, or the lock without torch and then this machine's torch."""
-    listed = folder / "requirements.txt"
-    listed.write_text(without(text, choice.drops), encoding="utf-8", newline="\n")
-    dated = ["--require-hashes", "--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
-    _pip_install(folder, [*dated, "--requirements", str(listed)])
+    """The lock as it is, or the lock without torch and then this machine's torch; what has no hash by itself."""
+    listed, sources = folder / "requirements.txt", folder / "sources.txt"
+    unhashed = hashless(text)
+    hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
+    listed.write_text(hashed, encoding="utf-8", newline="\n")
+    dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
+    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)])
+    if unhashed:
+        sources.write_text(without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n")
+        _pip_install(folder, [*dated, "--requirements", str(sources)])
     if choice.torch:
         _pip_install(folder, list(choice.torch))
 

@@ -1,186 +1,226 @@
-"""Releases and upload dates that the package index offers, by its simple API (JSON or HTML)."""
+"""Releases and upload dates that the package index offers, by its simple API: asked politely, and rarely."""
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
+import email.utils
 import http.client
+import os
+import random
+import threading
 import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
-from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
-from packaging.version import Version
+from packaging.utils import canonicalize_name
 
 from harness import uv
+from harness.index_cache import Answer, IndexCache, user_folder
+from harness.index_page import ACCEPT, releases_of
+from harness.releases import newest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+    from harness.releases import Release
+
 WORKERS = 8
+"""Questions that are under way at the same time, at most."""
 TIMEOUT_S = 30.0
+FRESH_S = 300.0
+"""For so long an answer is not asked for again."""
+DOWN_S = 60.0
+"""For so long an index that did not answer is left alone."""
+PATIENCE_S = 60.0
+"""The longest that Retry-After is waited for."""
+USER_AGENT = "gradmatrix (package index reader; python-urllib)"
+OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
+"""Environment variables that forbid asking."""
+PASSING = {
+    HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
+}  # fmt: skip
+"""Answers that may be another one in a moment; the others are not asked for again."""
 
 
 class IndexUnreachable(Exception):
     """The package index did not answer: it speaks of the machine, never of a stack."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Release:
-    """One version of a package; ``uploaded`` is the UTC day of its first file, None where the index does not tell."""
-
-    version: str
-    uploaded: dt.date | None
-    yanked: bool
-    prerelease: bool
-
-
-class _File(msgspec.Struct, frozen=True):
-    """One file of a package, as both formats of the simple API describe it."""
-
-    filename: str
-    uploaded: dt.datetime | None = msgspec.field(name="upload-time", default=None)
-    yanked: bool | str = False
-
-
-class _Page(msgspec.Struct, frozen=True):
-    files: tuple[_File, ...]
-
-
 class Index:
-    """The package index at ``url``, by default the one this machine is configured for; asked once per package."""
+    """The package index at ``url``, by default the one this machine is configured for; asked once per package.
 
-    def __init__(self, url: str | None = None, *, attempts: int = 3) -> None:
+    With a ``cache`` an answer of the last minutes is taken as it is, an older one is asked about ("modified since?"),
+    and it is what there is while the index does not answer, or where it may not be asked (``offline``): ``notices`` say
+    so.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        attempts: int = 3,
+        cache: IndexCache | None = None,
+        offline: str = "",
+        clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._url = url
         self._attempts = attempts
-        self._known: dict[str, tuple[Release, ...]] = {}
+        self._cache = cache
+        self._offline = offline
+        self._clock = clock
+        self._sleep = sleep
+        self._known: dict[str, Answer] = {}
+        self._stale: set[str] = set()
+        self._down: tuple[dt.datetime, str] | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_machine(cls) -> Self:
+        """The configured index with the user's cache; not asked where an environment variable says "offline"."""
+        forbidding = next((name for name in OFFLINE if os.environ.get(name, "").lower() not in {"", "0", "false"}), "")
+        return cls(cache=IndexCache(user_folder()), offline=forbidding)
 
     @cached_property
     def url(self) -> str:
         """Address of the simple API, without a slash at its end; may hold credentials: not for printing."""
         return (self._url or uv.index_url()).rstrip("/")
 
-    def releases(self, package: str) -> tuple[Release, ...]:
-        """Every release of ``package``, oldest version first; empty for an unknown package. IndexUnreachable."""
-        name = canonicalize_name(package)
-        if name not in self._known:
-            self._known[name] = _releases(self._files(name))
-        return self._known[name]
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What whoever reads the releases must know: that they are of another day, that a kept file was damaged."""
+        kept = self._cache.notices if self._cache else ()
+        if not self._stale:
+            return kept
+        oldest = min(self._known[name].asked_at for name in self._stale)
+        why = f"was not asked ({self._offline} is set)" if self._offline else "did not answer"
+        return (*kept, f"the package index {why}: releases as of {oldest.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC")
 
-    def many(self, names: Iterable[str]) -> dict[str, tuple[Release, ...]]:
+    def releases(self, package: str, as_of: dt.date | None = None) -> tuple[Release, ...]:
+        """Every release of ``package``, oldest version first; empty for an unknown package. IndexUnreachable.
+
+        Of an index that does not answer, what it said before the end of ``as_of`` is not good enough.
+        """
+        name = canonicalize_name(package)
+        known = self._known.get(name)
+        if known is None or (name in self._stale and not _covers(known, as_of)):
+            known = self._known[name] = self._answer(name, as_of)
+        return known.releases
+
+    def many(self, names: Iterable[str], as_of: dt.date | None = None) -> dict[str, tuple[Release, ...]]:
         """The releases of every package of ``names``, asked for side by side."""
         names = list(names)
         with ThreadPoolExecutor(WORKERS) as pool:
-            return dict(zip(names, pool.map(self.releases, names), strict=True))
+            return dict(zip(names, pool.map(lambda name: self.releases(name, as_of), names), strict=True))
 
     def newest(self, package: str, as_of: dt.date) -> Release | None:
         """The newest release on ``as_of`` that a plain install would take: neither yanked nor a pre-release."""
         return newest(self.releases(package), as_of)
 
-    def _files(self, name: str) -> tuple[_File, ...]:
-        for attempt in range(1, self._attempts + 1):
+    def _answer(self, name: str, as_of: dt.date | None) -> Answer:
+        address, _ = _address(self.url)
+        kept = self._cache.read(address, name) if self._cache else None
+        if kept and dt.timedelta() <= self._clock() - kept.asked_at < dt.timedelta(seconds=FRESH_S):
+            return kept
+        try:
+            answer = self._asked(name, kept)
+        except IndexUnreachable:
+            if kept is None or not _covers(kept, as_of):
+                raise
+            self._stale.add(name)
+            return kept
+        self._stale.discard(name)
+        if self._cache:
+            self._cache.write(address, answer)
+        return answer
+
+    def _asked(self, name: str, kept: Answer | None) -> Answer:
+        """Ask until there is an answer, it is hopeless, or ``attempts`` are spent. IndexUnreachable."""
+        if self._offline:
+            raise IndexUnreachable(f"The package index was not asked for {name}: {self._offline} is set.")
+        if self._down and self._clock() - self._down[0] < dt.timedelta(seconds=DOWN_S):
+            raise IndexUnreachable(f"The package index did not answer for {name}: {self._down[1]}")
+        for attempt in range(self._attempts):
             try:
-                return self._ask(name)
+                return self._ask(name, kept)
             except urllib.error.HTTPError as error:
-                if error.code == http.HTTPStatus.NOT_FOUND:
-                    return ()
-                failure = f"HTTP {error.code}"
+                wait_s = _retry_after(error.headers.get("Retry-After"), self._clock())
+                failure, again = f"HTTP {error.code}", error.code in PASSING and (wait_s or 0) <= PATIENCE_S
+                error.close()
             except (OSError, http.client.HTTPException) as error:
-                failure = uv.scrub(str(error)) or type(error).__name__
+                failure, again, wait_s = uv.scrub(str(error)) or type(error).__name__, True, None
             except msgspec.DecodeError as error:
                 raise IndexUnreachable(f"The package index answers in an unknown format for {name}: {error}") from error
-            if attempt < self._attempts:
-                time.sleep(0.5 * attempt)
+            if not again or attempt + 1 == self._attempts:
+                break
+            self._sleep(_backoff_s(attempt) if wait_s is None else wait_s)
+        if again:
+            with self._lock:
+                self._down = self._clock(), failure
         raise IndexUnreachable(f"The package index did not answer for {name}: {failure}")
 
-    def _ask(self, name: str) -> tuple[_File, ...]:
-        address, headers = _address(f"{self.url}/{name}/")
-        request = urllib.request.Request(address, headers={"Accept": ACCEPT, **headers})  # noqa: S310  (the user's index)
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310  (as above)
-            body = answer.read()
-            if "json" in answer.headers.get("Content-Type", ""):
-                return msgspec.json.decode(body, type=_Page).files
-        parser = _Anchors()
-        parser.feed(body.decode("utf-8", errors="replace"))
-        return tuple(parser.files)
+    def _ask(self, name: str, kept: Answer | None) -> Answer:
+        """One question; HTTPError, OSError or HTTPException where it has no answer."""
+        address, credentials = _address(f"{self.url}/{name}/")
+        headers = {"Accept": ACCEPT, "User-Agent": USER_AGENT, **credentials, **_conditions(kept)}
+        request = urllib.request.Request(address, headers=headers)  # noqa: S310  (the user's index)
+        asked_at = self._clock()
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310  (as above)
+                return Answer(
+                    name=name,
+                    asked_at=asked_at,
+                    etag=answer.headers.get("ETag"),
+                    last_modified=answer.headers.get("Last-Modified"),
+                    releases=releases_of(answer.headers.get("Content-Type", ""), answer.read()),
+                )
+        except urllib.error.HTTPError as error:
+            if error.code == HTTPStatus.NOT_MODIFIED and kept:
+                error.close()
+                return msgspec.structs.replace(kept, asked_at=asked_at)
+            if error.code == HTTPStatus.NOT_FOUND:
+                error.close()
+                return Answer(name=name, asked_at=asked_at)
+            raise
 
 
-def newest(releases: Iterable[Release], as_of: dt.date) -> Release | None:
-    """The newest of ``releases`` on ``as_of``, neither yanked nor a pre-release."""
-    there = [
-        release
-        for release in releases
-        if release.uploaded and release.uploaded <= as_of and not (release.yanked or release.prerelease)
-    ]
-    return max(there, key=lambda release: Version(release.version), default=None)
+def _conditions(kept: Answer | None) -> Mapping[str, str]:
+    """The headers that ask for a page only where it is another one than ``kept``."""
+    if kept is None:
+        return {}
+    named = {"If-None-Match": kept.etag, "If-Modified-Since": kept.last_modified}
+    return {name: value for name, value in named.items() if value}
 
 
-class _Anchors(HTMLParser):
-    """The files of an HTML page: one anchor each, dates and yanks in ``data-`` attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.files: list[_File] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if tag != "a" or not found.get("href"):
-            return
-        filename = unquote(urlsplit(found["href"] or "").path.rpartition("/")[2])
-        uploaded = _datetime(found.get("data-upload-time"))
-        self.files.append(_File(filename=filename, uploaded=uploaded, yanked="data-yanked" in found))
+def _covers(answer: Answer, as_of: dt.date | None) -> bool:
+    """Whether all releases of ``as_of`` were out when ``answer`` was given."""
+    return as_of is None or answer.asked_at.astimezone(dt.UTC).date() > as_of
 
 
-def _releases(files: Iterable[_File]) -> tuple[Release, ...]:
-    """Files grouped by version; a release is yanked when all of its files are."""
-    grouped: dict[Version, list[_File]] = {}
-    for file in files:
-        version = _version(file.filename)
-        if version is not None:
-            grouped.setdefault(version, []).append(file)
-    return tuple(
-        Release(
-            version=str(version),
-            uploaded=min((_day(file.uploaded) for file in group if file.uploaded), default=None),
-            yanked=all(file.yanked is not False for file in group),
-            prerelease=version.is_prerelease,
-        )
-        for version, group in sorted(grouped.items())
-    )
-
-
-def _version(filename: str) -> Version | None:
+def _retry_after(header: str | None, now: dt.datetime) -> float | None:
+    """Seconds that the index asks for: a number, or a moment; None where it says nothing that can be read."""
+    if header is None:
+        return None
+    if header.strip().isdigit():
+        return float(header)
     try:
-        if filename.endswith(".whl"):
-            return parse_wheel_filename(filename)[1]
-        return parse_sdist_filename(filename)[1]
-    except (InvalidWheelFilename, InvalidSdistFilename):
-        return None  # an egg, an installer, or a name from before the rules
-
-
-def _day(moment: dt.datetime) -> dt.date:
-    return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
-
-
-def _datetime(text: str | None) -> dt.datetime | None:
-    try:
-        return dt.datetime.fromisoformat(text) if text else None
+        moment = email.utils.parsedate_to_datetime(header)
     except ValueError:
         return None
+    return max(0.0, (moment.astimezone(dt.UTC) - now).total_seconds())
+
+
+def _backoff_s(attempt: int) -> float:
+    """Twice as long each time, and never the same: those that failed together do not come back together."""
+    return 0.5 * 2.0**attempt * random.uniform(0.5, 1.5)  # noqa: S311  (no secret)
 
 
 def _address(url: str) -> tuple[str, dict[str, str]]:

@@ -42,13 +42,13 @@ class _Ready(msgspec.Struct, tag_field="event", tag="ready"):
     cuda_initialized: bool = False
 
 
-class _Started(msgspec.Struct, tag_field="event", tag="started"):
+class Started(msgspec.Struct, tag_field="event", tag="started"):
     """A cell's process runs."""
 
     pid: int
 
 
-class _CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
+class CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
     """A cell's process is gone."""
 
     pid: int
@@ -59,7 +59,7 @@ class _CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
     cuda_initialized: bool = False
 
 
-Event = TypeVar("Event", _Ready, _Started, _CellEnded)
+Event = TypeVar("Event", bound=msgspec.Struct)
 
 
 class ServerDied(Exception):
@@ -87,6 +87,8 @@ class Request:
     arguments: tuple[str, ...] | None = None
     """Of a user's own script."""
     working_directory: Path | None = None
+    paced: bool = False
+    """A block of steps at a time, each when it is told to."""
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -108,6 +110,7 @@ class Request:
             "observe": self.observe,
             "arguments": self.arguments,
             "working_directory": None if self.working_directory is None else str(self.working_directory),
+            "paced": self.paced,
         }
         return json.dumps(message) + "\n"
 
@@ -146,8 +149,7 @@ class Server:
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
-        start = self.directory / "start.json"
-        self.log = self.directory / "server.txt"
+        start, self.log = self.directory / "start.json", self.directory / "server.txt"
         scripts, ahead = [str(path) for path in self.scripts], [str(path) for path in self.ahead]
         message = {"schema": SCHEMA, "scripts": scripts, "ahead": ahead, "fork": self.fork, "log": str(self.log)}
         start.write_text(json.dumps(message), encoding="utf-8")
@@ -164,7 +166,7 @@ class Server:
         self._reader = threading.Thread(target=read_lines, args=(self._process.stdout, self._lines), daemon=True)
         self._reader.start()
         try:
-            ready = self._event(_Ready, time.monotonic() + IMPORT_TIMEOUT_S)
+            ready = self.event(_Ready, time.monotonic() + IMPORT_TIMEOUT_S)
         except BaseException:
             self.close()
             raise
@@ -182,18 +184,17 @@ class Server:
         """Run one cell; whatever it does, this returns when its time is up at the latest."""
         request.directory.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        deadline = began + request.timeout_s
         output = request.directory / "output.txt"
         timed_out = False
         try:
-            self._send(request.line())
-            started = self._event(_Started, began + 60)
+            self.send(request.line())
+            started = self.event(Started, began + 60)
             self._cell = started.pid if started else None
-            event = self._event(_CellEnded, deadline, watch=output) if started else None
+            event = self.event(CellEnded, began + request.timeout_s, watch=output) if started else None
             timed_out = event is None and started is not None
             if timed_out and started:
                 kill_group(started.pid)
-                event = self._event(_CellEnded, time.monotonic() + 30)
+                event = self.event(CellEnded, time.monotonic() + 30)
             if event is None:
                 self.close()
                 ended = Ended(timed_out=timed_out, lost=not timed_out, output_tail=tail(output))
@@ -208,8 +209,7 @@ class Server:
             ended = Ended(found.signal, found.exit, timed_out=timed_out, lost=found.lost, output_tail=tail(output))
             event = None
         import_s = event.import_s if event else 0.0
-        wall_s = time.monotonic() - began - import_s
-        return Answer(read_observation(request.directory), ended, wall_s, import_s)
+        return Answer(read_observation(request.directory), ended, time.monotonic() - began - import_s, import_s)
 
     @property
     def alive(self) -> bool:
@@ -232,16 +232,22 @@ class Server:
         if self._process.stdout is not None and not self._reader.is_alive():  # else a stranger has its other end
             self._process.stdout.close()
 
-    def _send(self, line: str) -> None:
+    def send(self, line: str) -> None:
+        """A line to the server, or to the cell that reads in its place."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
 
-    def _event(self, kind: type[Event], deadline: float, watch: Path | None = None) -> Event | None:
-        """The server's next event, None at the deadline; ServerDied where it is gone or does not keep the protocol.
+    def event(self, kind: type[Event], deadline: float, watch: Path | None = None) -> Event | None:
+        """The server's next event, None at the deadline; ServerDied where it is gone or does not keep the protocol."""
+        line = self.line(deadline, watch)
+        try:
+            return None if line is None else msgspec.json.decode(line, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
 
-        A script that prints without end has its output file ``watch`` cut back while it runs.
-        """
+    def line(self, deadline: float, watch: Path | None = None) -> bytes | None:
+        """The next event as it came; a script that prints without end has its output ``watch`` cut back meanwhile."""
         while True:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -256,10 +262,7 @@ class Server:
         if not line:
             self._lines.put(line)  # whoever asks again finds the end again
             raise ServerDied(self._ended())
-        try:
-            return msgspec.json.decode(line, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
+        return line
 
     def _ended(self) -> Ended:
         """How the process ended, which it does at once when it has closed its end: if not, it is made to."""

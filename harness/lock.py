@@ -8,6 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,12 +21,13 @@ from packaging.version import Version
 from harness import uv
 from harness.disk import write_atomically
 from harness.errors import UserError
-from harness.index import Index, IndexUnreachable, Release, newest
+from harness.index import Index, IndexUnreachable
+from harness.lock_text import blocks, requirement_of, version_of
 from harness.model import Failure, Lock, LockedPackage, Stack
+from harness.releases import Release, newest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from pathlib import Path
+    from collections.abc import Collection
 
 UNREACHABLE = "resolve:index-unreachable"
 NO_SOLUTION = re.compile(r"No solution found|\bunsatisfiable\b")
@@ -32,22 +36,27 @@ WRITTEN = ("resolve:conflict",)
 """The failures that are a lock: they will be the same tomorrow, and on another machine."""
 
 
-def resolve(stack: Stack, index: Index, folder: Path) -> Lock:
+@dataclass(frozen=True)
+class Bounds:
+    """What a resolution keeps to beside the stack's requirements."""
+
+    constraints: tuple[str, ...] = ()
+    """Bounds on packages that need not be there."""
+    preferred: str = ""
+    """The requirements text of another lock: its versions are kept where they can be."""
+
+
+UNBOUND = Bounds()
+
+
+def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) -> Lock:
     """Resolve ``stack`` and write its lock into ``folder``; a Lock with a ``failure`` where there is none.
 
     Only what uv says of the stack is written: of an unreachable index, or a source release that did not build, an
     older lock stays good. UserError where uv itself could not work (a full disk, broken settings).
     """
     as_of = dt.datetime.now(dt.UTC).date() if stack.as_of == "today" else stack.as_of
-    ran = uv.run(
-        [
-            "pip", "compile", "-", "--quiet", "--universal", "--python-version", stack.python,
-            "--exclude-newer", cutoff(as_of), "--generate-hashes", "--no-header", "--no-annotate",
-            "--no-emit-index-url", "--no-emit-find-links",
-        ],
-        stdin="\n".join(stack.requirements),
-        variables={"UV_DEFAULT_INDEX": index.url},
-    )  # fmt: skip
+    ran = _compiled(stack, as_of, index, bounds)
     try:
         if ran.returncode:
             lock = _lock(stack, as_of, failure=_failure(stack, as_of, index, uv.summary(ran.stderr)))
@@ -57,8 +66,32 @@ def resolve(stack: Stack, index: Index, folder: Path) -> Lock:
     except IndexUnreachable as error:
         lock = _lock(stack, as_of, failure=Failure(outcome=UNREACHABLE, message=str(error)))
     if lock.failure is None or lock.failure.outcome in WRITTEN:
-        _write(lock, ran.stdout, folder)
+        write(lock, ran.stdout, folder)
     return lock
+
+
+def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.Ran:
+    """What uv answers; its ``stdout`` is the requirements text."""
+    with tempfile.TemporaryDirectory() as scratch:
+        further = []
+        if bounds.constraints:
+            constraints = Path(scratch) / "constraints.txt"
+            constraints.write_text("\n".join(bounds.constraints), encoding="utf-8")
+            further += ["--constraints", str(constraints)]
+        output = Path(scratch) / "lock.txt"
+        if bounds.preferred:
+            output.write_text(bounds.preferred, encoding="utf-8", newline="\n")
+            further += ["--output-file", str(output)]
+        ran = uv.run(
+            [
+                "pip", "compile", "-", "--quiet", "--universal", "--python-version", stack.python,
+                "--exclude-newer", cutoff(as_of), "--generate-hashes", "--no-header", "--no-annotate",
+                "--no-emit-index-url", "--no-emit-find-links", *further,
+            ],
+            stdin="\n".join(stack.requirements),
+            variables={"UV_DEFAULT_INDEX": index.url},
+        )  # fmt: skip
+        return replace(ran, stdout=output.read_text(encoding="utf-8")) if bounds.preferred else ran
 
 
 def load(stack: str, folder: Path) -> Lock | None:
@@ -112,11 +145,6 @@ def requirements_path(stack: str, folder: Path) -> Path:
     return folder / f"{stack}.txt"
 
 
-def without(text: str, dropped: Callable[[str], bool]) -> str:
-    """The requirements ``text`` of a lock without the packages whose name is ``dropped``."""
-    return "".join(block for block in _blocks(text) if not dropped(_requirement(block).name))
-
-
 def cutoff(as_of: dt.date) -> str:
     """The end of the day in UTC, as uv's --exclude-newer reads it: a bare date would mean the machine's time zone."""
     return f"{as_of + dt.timedelta(days=1)}T00:00:00Z"
@@ -126,10 +154,11 @@ def _packages(text: str, python: str, as_of: dt.date, index: Index) -> tuple[Loc
     """What ``text`` installs on Linux, each package compared with the newest release of the day."""
     versions: dict[str, str] = {}
     environment = _linux(python)
-    for requirement in map(_requirement, _blocks(text)):
+    for block in blocks(text):
+        requirement = requirement_of(block)
         if requirement.marker is None or requirement.marker.evaluate(environment):
-            versions[canonicalize_name(requirement.name)] = next(iter(requirement.specifier)).version
-    releases = index.many(versions)
+            versions[canonicalize_name(requirement.name)] = version_of(block, requirement, python)
+    releases = index.many(versions, as_of)
     return tuple(_locked(name, version, as_of, releases[name]) for name, version in sorted(versions.items()))
 
 
@@ -149,8 +178,8 @@ def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Fa
     """Why uv found no solution: the index is asked which requests no release of the day meets. IndexUnreachable."""
     if not NO_SOLUTION.search(explanation) or "network was disabled" in explanation:
         return _failure_to_resolve(stack, explanation)
-    for requirement in map(Requirement, stack.requirements):
-        message = _no_release(requirement, as_of, index.releases(requirement.name))
+    for requirement in (each for each in map(Requirement, stack.requirements) if not each.url):
+        message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))
         if message:
             told = explanation.partition(" hint: ")[0]  # uv's hint is to lift the date: not here
             return Failure(outcome="resolve:no-release", message=f"{message} uv says: {told}")
@@ -204,8 +233,8 @@ def _lock(
     )
 
 
-def _write(lock: Lock, text: str, folder: Path) -> None:
-    """The text first: a lock whose text is missing or another one does not load."""
+def write(lock: Lock, text: str, folder: Path) -> None:
+    """Write both files, the text first: a lock whose text is missing or another one does not load."""
     folder.mkdir(parents=True, exist_ok=True)
     path = requirements_path(lock.stack, folder)
     if lock.failure:
@@ -217,17 +246,6 @@ def _write(lock: Lock, text: str, folder: Path) -> None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _blocks(text: str) -> Iterator[str]:
-    """The entries of a requirements text: a line that begins at the margin, and its indented hashes."""
-    for block in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
-        if block.strip() and not block.startswith(("#", "-")):
-            yield block
-
-
-def _requirement(block: str) -> Requirement:
-    return Requirement(block.splitlines()[0].rstrip("\\ "))
 
 
 def _pinned(requirement: Requirement) -> bool:

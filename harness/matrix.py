@@ -8,19 +8,19 @@ import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-from packaging.requirements import InvalidRequirement, Requirement
 
+from harness import rules
+from harness.complaints import check_name, check_python, check_requirement, check_unique, wrong
 from harness.errors import UserError, did_you_mean
 from harness.model import Role, Stack, Steps
 from harness.observation import Frozen
+from harness.rules import Placed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
     from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
-SAFE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-PYTHON = re.compile(r"3\.\d{1,2}")
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -29,8 +29,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 class RunSettings(Frozen, frozen=True, kw_only=True):
     """The [run] table: where and under which limits cells run."""
 
-    devices: tuple[str, ...]
-    scenarios: tuple[str, ...]
+    devices: tuple[str, ...] = DEVICES
+    scenarios: tuple[str, ...] = ()
     timeout_s: Positive = 120.0
     memory_gb: Positive = 8.0
     threads: AtLeastOne = 1
@@ -57,6 +57,8 @@ class Matrix(Frozen, frozen=True, kw_only=True):
     steps: Steps
     stacks: tuple[Stack, ...]
     scripts: tuple[Script, ...] = ()
+    rules: tuple[Placed, ...] = ()
+    """What [generate.*] asks for; the stacks of snapshots are among ``stacks``, those that need the index are not."""
 
     def stack(self, name: str) -> Stack:
         """The stack called ``name``; UserError for an unknown one."""
@@ -91,10 +93,11 @@ class _StackTable(Frozen, frozen=True, kw_only=True):
 
 
 class _Document(Frozen, frozen=True, kw_only=True):
-    run: RunSettings
-    stacks: Annotated[tuple[_StackTable, ...], msgspec.Meta(min_length=1)]
+    run: RunSettings | None = None
+    stacks: tuple[_StackTable, ...] = ()
     steps: _StepsTable = _StepsTable()
     scripts: tuple[Script, ...] = ()
+    generate: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 KEYS: dict[str, type[msgspec.Struct]] = {
@@ -107,21 +110,32 @@ KEYS: dict[str, type[msgspec.Struct]] = {
 
 
 def load(path: Path, scenario_names: Collection[str], today: dt.date | None = None) -> Matrix:
-    """Read and validate ``path``; ``scenario_names`` are those that exist, ``today`` bounds the dates (UTC)."""
+    """Read and validate ``path``; ``scenario_names`` are those that exist, ``today`` bounds the dates (UTC).
+
+    No index is asked: what needs one stays a rule.
+    """
     table = _toml(path)
     try:
         document = msgspec.convert(table, _Document)
     except msgspec.ValidationError as error:
         raise _explained(path, str(error), table) from error
     today = today or dt.datetime.now(dt.UTC).date()
-    _check_run(path, document, scenario_names)
-    stacks = tuple(_stack(path, entry, today) for entry in document.stacks)
-    check_unique(path, "stack", [stack.name for stack in stacks])
+    run = document.run or RunSettings()
+    if "scenarios" not in table.get("run", {}):
+        run = msgspec.structs.replace(run, scenarios=tuple(sorted(scenario_names)))
+    _check_run(path, run, scenario_names, scripts=bool(document.scripts))
+    typed = tuple(_stack(path, entry, today) for entry in document.stacks)
+    check_unique(path, "stack", [stack.name for stack in typed])
+    placed = rules.read(path, document.generate, today)
+    stacks = rules.joined(path, typed, rules.snapshots_of(placed, today))
+    if not stacks and not placed:
+        raise wrong(path, "names no stack", "write a [[stacks]] table, or [generate.snapshots]")
     return Matrix(
-        run=document.run,
+        run=run,
         steps=msgspec.convert(msgspec.to_builtins(document.steps), Steps),
         stacks=stacks,
         scripts=document.scripts,
+        rules=rules.based(path, placed, stacks),
     )
 
 
@@ -175,20 +189,18 @@ def _place(where: str, table: dict[str, Any]) -> str:
     return f" in {name}" + (f", key {key!r}" if key else "")
 
 
-def _check_run(path: Path, document: _Document, scenario_names: Collection[str]) -> None:
-    run = document.run
+def _check_run(path: Path, run: RunSettings, scenario_names: Collection[str], *, scripts: bool) -> None:
     for key, given, known in (("device", run.devices, DEVICES), ("scenario", run.scenarios, sorted(scenario_names))):
         for name in given:
             if name not in known:
                 raise wrong(path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known))
-        if not given and not (key == "scenario" and document.scripts):
+        if not given and not (key == "scenario" and scripts):
             raise wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
 
 
 def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
     check_name(path, "stack", entry.name)
-    if not PYTHON.fullmatch(entry.python):
-        raise wrong(path, f'has python = {entry.python!r} in stack {entry.name!r}: write it like "3.11"')
+    check_python(path, f"stack {entry.name!r}", entry.python)
     for text in entry.requirements:
         check_requirement(path, f"stack {entry.name!r}", text)
     return Stack(
@@ -199,25 +211,6 @@ def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
         core=entry.core,
         summary=entry.summary,
     )
-
-
-def check_name(path: Path, kind: str, name: str) -> None:
-    """UserError where ``name`` is not fit for a file's name, and for a word of the command line."""
-    if not SAFE_NAME.fullmatch(name):
-        cause = f"a {kind}'s name is a file name: letters, digits, '.', '_' and '-', no punctuation at the ends"
-        raise wrong(path, f"has the {kind} name {name!r}, which is unsafe", cause)
-
-
-def check_requirement(path: Path, place: str, text: str) -> None:
-    """UserError where ``text`` is no requirement on a release; ``place`` says in which table it stands."""
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement as error:
-        reason = str(error).splitlines()[0]
-        raise wrong(path, f"has the unreadable requirement {text!r} in {place}", reason) from error
-    if requirement.url:
-        cause = "what a URL holds has no release date, so the stack would have no as-of date"
-        raise wrong(path, f"has the requirement {text!r} in {place}, which is a URL", cause)
 
 
 def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal["today"]:
@@ -231,17 +224,3 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
         cause = 'nobody knows that day\'s releases; for the newest of today write as_of = "today"'
         raise wrong(path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause)
     return given
-
-
-def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
-    """UserError where two of ``names`` are the same."""
-    seen: set[str] = set()
-    for name in names:
-        if name.lower() in seen:  # some file systems do not tell upper from lower case
-            raise wrong(path, f"has two {kind}s called {name!r}", f"results are looked up by the {kind}'s name")
-        seen.add(name.lower())
-
-
-def wrong(path: Path, what: str, cause: str = "") -> UserError:
-    """A complaint about the file: what it has, and why that will not do."""
-    return UserError(f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again")

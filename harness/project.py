@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import environment, matrix, relations, scenarios, scripts
+from harness import environment, generated, matrix, relations, scenarios, scripts
 from harness import lock as locks
 from harness.devices import device_class
 from harness.errors import UserError, did_you_mean
@@ -54,9 +54,29 @@ class Project:
         return scenarios.load_all(self.root / "scenarios")
 
     @cached_property
-    def matrix(self) -> Matrix:
-        """The validated matrix.toml."""
+    def typed_matrix(self) -> Matrix:
+        """The validated matrix.toml, without the stacks that come from the package index."""
         return matrix.load(self.matrix_file, self.scenarios)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The validated matrix.toml, with all of its stacks; UserError where ``refresh`` must look them up first."""
+        return generated.complete(self.typed_matrix, self.generated_file, self.matrix_file)
+
+    @property
+    def known_stacks(self) -> tuple[Stack, ...]:
+        """Every stack that is known without the index: nox must be able to start ``refresh``."""
+        return generated.as_far_as_known(self.typed_matrix, self.generated_file, self.matrix_file).stacks
+
+    @property
+    def generated_file(self) -> Path:
+        """The stacks that come from the package index: committed beside the locks."""
+        return generated.path_in(self.locks_folder, self.matrix_file)
+
+    @cached_property
+    def index(self) -> Index:
+        """The package index of this machine."""
+        return Index.of_machine()
 
     @cached_property
     def scripts(self) -> tuple[Scenario, ...]:
@@ -98,6 +118,11 @@ class Project:
             return known
         return self.relock(stack)
 
+    def is_locked(self, stack: Stack) -> bool:
+        """Whether the stack has a lock that is what it asks for."""
+        known = locks.load(stack.name, self.locks_folder)
+        return known is not None and locks.is_current(stack, known)
+
     def known_locks(self, stacks: Iterable[str] | None = None) -> list[Lock]:
         """The locks of the stacks in matrix.toml that have one; of all stacks, or of the named ones."""
         names = [stack.name for stack in self.matrix.stacks] if stacks is None else stacks
@@ -129,12 +154,12 @@ class Project:
         )
 
     def stacks_named_by(self, arguments: Iterable[str]) -> tuple[Stack, ...]:
-        """Every stack; UserError where one of nox's ``arguments`` names a session of an unknown one."""
+        """The known stacks; UserError where one of nox's ``arguments`` names a session of an unknown one."""
         for argument in arguments:
             match = re.fullmatch(r"matrix\((.+)\)", argument)
             if match:
                 self.matrix.stack(match.group(1))
-        return tuple(self.matrix.stacks)
+        return self.known_stacks
 
     def drop_environment(self, stack: Stack) -> None:
         """Delete the stack's environment."""
@@ -147,12 +172,11 @@ class Project:
         stacks = list(self.matrix.stacks)
         if everything:
             return stacks
-        known = {stack.name: locks.load(stack.name, self.locks_folder) for stack in stacks}
-        return [s for s in stacks if s.as_of == "today" or not (k := known[s.name]) or not locks.is_current(s, k)]
+        return [stack for stack in stacks if stack.as_of == "today" or not self.is_locked(stack)]
 
     def relock(self, stack: Stack) -> Lock:
         """Resolve ``stack`` anew; UserError where it asks for what the index did not have on its day."""
-        lock = locks.resolve(stack, Index(), self.locks_folder)
+        lock = locks.resolve(stack, self.index, self.locks_folder)
         if lock.failure is not None and lock.failure.outcome == "resolve:no-release":
             raise UserError(
                 f"Stack {stack.name} asks for a release that there is not.",

@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.complaints import check_name, check_requirement, check_unique, wrong
 from harness.errors import did_you_mean
-from harness.matrix import check_name, check_requirement, check_unique, wrong
 from harness.model import Role, Scenario, Variant
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -31,6 +32,12 @@ PATIENCE_S = 60.0
 needs_fork = pytest.mark.skipif(not CAN_FORK, reason="forking after importing torch is safe on Linux only")
 needs_gpu = pytest.mark.skipif(devices.gpu_name() is None, reason="this machine has no NVIDIA GPU")
 needs_no_gpu = pytest.mark.skipif(devices.gpu_name() is not None, reason="this machine has a GPU")
+
+
+@pytest.fixture(autouse=True)
+def _index_cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test finds, or leaves, what an index said: those on loopback have the same addresses again and again."""
+    monkeypatch.setenv("GRADMATRIX_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "index-cache" / uuid4().hex))
 
 
 @cache

@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 SPRING = dt.date(2025, 3, 31)
-TEXT = """\
-alpha==1.0 ; sys_platform == 'linux' \\
-    --hash=sha256:00
-beta==2.0 \\
-    --hash=sha256:11 \\
-    --hash=sha256:22
-"""
 
 
 @pytest.fixture
@@ -246,9 +239,18 @@ def test_only_what_was_not_pinned_falls_behind() -> None:
     assert [package.name for package in locks.fallen_behind(lock, ["alpha", "beta", "gamma"])] == ["alpha"]
 
 
-def test_packages_can_be_left_out_of_a_text() -> None:
-    """An entry goes with its hashes."""
-    assert locks.without(TEXT, lambda name: name == "alpha") == TEXT[TEXT.index("beta") :]
+def test_versions_of_another_lock_are_kept_where_they_can_be(served: PackageIndex, tmp_path: Path) -> None:
+    """And bounds hold on what nobody asks for by name."""
+    index, asked = Index(served.url, attempts=1), stack("alpha", as_of=dt.date(2025, 12, 31))
+    found = [
+        locks.resolve(asked, index, tmp_path, bounds).version("beta")
+        for bounds in (
+            locks.Bounds(),
+            locks.Bounds(preferred="alpha==1.0\nbeta==1.0\n"),
+            locks.Bounds(constraints=("alpha<2", "beta<1.2")),
+        )
+    ]
+    assert ["2.0", "1.0", "1.1"] == found
 
 
 def test_a_lock_of_another_stack_is_an_error(tmp_path: Path) -> None:

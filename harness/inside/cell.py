@@ -9,10 +9,11 @@ import sys
 import time
 import traceback
 import unittest
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from . import machine, protocol, script
 from .observer import Observer
+from .paced import Pacer
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -41,8 +42,8 @@ def load(path: str) -> ModuleType:
     return module
 
 
-def run(request: Dict[str, Any]) -> None:
-    """Run the requested variant and write ``observation.json`` into its directory."""
+def run(request: Dict[str, Any], events: IO[str]) -> None:
+    """Run the requested variant and write ``observation.json`` into its directory; a paced one tells ``events``."""
     began = time.perf_counter()
     known, paths = set(sys.modules), list(sys.path)
     own = request.get("arguments") is not None
@@ -50,6 +51,7 @@ def run(request: Dict[str, Any]) -> None:
     machine.own_process_group()
     directory = request["directory"]
     os.chdir(directory)
+    commands = os.dup(0) if request.get("paced") else None
     machine.redirect_output("output.txt")
     machine.reset_peak_memory()
     start_memory_bytes = machine.peak_memory_bytes()
@@ -61,6 +63,8 @@ def run(request: Dict[str, Any]) -> None:
         light=not request.get("observe", True),
         stop_after=total if own else None,
     )
+    if commands is not None:
+        Pacer(observer, events, commands, request["device"], lambda: tell_imported(directory, known, paths))
     machine.limit_memory(request["memory_bytes"])
     try:
         run_script = prepared(request, total)
@@ -81,8 +85,7 @@ def run(request: Dict[str, Any]) -> None:
             if outcome["reached"] == "setup" and observer.entered_training:
                 outcome["reached"] = "step"
     machine.limit_memory(None)
-    late = script.of_environment([name for name in sys.modules if name not in known], paths)
-    protocol.write(os.path.join(directory, "imported.json"), {"schema": protocol.SCHEMA, "modules": late})
+    tell_imported(directory, known, paths)
     peak = machine.peak_memory_bytes() if request["device"] == "cpu" else machine.peak_cuda_memory_bytes()
     protocol.write(
         os.path.join(directory, "observation.json"),
@@ -107,6 +110,12 @@ def prepared(request: Dict[str, Any], total: int) -> Callable[[], None]:
         script.hide_cuda()
     os.chdir(request.get("working_directory") or request["directory"])
     return script.program(request["script"], request["arguments"])
+
+
+def tell_imported(directory: str, known: Set[str], paths: List[str]) -> None:
+    """Write which modules of the environment have been imported beside the ``known`` ones."""
+    late = script.of_environment([name for name in sys.modules if name not in known], paths)
+    protocol.write(os.path.join(directory, "imported.json"), {"schema": protocol.SCHEMA, "modules": late})
 
 
 def imported(directory: str) -> List[str]:

@@ -57,6 +57,10 @@ class Observer:
         self.light = light
         self.patient = patient
         self.stop_after = stop_after
+        self.stepped: Optional[Callable[[], None]] = None
+        """Called after each step in place of the step clock."""
+        self.leaving: Callable[[], None] = lambda: None
+        """Called before the script is stopped."""
         self.entered_training = False
         self.steps = 0
         self.ticks: List[float] = []
@@ -80,6 +84,11 @@ class Observer:
         self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
         self.backward.before = self._hook_again
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
+
+    def synchronize(self) -> None:
+        """Wait for what has been given to the device."""
+        if self._synchronize is not None:
+            self._synchronize()
 
     def clock(self) -> int:
         """The running optimizer step, counted from 1."""
@@ -202,11 +211,13 @@ class Observer:
             self._guarded(self.evidence.new_step)
         elif self.patient and (self.steps <= OFTEN or self.steps & (self.steps - 1) == 0):
             self._guarded(self.parameters.look_again)
-        if self.steps >= self.skip:
-            if self._synchronize is not None:
-                self._synchronize()
+        if self.stepped is not None:
+            self.stepped()
+        elif self.steps >= self.skip:
+            self.synchronize()
             self.ticks.append(time.perf_counter())
         if self.stop_after is not None and self.steps >= self.stop_after:
+            self.leaving()
             raise Enough
 
     def _lighten(self) -> None:

@@ -7,16 +7,23 @@ sees: file descriptor 1 is sent to the log before anything is imported).
 START.json    {"schema": 1, "scripts": [path, ...], "ahead": [path, ...], "fork": bool, "log": path}
 request line  {"schema": 1, "script": path, "variant": str, "device": "cpu" | "cuda", "audit": int, "warmup": int,
                "timed": int, "directory": path, "memory_bytes": int or null, "observe": bool,
-               "arguments": null or [str, ...], "working_directory": path or null}
+               "arguments": null or [str, ...], "working_directory": path or null, "paced": bool}
+import line   {"schema": 1, "modules": [str, ...]}: import what the cell of another server had to import by itself
+block line    {"steps": int}, to the running cell; 0 ends it
 events        {"event": "ready", "import_s": float, "imports": {script: null | {"type", "message", "traceback"}},
                "threads": int, "cuda_initialized": bool}
               {"event": "started", "pid": int}
+              {"event": "imported"}, the answer to an import line
+              {"event": "block", "step_times_s": [float, ...], "peak_memory_bytes": int or null}
               {"event": "ended", "pid": int, "signal": int or null, "exit": int or null, "wall_s": float,
                "import_s": float, "threads": int, "cuda_initialized": bool}
 
 The scripts of START.json are imported; those "ahead" are users' own, which run when they are imported: the server
 imports only the libraries that they name. A request with "arguments" is for such a script: it is run as ``__main__``
 in its working directory (the cell's where that is null), and stopped after the last timed optimizer step.
+
+A cell that is "paced" waits after its first optimizer step, which is its first block (without times), and from then on
+runs as many steps as each block line says. It looks at no gradient. While it lives, the server reads nothing.
 
 A cell's directory receives ``observation.json`` (written whole or not at all; its shape is
 ``harness.model.Observation``) and ``output.txt`` (what the script printed). No observation is evidence too: the

@@ -56,10 +56,14 @@ def main(start_path: str) -> None:
     spared = children() if sys.platform == "linux" else set()
     for line in sys.stdin:
         request = protocol.checked(json.loads(line))
+        if "modules" in request:
+            import_late(request["modules"])
+            emit(events, event="imported")
+            continue
         if not start["fork"]:
             emit(events, event="started", pid=os.getpid())
             began = time.perf_counter()
-            cell.run(request)
+            cell.run(request, events)
             wall_s = time.perf_counter() - began
             emit(events, event="ended", pid=os.getpid(), signal=None, exit=0, wall_s=wall_s, import_s=0.0, **state())
             leave(0)
@@ -75,9 +79,10 @@ def serve(request: Dict[str, Any], events: IO[str], spared: Set[int]) -> None:
     if pid == 0:
         code = 70  # EX_SOFTWARE: our own code failed, not the script
         try:
-            events.close()
+            if not request.get("paced"):
+                events.close()
             die_with_parent()
-            cell.run(request)
+            cell.run(request, events)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -134,7 +139,12 @@ def import_ahead(directory: str) -> None:
 
     Much is imported late: torch._dynamo at the first optimizer, a model's code at its first use.
     """
-    late = [name for name in cell.imported(directory) if name not in sys.modules]
+    import_late(cell.imported(directory))
+
+
+def import_late(names: List[str]) -> None:
+    """Import those of ``names`` that are not there yet."""
+    late = [name for name in names if name not in sys.modules]
     import_quietly(late)
     if late:
         gc.freeze()

@@ -8,6 +8,7 @@ PID.json       {"schema": 1, "pid": int, "rank": int or null, "observation": Obs
                or raised, replaced as a whole: a second after its first step, every ten seconds, and at the end
 PID.trouble    why a process could not be watched
 enough         is there once a process has been stopped after "stop_after" optimizer steps
+PID.enough     a rank is about to be stopped, and waits for the others
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from .observer import Enough, Observer
 DELAY_S = 1.0
 """A first observation costs milliseconds: it waits until a short training would be over."""
 INTERVAL_S = 10.0
+PATIENCE_S = 10.0
+"""For the ranks that are still in the step after which all are stopped."""
 TIMES_KEPT = 10_000
 RANKS = ("RANK", "LOCAL_RANK")
 """What launchers set: torchrun and accelerate both, Lightning only the second."""
@@ -46,6 +49,7 @@ class Trace:
             patient=True,
             stop_after=self.stop_after,
         )
+        self.observer.leaving = self._wait_for_ranks
         self.began = time.perf_counter()
         self._next_write: Optional[float] = None
         self._ended = False
@@ -94,11 +98,20 @@ class Trace:
 
     def _ask_rank(self) -> None:
         """The rank of a process whose environment does not tell; asked while there is a process group."""
-        distributed = sys.modules.get("torch.distributed")
-        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-            return
-        if self.rank is None:
+        distributed = initialized()
+        if distributed is not None and self.rank is None:
             self.rank = distributed.get_rank()
+
+    def _wait_for_ranks(self) -> None:
+        """A rank that left while another one still exchanges gradients with it would break that one's last step."""
+        distributed = initialized()
+        if distributed is None:
+            return
+        here = min(distributed.get_world_size(), int(os.environ.get("LOCAL_WORLD_SIZE", sys.maxsize)))
+        self._guarded(lambda: open(os.path.join(self.folder, f"{os.getpid()}.enough"), "w").close())
+        until = time.monotonic() + PATIENCE_S
+        while sum(name.endswith(".enough") for name in os.listdir(self.folder)) < here and time.monotonic() < until:
+            time.sleep(0.01)
 
     def _forked(self) -> None:
         """In the child: what has been seen so far is the parent's."""
@@ -160,6 +173,14 @@ class Trace:
             return done
 
         context.join = joined
+
+
+def initialized() -> Any:
+    """``torch.distributed`` where there is a process group; None where there is none."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed
 
 
 def begin(folder: str) -> None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
+MODIFIED = "Sat, 01 Mar 2025 12:00:00 GMT"
+
 
 @dataclass
 class File:
@@ -38,6 +40,12 @@ class PackageIndex:
     json: bool = True
     files: list[File] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    validates: bool = False
+    """Whether pages have an ETag and a date, and are "not modified" for whoever shows either."""
+    failures: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    """Status and headers of the answers that come before any page."""
+    asked: list[dict[str, str]] = field(default_factory=list)
+    """The headers of every question."""
 
     def __enter__(self) -> Self:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -89,26 +97,40 @@ class PackageIndex:
         )
         return "text/html", f"<!DOCTYPE html><html><body>{''.join(anchors)}</body></html>"
 
+    def validators(self, text: str) -> dict[str, str]:
+        """What tells this page from another one."""
+        if not self.validates:
+            return {}
+        return {"ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"', "Last-Modified": MODIFIED}
+
+    def knows(self, headers: dict[str, str], text: str) -> bool:
+        """Whether who asks has this very page."""
+        return headers.get("If-None-Match") == self.validators(text)["ETag"]
+
+    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of what ``path`` is."""
+        if self.failures:
+            return (*self.failures.pop(0), b"")
+        kind, _, name = path.strip("/").partition("/")
+        page = self.page(name) if kind == "simple" else None
+        if page and self.validates and self.knows(headers, page[1]):
+            return 304, {}, b""
+        if page:
+            return 200, {"Content-Type": page[0], **self.validators(page[1])}, page[1].encode()
+        file = next((f for f in self.files if kind == "files" and f.filename == name), None)
+        return (200, {"Content-Type": "application/octet-stream"}, file.content) if file else (404, {}, b"")
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         index = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 index.requests.append(self.path)
-                kind, _, name = self.path.strip("/").partition("/")
-                page = index.page(name) if kind == "simple" else None
-                file = next((f for f in index.files if kind == "files" and f.filename == name), None)
-                if page:
-                    self.answer(page[0], page[1].encode())
-                elif file:
-                    self.answer("application/octet-stream", file.content)
-                else:
-                    self.send_error(404)
-
-            def answer(self, content_type: str, body: bytes) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(body)))
+                index.asked.append(dict(self.headers.items()))
+                status, headers, body = index.answer(self.path, index.asked[-1])
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 if self.command == "GET":
                     self.wfile.write(body)

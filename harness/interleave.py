@@ -1,0 +1,263 @@
+"""Two environments measured side by side: which one is slower, or needs more memory, and whether that is real.
+
+Several fresh servers of each side live at once; each forks the script that is measured, pinned to the same processor
+cores, and of all these processes one runs at a time, a block of optimizer steps long (A B B A …). Servers differ in
+what a fork does not change, the layout of their memory and the seed of their hashes; processes in which pages they
+get, so that every server forks several in turn, one per generation. ``statistics.py`` says what is made of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from harness import statistics
+from harness.crew import crew
+from harness.launch import Request, ServerDied
+from harness.measured import Key, Measured, Ratio, Size
+from harness.pace import Broken, Exhausted
+from harness.pool import Source
+from harness.runner import Contender, Runner
+from harness.verdict import process_outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.crew import Crew
+    from harness.plan import Planned
+    from harness.pool import Settings
+
+    Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+ROUNDS = 3, 8
+"""Of a generation, at least and at most: between them, as many as take as long as starting its processes did."""
+FIRST_LOOK = 2
+"""Generations before the first look."""
+STEPS = 50_000
+"""More than any measurement takes; a script that makes its data in advance makes data for as many."""
+RESTARTS = 50
+"""How often a script that ends is started again, on average over the servers."""
+
+
+def measure(
+    baseline: Path,
+    candidate: Path,
+    cells: Sequence[Planned],
+    settings: Settings,
+    *,
+    budget_s: float,
+    margin: float,
+    directory: Path,
+    stage: Callable[[str], None],
+) -> dict[Key, Measured]:
+    """Every one of ``cells``, which train on both sides, in the environments of two interpreters.
+
+    ``budget_s`` is for all of them together: what one does not need is left to the others. ``margin`` is the fraction
+    that counts as the same. Paths of the two interpreters may be equal: then nothing should differ.
+    """
+    sources = sorted({Source.of(cell.scenario) for cell in cells})
+    with crew(Contender(baseline), Contender(candidate), sources, settings, directory) as both:
+        deadline = time.monotonic() + budget_s
+        stage(f"starting {len(both.runners)} servers to measure {len(cells)} cells")
+        with contextlib.suppress(ServerDied, OSError):  # every cell tries again, and tells
+            both.each(Runner.open, both.runners)  # what that takes is nobody's share
+        found: dict[Key, Measured] = {}
+        for number, cell in enumerate(cells):
+            key = Key(cell.cell.scenario, cell.cell.variant, cell.cell.device)
+            left_s = max(0.0, deadline - time.monotonic()) / (len(cells) - number)
+            stage(f"measuring {number + 1} of {len(cells)}: {key}, {left_s:.0f} s at most")
+            race = Race(both, key, requests(cell, settings), left_s, margin, among=2 * len(cells))
+            found[key] = race.run()
+    return found
+
+
+def requests(cell: Planned, settings: Settings) -> Callable[[Path], Request]:
+    """What a server is asked for, given the folder of the cell."""
+
+    def request(directory: Path) -> Request:
+        scenario = cell.scenario
+        return Request(
+            script=Source.of(scenario).path,
+            variant=cell.variant.name,
+            device=cell.cell.device,
+            audit=0,
+            warmup=0,
+            timed=STEPS,
+            directory=directory,
+            timeout_s=settings.limits.timeout_s,
+            memory_bytes=settings.limits.memory_bytes,
+            observe=False,
+            arguments=scenario.arguments,
+            working_directory=Path(scenario.directory) if scenario.directory else None,
+            paced=True,
+        )
+
+    return request
+
+
+@dataclass
+class Race:
+    """One cell on all runners, round by round, until the verdict is clear or the budget is spent."""
+
+    crew: Crew
+    key: Key
+    request: Callable[[Path], Request]
+    budget_s: float
+    margin: float
+    among: int = 1
+    began: float = field(default_factory=time.monotonic)
+    generations: list[Floats] = field(default_factory=list)
+    """Seconds per step, of shape (rounds, servers, 2)."""
+    peaks: list[list[int | None]] = field(default_factory=list)
+    """Peak memory of every process, by generation."""
+    unsteady: int = 0
+    """Processes whose warm-up was not seen to end."""
+    steps: int = 0
+    """Of a block."""
+    generator: np.random.Generator = field(default_factory=np.random.default_rng)
+    spent: float = 0.0
+    """Of the error probability."""
+    restarts: int = 0
+
+    @property
+    def runners(self) -> list[Runner]:
+        """Those of both sides, the baseline's first."""
+        return self.crew.runners
+
+    def run(self) -> Measured:
+        """Measure, and leave the runners free."""
+        try:
+            self.prepare()
+            while True:
+                self.generation()
+                if len(self.generations) >= FIRST_LOOK or self.gone >= 1:
+                    found = self.look()
+                    if found.verdict is not Size.INCONCLUSIVE:
+                        return self.result(found, "clear")
+                    if self.gone >= 1:
+                        return self.result(found, "budget")
+        except (Exhausted, Broken, ServerDied, OSError) as error:
+            return self.result(None, "failed", (f"not measured: {words(error)}",))
+
+    def prepare(self) -> None:
+        """Servers that have imported what the script needs, so that no process of a generation has to."""
+        self.crew.each(Runner.open, self.shuffled(self.runners))
+        if all(runner.fork for runner in self.runners):
+            half = len(self.runners) // 2
+            sides = [self.runners[:half], self.runners[half:]]
+            lines = self.crew.each(lambda side: side[0].scout(self.request), sides)
+            others = [(runner, line) for side, line in zip(sides, lines, strict=True) for runner in side[1:]]
+            self.crew.each(lambda each: each[0].learn(each[1]), others)
+
+    @property
+    def gone(self) -> float:
+        """The fraction of the budget that is spent."""
+        return (time.monotonic() - self.began) / self.budget_s if self.budget_s > 0 else 1.0
+
+    def look(self) -> Ratio:
+        """What can be said now; costs a part of the error probability."""
+        total = statistics.spent(self.gone)
+        alpha, self.spent = total - self.spent, total
+        estimate = statistics.of_blocks(self.generations, self.generator)
+        return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
+
+    def generation(self) -> None:
+        """A new process of every server, and some rounds of them: one at least, no more when the budget is spent."""
+        began = time.monotonic()
+        try:
+            self.start(self.runners)
+            self.steps = self.steps or int(np.median([runner.steps for runner in self.runners]))
+            ready = time.monotonic()
+            self.complete_round()  # not counted: the caches of the core that is now theirs are cold
+            round_s = time.monotonic() - ready
+            count = max(ROUNDS[0], min(ROUNDS[1], round((ready - began) / round_s)))
+            rounds = [self.complete_round()]
+            while len(rounds) < count and self.gone < 1:
+                rounds.append(self.complete_round())
+            self.generations.append(np.stack(rounds))
+            self.peaks.append([runner.peak_bytes for runner in self.runners])
+            self.unsteady += sum(not runner.steady for runner in self.runners)
+        finally:
+            for runner in self.runners:
+                runner.end()
+
+    def start(self, runners: Sequence[Runner]) -> None:
+        """Start the script on all of ``runners`` in an order of chance, as many at a time as there are cores.
+
+        Not one side after the other: processes that started early were seen to be slower by a per cent for good.
+        """
+        self.crew.each(lambda runner: runner.begin(self.request), self.shuffled(runners))
+
+    def shuffled(self, runners: Sequence[Runner]) -> list[Runner]:
+        """``runners`` in an order of chance."""
+        return [runners[each] for each in self.generator.permutation(len(runners))]
+
+    def complete_round(self) -> Floats:
+        """One more round; a script that ends in it is started again, and the round with it, while the budget lasts."""
+        while True:
+            try:
+                return self.round()
+            except Exhausted:
+                self.restarts += 1
+                if self.restarts > (RESTARTS if self.gone < 1 else 1) * len(self.runners):
+                    raise
+                ended = [runner for runner in self.runners if not runner.running]
+                for runner in ended:
+                    runner.end()
+                self.start(ended)
+
+    def round(self) -> Floats:
+        """Seconds per step of two blocks of every runner, in an order that is the same backwards: A B B A of many."""
+        half = len(self.runners) // 2
+        first, second = (self.generator.permutation(half) for _ in range(2))
+        pairs = [[int(one), half + int(other)] for one, other in zip(first, second, strict=True)]
+        swapped = self.generator.integers(2)
+        order = [each for number, pair in enumerate(pairs) for each in (pair[::-1] if (number + swapped) % 2 else pair)]
+        times: list[list[float]] = [[] for _ in self.runners]
+        for each in order + order[::-1]:
+            taken = self.runners[each].block(self.steps)
+            times[each].append(sum(taken) / len(taken))
+        return np.array(times)
+
+    def result(
+        self, step_time: Ratio | None, stopped: Literal["clear", "budget", "failed"], notices: tuple[str, ...] = ()
+    ) -> Measured:
+        """What is told of this cell."""
+        half = len(self.runners) // 2
+        processes = len(self.runners) * len(self.generations)
+        if step_time is not None and self.unsteady:
+            notices += (f"{self.unsteady} of {processes} processes were still warming up when they were measured",)
+        if step_time is not None and not self.runners[0].cores:
+            notices += ("no core could be kept for it: other processes disturb it more",)
+        return Measured(
+            scenario=self.key.scenario,
+            variant=self.key.variant,
+            device=self.key.device,
+            step_time=step_time,
+            memory=None if step_time is None else self.memory(),
+            servers=half,
+            processes=processes // 2,
+            blocks=sum(each.shape[0] * each.shape[2] for each in self.generations) * half,
+            steps=self.steps,
+            spent_s=time.monotonic() - self.began,
+            stopped=stopped,
+            notices=notices,
+        )
+
+    def memory(self) -> Ratio | None:
+        """The ratio of peak memory; None where the system does not tell it."""
+        if not all(peak for each in self.peaks for peak in each):
+            return None
+        estimate = statistics.of_servers(np.array(self.peaks, dtype=float), self.generator)
+        return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=self.margin, among=self.among)
+
+
+def words(error: Exception) -> str:
+    """What went wrong, for people."""
+    found = process_outcome(None, error.ended) if isinstance(error, ServerDied) else None
+    return f"a server ended: {found[1]}" if found else str(error)

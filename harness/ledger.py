@@ -1,0 +1,72 @@
+"""The trials that have been made, on disk: what takes hours goes on where it stopped."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from harness.errors import UserError
+from harness.trials import Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass
+class Ledger:
+    """The trials so far, in a file with one of them per line; a command that was stopped goes on with it."""
+
+    path: Path
+    trials: list[Trial]
+
+    @classmethod
+    def at(cls, path: Path) -> Ledger:
+        """What the file has, or nothing; UserError where a line is no trial. What was being written is dropped."""
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return cls(path, [])
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            os.truncate(path, len(whole))
+        trials = []
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                trials.append(msgspec.json.decode(line, type=Trial))
+            except msgspec.DecodeError as error:
+                raise UserError(
+                    f"{path}, line {number} is no trial: {error}.",
+                    cause="the file is not one that this command wrote",
+                    next_step="name another file with --output",
+                ) from None
+        return cls(path, trials)
+
+    def add(self, trial: Trial) -> Trial:
+        """Keep it."""
+        with self.path.open("ab") as file:
+            file.write(msgspec.json.encode(trial) + b"\n")
+        self.trials.append(trial)
+        return trial
+
+    def has(self, tool: str, per_cent: float, number: int) -> bool:
+        """Whether this trial has been made."""
+        return any((t.tool, t.per_cent, t.number) == (tool, per_cent, number) for t in self.trials)
+
+    def refuse_others(self, stack: str, limit: Callable[[str, float], float]) -> None:
+        """UserError where the trials so far were made with other settings: they do not count together.
+
+        ``limit`` gives the seconds that a trial may take, from its tool and slowdown.
+        """
+        for each in self.trials:
+            limit_s = limit(each.tool, each.per_cent)
+            if (each.stack, each.limit_s) != (stack, limit_s):
+                raise UserError(
+                    f"{self.path} has trials on {each.stack} of {each.limit_s:g} s; asked for are {stack} and "
+                    f"{limit_s:g} s.",
+                    cause="trials that were made in different ways are not counted together",
+                    next_step="name another file with --output, or give the same options as before",
+                )

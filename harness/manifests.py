@@ -1,0 +1,191 @@
+"""What a pyproject.toml, a uv.lock or a pylock.toml asks for; all TOML, each with its own tables."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from harness import requirement_files, uv
+from harness.errors import UserError, did_you_mean
+from harness.requirement_files import Listed
+from harness.wishes import unbound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+EXPORT = ("export", "--frozen", "--no-emit-workspace", "--no-header", "--no-hashes", "--quiet")
+
+
+def pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> Listed:
+    """The dependencies of a project, with these of its extras and dependency groups."""
+    document = toml(path)
+    project = document.get("project")
+    if not isinstance(project, dict):
+        cause = "it has no [project] table" + (", poetry's is not read" if "poetry" in document.get("tool", {}) else "")
+        raise UserError(
+            f"{path} does not say what the project needs.",
+            cause=cause,
+            next_step="write [project] dependencies there, or name a requirements file",
+        )
+    if "dependencies" in project.get("dynamic", ()):
+        raise UserError(
+            f"{path} has dynamic dependencies.",
+            cause="what its build makes of them is not known without building it",
+            next_step="name the requirements file that they come from",
+        )
+    texts = [*entries(path, project.get("dependencies", ()), "[project] dependencies")]
+    optional = canonical(project.get("optional-dependencies", {}))
+    for extra in extras:
+        texts += entries(path, chosen(path, "extra", extra, optional), f"extra {extra!r}")
+    grouped = canonical(document.get("dependency-groups", {}))
+    for group in groups:
+        texts += of_group(path, group, grouped, ())
+    own = canonicalize_name(str(project.get("name", "")))
+    found = tuple(dict.fromkeys(own_extras_resolved(path, texts, own, optional)))
+    if not found:
+        raise UserError(
+            f"{path} has no dependencies.",
+            cause=f"extras are {listed(optional)}, dependency groups are {listed(grouped)}",
+            next_step="name some with --extra or --group, or another file",
+        )
+    sources = document.get("tool", {}).get("uv", {}).get("sources", {})
+    notices = (f"{path.name}: [tool.uv.sources] is not heeded: {', '.join(sorted(sources))}",) if sources else ()
+    return Listed(found, notices=notices, requires_python=str(project.get("requires-python", "")))
+
+
+def own_extras_resolved(path: Path, texts: Sequence[str], own: str, optional: dict[str, Any]) -> Iterator[str]:
+    """``texts`` with a project's reference to its own extras replaced by what those ask for."""
+    for text in texts:
+        parsed = Requirement(text)
+        if not own or canonicalize_name(parsed.name) != own:
+            yield text
+            continue
+        for extra in sorted(parsed.extras):
+            inner = entries(path, chosen(path, "extra", extra, optional), f"extra {extra!r}")
+            yield from own_extras_resolved(path, [each for each in inner if each != text], own, optional)
+
+
+def of_group(path: Path, group: str, grouped: dict[str, Any], above: tuple[str, ...]) -> list[str]:
+    """What a dependency group asks for, and the groups that it includes."""
+    name = str(canonicalize_name(group))
+    if name in above:
+        raise UserError(
+            f"{path}: the dependency group {group!r} includes itself.",
+            cause=" → ".join((*above, name)),
+            next_step=f"correct {path.name} and run again",
+        )
+    found: list[str] = []
+    for entry in chosen(path, "dependency group", group, grouped):
+        if isinstance(entry, dict) and set(entry) == {"include-group"}:
+            found += of_group(path, str(entry["include-group"]), grouped, (*above, name))
+        else:
+            found += entries(path, [entry], f"dependency group {group!r}")
+    return found
+
+
+def uv_lock(path: Path, extras: Sequence[str], groups: Sequence[str], scratch: Path) -> Listed:
+    """A uv.lock, as uv exports it; the pyproject.toml beside it says what was asked for."""
+    manifest = path.parent / "pyproject.toml"
+    if not manifest.is_file():
+        raise UserError(
+            f"{path} has no pyproject.toml beside it.",
+            cause="a uv.lock belongs to the project in its folder",
+            next_step="name the uv.lock in its project, or export it: uv export > requirements.txt",
+        )
+    chosen_parts = [*(f"--extra={each}" for each in extras), *(f"--group={each}" for each in groups)]
+    ran = uv.run([*EXPORT, "--no-default-groups", *chosen_parts, "--project", str(path.parent.resolve())])
+    if ran.returncode:
+        raise UserError(
+            f"{path} cannot be read.", cause=uv.summary(ran.stderr), next_step="see that this works: uv export --frozen"
+        )
+    exported = scratch / "uv.lock.txt"
+    exported.write_text(ran.stdout, encoding="utf-8")
+    pins = requirement_files.read(exported).requirements
+    wanted = {canonicalize_name(Requirement(each).name) for each in pyproject(manifest, extras, groups).requirements}
+    asked = tuple(unbound(each) for each in map(Requirement, pins) if canonicalize_name(each.name) in wanted)
+    return Listed(pins, locked=True, asked=asked, requires_python=str(toml(path).get("requires-python", "")))
+
+
+def pylock(path: Path) -> Listed:
+    """A pylock.toml (PEP 751): its packages at their versions."""
+    document = toml(path)
+    pins, depended, notices = [], set(), []
+    for entry in document.get("packages", ()):
+        name, version, marker = entry.get("name"), entry.get("version"), entry.get("marker")
+        depended |= {canonicalize_name(str(each.get("name"))) for each in entry.get("dependencies", ())}
+        if not name or not version:
+            notices.append(f"{path.name}: {name or 'a package'} has no version there and is left out")
+            continue
+        pins.append(f"{name}=={version}" + (f" ; {marker}" if marker else ""))
+    if not pins:
+        raise UserError(
+            f"{path} locks no package.", cause="it has no [[packages]] with a version", next_step="name another file"
+        )
+    parsed = [Requirement(text) for text in entries(path, pins, "[[packages]]")]
+    asked = tuple(unbound(each) for each in parsed if canonicalize_name(each.name) not in depended)
+    if not depended:
+        notices.append(f"{path.name} does not say which of its packages were asked for: all of them are kept")
+    requires = str(document.get("requires-python", ""))
+    pinned = tuple(map(str, parsed))
+    return Listed(pinned, locked=True, asked=asked, notices=tuple(notices), requires_python=requires)
+
+
+def toml(path: Path) -> dict[str, Any]:
+    """The document; UserError with the line where it is no TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        place = f"{path.name}:{line[1]}" if line else path.name
+        raise UserError(f"{place}: this is no TOML.", cause=str(error), next_step=f"correct {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read.", cause=str(error), next_step="name a TOML file in UTF-8") from error
+
+
+def entries(path: Path, given: Any, place: str) -> list[str]:  # noqa: ANN401  (whatever TOML holds)
+    """Requirements in a table; UserError with the line of the one that is none."""
+    found = []
+    for entry in given if isinstance(given, (list, tuple)) else [given]:
+        try:
+            found.append(str(Requirement(entry)))  # TypeError where it is no text
+        except (InvalidRequirement, TypeError) as error:
+            number = line_of(path, str(entry))
+            raise UserError(
+                f"{path.name}:{number}: {entry!r} in {place} cannot be read.",
+                cause=str(error).splitlines()[0],
+                next_step=f"correct line {number} of {path} and run again; nothing was run",
+            ) from error
+    return found
+
+
+def line_of(path: Path, text: str) -> int:
+    """The first line of a file that has the text; 1 where none has it as it is."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next((number for number, line in enumerate(lines, start=1) if text in line), 1)
+
+
+def chosen(path: Path, kind: str, name: str, known: dict[str, Any]) -> Any:  # noqa: ANN401  (checked by who reads it)
+    """The table of an extra or a group; UserError where there is none of that name."""
+    key = str(canonicalize_name(name))
+    if key not in known:
+        raise UserError(
+            f"{path} has no {kind} {name!r}.",
+            cause=did_you_mean(key, sorted(known)) if known else f"it has no {kind} at all",
+            next_step=f"name a {kind} that it has",
+        )
+    return known[key]
+
+
+def canonical(tables: dict[str, Any]) -> dict[str, Any]:
+    """The tables by their normalized names."""
+    return {str(canonicalize_name(name)): table for name, table in tables.items()}
+
+
+def listed(tables: dict[str, Any]) -> str:
+    """Their names, or none."""
+    return ", ".join(sorted(tables)) or "none"

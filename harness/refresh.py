@@ -1,0 +1,184 @@
+"""What the package index has that the matrix has not, and the generated stacks written anew."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from packaging.version import Version
+
+from harness import generated
+from harness.errors import UserError, did_you_mean
+from harness.generate import TWINS, Releases, names_of, pinned, safe_name
+from harness.index import IndexUnreachable
+from harness.observation import Frozen
+from harness.releases import newest
+from harness.rules import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from harness.model import Lock, Stack
+    from harness.project import Project
+    from harness.releases import Release
+    from harness.rules import Placed
+
+    Offered = Mapping[str, Sequence[Release]]
+
+
+class Fresh(Frozen, frozen=True):
+    """A release that is newer than all that is locked."""
+
+    package: str
+    version: str
+    released: dt.date | None
+    locked: str | None
+    """The newest that any lock has; None where no lock has the package."""
+
+
+class Yanked(Frozen, frozen=True):
+    """A locked release that its authors have withdrawn."""
+
+    stack: str
+    package: str
+    version: str
+    moves: bool
+    """Whether the next lock of the stack is without it: that of today. A lock of another day stays what it was."""
+
+
+class News(Frozen, frozen=True, kw_only=True):
+    """What is new on a day."""
+
+    schema: Literal[1] = 1
+    day: dt.date
+    releases: tuple[Fresh, ...] = ()
+    added: tuple[str, ...] = ()
+    """Generated stacks that the matrix had not."""
+    removed: tuple[str, ...] = ()
+    """Generated stacks that no rule gives any more; what has been recorded of them is kept."""
+    unlocked: tuple[str, ...] = ()
+    """Stacks of an ended period, or typed ones, that have no current lock."""
+    yanked: tuple[Yanked, ...] = ()
+    notices: tuple[str, ...] = ()
+    suggestion: str = ""
+    """Tables for matrix.toml, which is never written."""
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is something to do."""
+        moving = any(yanked.moves for yanked in self.yanked)
+        return bool(self.releases or self.added or self.removed or self.unlocked or moving)
+
+
+def refresh(project: Project, today: dt.date, *, write: bool) -> News:
+    """Read the index on ``today``, and ``write`` the generated stacks; UserError where it does not answer."""
+    typed = project.typed_matrix
+    rules = generated.asking(typed)
+    locks = {lock.stack: lock for lock in project.known_locks(stack.name for stack in project.known_stacks)}
+    asked = {name for stack in typed.stacks for name in names_of(stack.requirements)}
+    needed = asked.union(
+        (name for rule in rules for name in generated.packages_of(rule)),
+        (package.name for lock in locks.values() for package in lock.packages),
+    )
+    offered = _offered(project, sorted(needed))
+    for rule in rules:
+        check(rule, offered)
+    given = {rule: generated.given_by(rule, offered, today) for rule in rules}
+    pairs = [(rule.place, stack) for rule, stacks in given.items() for stack in stacks]
+    now = joined(project.matrix_file, typed.stacks, pairs)  # a collision is told before anything is written
+    added, removed = generated.differing(project.known_stacks, now)
+    if write:
+        generated.write(project.generated_file, given)
+    fresh = tuple(fresh_releases(sorted(asked), locks.values(), offered, today))
+    new = {stack.name for stack in added}
+    return News(
+        day=today,
+        releases=fresh,
+        added=tuple(stack.name for stack in added),
+        removed=tuple(stack.name for stack in removed),
+        unlocked=tuple(s.name for s in now if s.as_of != "today" and s.name not in new and not project.is_locked(s)),
+        yanked=tuple(yanked(now, locks, offered)),
+        notices=tuple(f"{rule.place} gives no stack: no release is as it asks" for rule in rules if not given[rule]),
+        suggestion=suggestion(fresh, typed.stacks),
+    )
+
+
+def fresh_releases(names: Iterable[str], locks: Iterable[Lock], offered: Offered, today: dt.date) -> Iterator[Fresh]:
+    """The newest release of each package, as a plain install takes it, where no lock has it or a newer one."""
+    locks = tuple(locks)
+    for name in names:
+        top = newest(offered[name], today)
+        known = [Version(version) for lock in locks if (version := lock.version(name)) is not None]
+        if top is not None and Version(top.version) > max(known, default=Version("0.dev0")):
+            locked = str(max(known)) if known else None
+            yield Fresh(package=name, version=top.version, released=top.uploaded, locked=locked)
+
+
+def yanked(stacks: Iterable[Stack], locks: Mapping[str, Lock], offered: Offered) -> Iterator[Yanked]:
+    """The locked releases that have been withdrawn since."""
+    withdrawn = {(name, Version(r.version)) for name, releases in offered.items() for r in releases if r.yanked}
+    for stack in stacks:
+        for package in locks[stack.name].packages if stack.name in locks else ():
+            if (package.name, Version(package.version)) in withdrawn:
+                moves = stack.as_of == "today"
+                yield Yanked(stack=stack.name, package=package.name, version=package.version, moves=moves)
+
+
+def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack]) -> str:
+    """A [[stacks]] table for each fresh release, over the requirements of the newest stack that has the package."""
+    tables = []
+    told: set[str] = set()
+    for release in fresh:
+        asking = [stack for stack in stacks if release.package in names_of(stack.requirements)]
+        if not asking or TWINS.get(release.package) in told:
+            continue
+        told.add(release.package)
+        base = max(asking, key=lambda stack: dt.date.max if stack.as_of == "today" else stack.as_of)
+        requirements = pinned(base.requirements, {release.package: release.version})
+        tables.append(
+            f'[[stacks]]\nname = "{safe_name(f"{release.package}-{release.version}")}"\npython = "{base.python}"\n'
+            f"as_of = {release.released}\nrequirements = {json.dumps(requirements)}\n"
+        )
+    return "\n".join(tables)
+
+
+def check(placed: Placed, offered: Offered) -> None:
+    """UserError where the index does not have what ``placed`` names."""
+    missing = next((name for name in generated.packages_of(placed) if not offered[name]), None)
+    if missing is not None:
+        raise UserError(
+            f"The package index has no package {missing!r}, which {placed.place} names.",
+            cause="it is misspelt, or another index has it",
+            next_step="correct matrix.toml, or set UV_DEFAULT_INDEX",
+        )
+    if isinstance(placed.rule, Releases):
+        _check_exactly(placed.place, placed.rule, offered[placed.rule.name])
+
+
+def _check_exactly(place: str, rule: Releases, releases: Iterable[Release]) -> None:
+    versions = {Version(release.version): release.version for release in releases}
+    unknown = next((text for text in rule.exactly if Version(text) not in versions), None)
+    if unknown is not None:
+        raise UserError(
+            f"There is no release {unknown!r} of {rule.package}, which {place} asks for exactly.",
+            cause=did_you_mean(unknown, versions.values()),
+            next_step="correct matrix.toml",
+        )
+
+
+def _offered(project: Project, names: Sequence[str]) -> dict[str, tuple[Release, ...]]:
+    try:
+        return project.index.many(names)
+    except IndexUnreachable as error:
+        raise UserError(
+            f"{error}",
+            cause="there is no network, or the index is down; nothing was written",
+            next_step="run it again later; what was asked before is kept, and used where the index does not answer",
+        ) from error
+
+
+def as_json(news: News) -> bytes:
+    """``news`` as data."""
+    return msgspec.json.format(msgspec.json.encode(news), indent=2)

@@ -1,0 +1,107 @@
+"""The file of trials, and a round of them on a real environment."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from harness import cli
+from harness.bench_comparison import Bench, Wanted, kept_busy
+from harness.errors import UserError
+from harness.ledger import Ledger
+from harness.model import Steps
+from harness.plan import Limits
+from harness.pool import Settings
+from harness.trials import OURS, TIME
+from tests.conftest import NEWEST, needs_fork, python_of
+from tests.test_trials import make_trial
+
+if TYPE_CHECKING:
+    from harness.trials import Trial
+
+SHORT = Wanted(comparisons=2, runs=1, rivals=0, per_crew=2, budget_s=1.0, power_s=1.0)
+
+
+def bench(directory: Path, ledger: Ledger, wanted: Wanted = SHORT, python: Path = Path("no-python")) -> Bench:
+    """A round of short comparisons."""
+    settings = Settings(Steps(), Limits(120.0, None, 1))
+    return Bench("stack", python, settings, wanted, ledger, directory, lambda _text: None)
+
+
+def test_what_was_measured_is_found_again(tmp_path: Path) -> None:
+    """Each trial is in the file at once."""
+    added = Ledger.at(tmp_path / "new" / "trials.jsonl").add(make_trial(per_cent=5.0, number=3))
+    again = Ledger.at(tmp_path / "new" / "trials.jsonl")
+    assert ([added], True, False) == (again.trials, again.has(OURS, 5.0, 3), again.has(OURS, 5.0, 4))
+
+
+def test_half_a_line_is_dropped_and_the_next_trial_readable(tmp_path: Path) -> None:
+    """The command was killed while it wrote."""
+    path = tmp_path / "trials.jsonl"
+    Ledger.at(path).add(make_trial(number=0))
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(make_trial(number=1))[:-9])
+    Ledger.at(path).add(make_trial(number=2))
+    assert [0, 2] == [each.number for each in Ledger.at(path).trials]
+
+
+def test_a_line_that_is_no_trial_is_named(tmp_path: Path) -> None:
+    """Nothing of the file is changed."""
+    path = tmp_path / "trials.jsonl"
+    Ledger.at(path).add(make_trial())
+    path.write_bytes(content := path.read_bytes() + b'{"tool": 1}\n')
+    with pytest.raises(UserError, match="line 2 is no trial"):
+        Ledger.at(path)
+    assert content == path.read_bytes()
+
+
+def test_trials_of_other_settings_are_not_gone_on_with(tmp_path: Path) -> None:
+    """Those in the file had 120 s."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(make_trial())
+    with pytest.raises(UserError, match="asked for are stack and 1 s"):
+        list(bench(tmp_path, ledger).run())
+
+
+def test_nothing_is_measured_again(tmp_path: Path) -> None:
+    """Where all trials are known, no server is started: there is no such Python."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    known = [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)]
+    for per_cent, number in known:
+        ledger.add(msgspec.structs.replace(make_trial(per_cent=per_cent, number=number), limit_s=1.0))
+    assert [] == list(bench(tmp_path, ledger).run())
+
+
+def test_a_summary_of_a_file_measures_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the table, and the exit code says whether a bound is missed."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(make_trial("inconclusive", per_cent=5.0))
+    code = cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    assert (1, True) == (code, "0 of 1 slowed by 5 % were called slower in time" in capsys.readouterr().out)
+
+
+def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
+    """There is no table to print."""
+    assert 2 == cli.main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")])
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
+    """By a process that may run there alone, and that is gone afterwards."""
+    with kept_busy() as pid:
+        time.sleep(0.2)
+        cores, ticks = os.sched_getaffinity(pid), Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[13:15]
+    assert ({max(os.sched_getaffinity(0))}, True, False) == (cores, ticks != ["0", "0"], Path(f"/proc/{pid}").exists())
+
+
+@needs_fork
+def test_a_round_compares_equal_sides_and_each_slowdown(tmp_path: Path) -> None:
+    """On real servers, as long as the shortest comparison takes."""
+    made: list[Trial] = list(bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run())
+    assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [(each.per_cent, each.number) for each in made]
+    assert all(each.ratio is not None and TIME in each.verdicts for each in made)

@@ -1,0 +1,167 @@
+"""The candidate against the baseline: counts, verdict, exit code, headline."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.compare import Key, Side, compare, compare_stacks
+from harness.comparison import Change
+from harness.measured import Size
+from harness.model import Role
+from tests.compared import NEW, OLD, SCENARIOS, everything, measured, raising, record, side
+
+
+def answer(before: Side, after: Side, *ratios: Size) -> tuple[int, str]:
+    """Exit code and headline."""
+    found = compare(before, after, SCENARIOS, {Key("sums", f"{n}", "cpu"): measured(s) for n, s in enumerate(ratios)})
+    return found.exit_code, found.headline
+
+
+HEALTHY = side(OLD, record(OLD))
+AS_WELL = side(NEW, record(NEW))
+
+
+def test_every_kind_of_change_is_counted_misuse_apart() -> None:
+    """What needs no attention too."""
+    found = everything()
+    training = {name: getattr(found.training, name) for name in found.training.__struct_fields__}
+    expected = {
+        "regressed": 2,
+        "broke_differently": 1,
+        "fixed": 1,
+        "inconclusive": 2,
+        "new": 1,
+        "gone": 1,
+        "unchanged": 2,
+    }
+    assert {**expected, "judged_elsewhere": 0} == training
+    assert (1, 1, 0) == (found.misuse.regressed, found.misuse.fixed, found.misuse.unchanged)
+
+
+def test_each_cell_has_its_change() -> None:
+    """In the scenarios' own order."""
+    expected = {
+        "plain": "unchanged",
+        "first": "regressed",
+        "second": "regressed",
+        "mended": "fixed",
+        "other": "broke differently",
+        "shaky": "inconclusive",
+        "added": "new",
+        "removed": "gone",
+        "lost": "inconclusive",
+        "remedy": "unchanged",
+        "frozen": "regressed",
+        "lr_zero": "fixed",
+    }
+    assert list(expected.items()) == [(each.cell.variant, each.change.value) for each in everything().cells]
+
+
+def test_flaky_and_spurious_are_told_apart() -> None:
+    """One wants more runs, the other a machine that works."""
+    found = {each.cell.variant: (each.flaky, each.spurious) for each in everything().cells}
+    assert ((True, False), (False, True)) == (found["shaky"], found["lost"])
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ((), (0, "Safe: nothing regressed in 1 cell.")),
+        ((Size.SAME, Size.LESS), (0, "Safe: nothing regressed in 1 cell, 1 faster.")),
+        ((Size.MORE,), (1, "Do not upgrade yet: 1 cell slower (at worst ×1.08).")),
+        (
+            (Size.INCONCLUSIVE,),
+            (0, "Safe: nothing regressed in 1 cell, speed or memory of 1 of 1 measured cells is open."),
+        ),
+    ],
+)
+def test_slower_is_a_regression_and_an_open_ratio_is_told(ratios: tuple[Size, ...], expected: tuple[int, str]) -> None:
+    """A budget that was too small fails nobody's CI."""
+    assert expected == answer(HEALTHY, AS_WELL, *ratios)
+
+
+def test_hungrier_is_a_regression() -> None:
+    """As slower is."""
+    grown = measured(Size.SAME)
+    assert grown.step_time is not None
+    found = compare(HEALTHY, AS_WELL, SCENARIOS, {grown.key: measured(Size.SAME, memory=measured().step_time)})
+    assert (1, "Do not upgrade yet: 1 cell hungrier (at worst ×1.08).") == (found.exit_code, found.headline)
+
+
+def test_a_regressed_cell_wins_over_all_else() -> None:
+    """Whatever is fixed."""
+    before = side(OLD, record(OLD, "first"), record(OLD, "second", "step:exception", **raising()))
+    after = side(NEW, record(NEW, "first", "step:exception", **raising()), record(NEW, "second"))
+    assert (1, "Do not upgrade yet: 1 cell regressed, 1 fixed.") == answer(before, after)
+
+
+def test_a_misuse_of_which_the_stack_is_silent_now_is_a_regression() -> None:
+    """Named as what it is."""
+    before = side(OLD, record(OLD, "frozen", "step:no-grad-fn", role=Role.MISUSE, passed=True))
+    after = side(NEW, record(NEW, "frozen", "gradient:none", role=Role.MISUSE))
+    assert (1, "Do not upgrade yet: 1 misuse is not told of any more.") == answer(before, after)
+
+
+def test_a_cell_of_which_nothing_can_be_said_leaves_it_open() -> None:
+    """Without any regression."""
+    after = side(NEW, record(NEW, outcome="process:lost", passed=None))
+    assert (3, "Open: 1 cell inconclusive.") == answer(HEALTHY, after)
+
+
+def test_runs_without_a_cell_in_common_are_open() -> None:
+    """Nothing was compared, so nothing is safe."""
+    before, after = side(OLD, record(OLD, "first")), side(NEW, record(NEW, "second"))
+    assert (3, "Open: no cell was judged on both sides, 1 gone.") == answer(before, after)
+
+
+def test_many_cells_of_one_cause_are_told_as_one_cause() -> None:
+    """What has to be mended is not the number of cells."""
+    names = ("first", "second", "other")
+    after = side(NEW, *(record(NEW, name, "step:exception", **raising()) for name in names))
+    headline = answer(side(OLD, *(record(OLD, name) for name in names)), after)[1]
+    assert "Do not upgrade yet: 3 cells regressed (1 cause)." == headline
+
+
+def test_broke_differently_is_no_regression() -> None:
+    """It did not pass before."""
+    before = side(OLD, record(OLD, "first", "gradient:none"))
+    after = side(NEW, record(NEW, "first", "step:exception", **raising()))
+    assert (0, "Safe: nothing regressed in 1 cell, 1 broke differently.") == answer(before, after)
+
+
+def test_a_device_that_a_machine_has_not_is_not_compared() -> None:
+    """It says nothing of the stack, and is counted."""
+    before = side(OLD, record(OLD), record(OLD, "first"))
+    after = side(NEW, record(NEW), record(NEW, "first", "setup:no-device", passed=None))
+    found = compare(before, after, SCENARIOS)
+    assert (0, 1, 1) == (found.exit_code, found.not_judged, len(found.cells))
+
+
+def test_what_was_measured_comes_worst_first() -> None:
+    """Slower before open before same before faster."""
+    sizes = {"a": (Size.LESS, 0.9), "b": (Size.SAME, 1.001), "c": (Size.INCONCLUSIVE, 1.02), "d": (Size.MORE, 1.05)}
+    ratios = [measured(size, ratio, variant=name) for name, (size, ratio) in sizes.items()]
+    found = compare(HEALTHY, AS_WELL, SCENARIOS, {each.key: each for each in ratios})
+    assert ["d", "c", "b", "a"] == [each.variant for each in found.measured]
+
+
+def test_a_side_without_a_lock_is_compared_all_the_same() -> None:
+    """Only what moved is not known."""
+    found = compare(Side("file", None, HEALTHY.records), AS_WELL, SCENARIOS)
+    assert (0, None, "") == (found.exit_code, found.pairs[0].moved, found.pairs[0].baseline.lock)
+
+
+def test_several_stacks_are_one_comparison_with_the_stack_in_each_cell() -> None:
+    """Their regressions of one cause are one group."""
+    failing = side(NEW, record(NEW, "first", "step:exception", **raising()))
+    other = Side("other", NEW, failing.records)
+    before = side(OLD, record(OLD, "first"))
+    found = compare_stacks(("a", "b"), [(before, failing), (before, other)], SCENARIOS)
+    assert (True, "a", "b") == (found.several, found.baseline, found.candidate)
+    assert [["new", "other"]] == [[cell.stack for cell in group.cells] for group in found.groups]
+
+
+def test_a_stack_compared_with_itself_has_not_changed() -> None:
+    """Cell by cell, and nothing moved."""
+    found = compare(HEALTHY, HEALTHY, SCENARIOS)
+    assert ([Change.UNCHANGED], ()) == ([each.change for each in found.cells], found.pairs[0].moved)

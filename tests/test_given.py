@@ -1,0 +1,50 @@
+"""One side of an upgrade as it was given."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import given
+from tests.factories import make_lock
+
+VERSIONS = {"torch": "2.6.0", "trl": "0.15", "peft": "0.14", "numpy": "2.0", "pip": "26", "mine": "1"}
+DISTRIBUTIONS: list[tuple[str, list[str], str | None]] = [
+    ("torch", [], None),
+    ("TRL", ["peft>=0.14", "torch", "trl[extra] ; extra == 'all'"], None),
+    ("peft", ["numpy ; python_version >= '3'", "torch", "mine ; python_version < '3'"], None),
+    ("numpy", ["pip ; extra == 'dev'", "nonsense ==="], None),
+    ("mine", ["trl"], '{"url": "file:///mine"}'),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("torch==2.13.0+cpu", "torch==2.13.0"),
+        ("torch==2.13.0+cu130 ; sys_platform == 'linux'", 'torch==2.13.0; sys_platform == "linux"'),
+        ("torch>=2", "torch>=2"),
+        ("a @ file:///a+b.whl", "a @ file:///a+b.whl"),
+    ],
+)
+def test_a_build_of_a_release_is_that_release(text: str, expected: str) -> None:
+    """Which build is installed is the machine's business."""
+    assert expected == given.without_label(text)
+
+
+def test_asked_for_is_what_nothing_else_needs() -> None:
+    """And torch; tools that make environments are nobody's request."""
+    versions = {name: version for name, version in VERSIONS.items() if name != "mine"}
+    assert (("torch", "trl"), ()) == given.asked_in(DISTRIBUTIONS[:-1], make_lock(versions=versions))
+
+
+def test_what_a_project_in_development_needs_was_asked_for() -> None:
+    """The project itself is none of the index's, and that is told."""
+    roots, notices = given.asked_in(DISTRIBUTIONS, make_lock(versions=VERSIONS))
+    assert ("torch", "trl") == roots
+    assert ("not from the package index and left out of the candidate: mine",) == notices
+
+
+@pytest.mark.parametrize(("version", "public"), [("2.0", True), ("2.0+cpu", True), ("not a version", False)])
+def test_what_can_be_pinned(version: str, *, public: bool) -> None:
+    """Some old distributions have a version of their own kind."""
+    assert public is given.is_public(version)

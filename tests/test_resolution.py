@@ -1,0 +1,251 @@
+"""Both sides of an upgrade → locks, with a real uv and an index on loopback."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import candidates, resolution, wishes
+from harness.errors import UserError
+from harness.given import Given
+from harness.index import Index
+from harness.lock import load, requirements_path
+from tests.factories import make_lock
+from tests.fakes.package_index import PackageIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.resolution import Resolved
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+DAY = dt.date(2025, 12, 31)
+
+
+@contextmanager
+def index_of_four(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
+    """Alpha needs beta, each alpha another one; gamma 1 holds beta back. uv with an empty cache."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with PackageIndex() as index:
+        index.add("alpha", "1.0", "2024-01-01", requires=("beta>=1",))
+        index.add("alpha", "2.0", "2025-01-01", requires=("beta>=1",))
+        index.add("alpha", "3.0", "2025-06-01", requires=("beta>=2",))
+        index.add("beta", "1.0", "2024-01-01")
+        index.add("beta", "1.1", "2024-06-01")
+        index.add("beta", "2.0", "2025-06-01")
+        index.add("gamma", "1.0", "2024-01-01", requires=("beta<2",))
+        index.add("gamma", "2.0", "2025-06-01", requires=("beta<3",))
+        index.add("delta", "1.0", "2024-01-01")
+        index.add("delta", "1.1", "2025-06-01")
+        monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+        yield index
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
+    """The index on loopback."""
+    with index_of_four(tmp_path, monkeypatch) as index:
+        yield index
+
+
+def given(*requirements: str, **fields: object) -> Given:
+    """What a requirements file gave."""
+    facts: dict[str, object] = {"name": "mine.txt", "python": PYTHON, "as_of": dt.date(2024, 12, 31), **fields}
+    return Given(requirements=requirements, asked=requirements, **facts)  # type: ignore[arg-type]
+
+
+def resolved(served: PackageIndex, side: Given, folder: Path) -> Resolved:
+    """The baseline."""
+    return resolution.resolved(side, Index(served.url, attempts=1), folder, folder / "matrix")
+
+
+def candidate(served: PackageIndex, baseline: Given, folder: Path, *words: str, latest: bool = False) -> Resolved:
+    """The baseline with these wishes."""
+    asked = [candidates.of_wheel(word, PYTHON) if word.endswith(".whl") else wishes.wish(word) for word in words]
+    return resolution.candidate(baseline, asked, Index(served.url, attempts=1), folder, latest=latest, as_of=DAY)
+
+
+def versions(side: Resolved) -> dict[str, str]:
+    """Of all packages."""
+    return {package.name: package.version for package in side.lock.packages}
+
+
+def locked(served: PackageIndex, folder: Path, *requirements: str) -> Given:
+    """A baseline with the versions of its day, as a lock gives it."""
+    side = resolved(served, given(*requirements), folder)
+    text = requirements_path(side.lock.stack, folder).read_text(encoding="utf-8")
+    return given(*requirements, preferred=text, lock=side.lock, locks=folder)
+
+
+def test_a_baseline_has_a_name_of_its_own(served: PackageIndex, tmp_path: Path) -> None:
+    """No stack of a matrix can have it, the same side has the same, and its lock is kept under it."""
+    side = resolved(served, given("alpha"), tmp_path)
+    assert side.own
+    assert {"alpha": "1.0", "beta": "1.1"} == versions(side)
+    assert side.lock == load(side.lock.stack, tmp_path)
+    assert side.lock.stack == resolved(served, given("alpha"), tmp_path).lock.stack
+
+
+def test_the_matrix_s_own_lock_is_taken_as_it_is(served: PackageIndex, tmp_path: Path) -> None:
+    """Its environment and its records are those of the stack."""
+    mine = resolved(served, given("alpha"), tmp_path / "matrix")
+    side = given("alpha", lock=mine.lock, locks=tmp_path / "matrix")
+    assert (mine.lock, tmp_path / "matrix") == ((found := resolved(served, side, tmp_path)).lock, found.locks)
+
+
+def test_what_need_not_move_stays(served: PackageIndex, tmp_path: Path) -> None:
+    """Beta has a newer release, which nothing asks for."""
+    baseline = locked(served, tmp_path, "alpha", "delta")
+    assert {"alpha": "2.0", "beta": "1.1", "delta": "1.0"} == versions(candidate(served, baseline, tmp_path, "alpha<3"))
+
+
+def test_what_must_move_moves(served: PackageIndex, tmp_path: Path) -> None:
+    """And nothing else."""
+    baseline = locked(served, tmp_path, "alpha", "delta")
+    found = candidate(served, baseline, tmp_path, "alpha==3.0")
+    assert {"alpha": "3.0", "beta": "2.0", "delta": "1.0"} == versions(found)
+    assert "alpha==3.0" == found.given.name
+
+
+def test_latest_moves_everything(served: PackageIndex, tmp_path: Path) -> None:
+    """To the newest of the day."""
+    baseline = locked(served, tmp_path, "alpha==1.0", "delta==1.0")
+    assert {"alpha": "3.0", "beta": "2.0", "delta": "1.1"} == versions(
+        candidate(served, baseline, tmp_path, latest=True)
+    )
+
+
+def test_bounds_of_a_file_hold(served: PackageIndex, tmp_path: Path) -> None:
+    """Of packages that nobody asked for by name; for a wished one they do not."""
+    baseline = given("alpha", constraints=("beta<1.1",))
+    assert "1.0" == versions(resolved(served, baseline, tmp_path))["beta"]
+    assert "2.0" == versions(candidate(served, baseline, tmp_path, "beta==2.0"))["beta"]
+
+
+def test_a_baseline_that_does_not_resolve_is_told(served: PackageIndex, tmp_path: Path) -> None:
+    """With the resolver's words."""
+    with pytest.raises(UserError, match=r"mine\.txt does not resolve: resolve:conflict") as error:
+        resolved(served, given("alpha==3.0", "gamma==1.0", as_of=DAY), tmp_path)
+    assert "depends on beta<2 and alpha>=3.0 depends on beta>=2" in error.value.cause
+
+
+def test_an_impossible_upgrade_tells_the_newest_that_would_do(served: PackageIndex, tmp_path: Path) -> None:
+    """The resolver's explanation, what resolves, and what to let move; nothing is left behind."""
+    baseline = locked(served, tmp_path, "alpha==1.0", "gamma==1.0")
+    before = sorted(tmp_path.glob("*.json"))
+    with pytest.raises(UserError, match=r"alpha==3\.0 is impossible beside what mine\.txt asks for") as error:
+        candidate(served, baseline, tmp_path, "alpha==3.0")
+    assert "depends on beta<2 and alpha>=3.0 depends on beta>=2" in error.value.cause
+    assert "the newest that resolves is alpha==2.0: --to alpha==2.0" in error.value.next_step
+    assert "or let gamma move too: --to gamma" in error.value.next_step
+    assert before == sorted(tmp_path.glob("*.json"))
+
+
+def test_letting_another_package_move_makes_it_possible(served: PackageIndex, tmp_path: Path) -> None:
+    """As the error said."""
+    baseline = locked(served, tmp_path, "alpha==1.0", "gamma==1.0")
+    found = versions(candidate(served, baseline, tmp_path, "alpha==3.0", "gamma"))
+    assert {"alpha": "3.0", "beta": "2.0", "gamma": "2.0"} == found
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint", "cause", "next_step"),
+    [
+        ("alpah==1", "the package index has no package alpah", "perhaps you meant 'alpha'", "correct the name"),
+        (
+            "alpha==2.5",
+            "there is no such release",
+            "the newest release of alpha on 2025-12-31 is 3.0 (2025-06-01)",
+            "--to alpha==2.0, or --to alpha for the newest",
+        ),
+    ],
+)
+def test_what_the_index_does_not_have_is_told(  # noqa: PLR0917  (a table)
+    served: PackageIndex, tmp_path: Path, word: str, complaint: str, cause: str, next_step: str
+) -> None:
+    """With the nearest thing that it has."""
+    with pytest.raises(UserError, match=complaint) as error:
+        candidate(served, locked(served, tmp_path, "alpha", "delta"), tmp_path, word)
+    assert cause in error.value.cause
+    assert next_step in error.value.next_step
+
+
+def test_an_unreachable_index_is_no_conflict(served: PackageIndex, tmp_path: Path) -> None:
+    """It is told as what it is."""
+    baseline = given("alpha")
+    with pytest.raises(UserError, match="resolve:index-unreachable"):
+        resolution.candidate(
+            baseline,
+            [wishes.wish("alpha==2.0")],
+            Index("http://127.0.0.1:9/simple", attempts=1),
+            tmp_path,
+            latest=False,
+            as_of=DAY,
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("trl @ git+https://user:secret@example.org/trl@main", "trl @ git+https://example.org/trl@main"),
+        ("trl @ file:///home/me/trl-1-py3-none-any.whl", "trl @ trl-1-py3-none-any.whl"),
+        ("trl<1", "trl<1"),
+    ],
+)
+def test_a_report_tells_no_secret_and_no_folder(text: str, shown: str) -> None:
+    """Requirements are shown."""
+    assert shown == resolution.without_place(text)
+
+
+def test_an_environment_s_packages_have_their_days(served: PackageIndex, tmp_path: Path) -> None:
+    """Of the releases, whatever build of them is installed."""
+    there = make_lock(versions={"alpha": "1.0+local", "unknown": "3"}, as_of=DAY)
+    side = resolved(served, given("alpha", lock=there, interpreter=tmp_path / "python"), tmp_path)
+    assert [("alpha", "1.0", dt.date(2024, 1, 1)), ("unknown", "3", None)] == [
+        (package.name, package.version, package.released) for package in side.lock.packages
+    ]
+
+
+def test_libraries_that_a_build_has_no_use_for_are_not_added() -> None:
+    """A lock names them for every machine; beside an environment without them they would seem to be new."""
+    lock = make_lock(versions={"torch": "2.13.0", "nvidia-cublas": "13", "triton": "3"})
+    assert ["torch"] == [each.name for each in resolution.as_built(lock, make_lock()).packages]
+    assert lock == resolution.as_built(lock, make_lock(versions={"nvidia-cublas-cu12": "12"}))
+
+
+def test_where_nothing_newer_resolves_that_is_told(served: PackageIndex, tmp_path: Path) -> None:
+    """What is there is no upgrade."""
+    baseline = locked(served, tmp_path, "alpha", "gamma==1.0", "beta==1.1")
+    assert baseline.lock is not None
+    assert "1.0" == baseline.lock.version("alpha")
+    kept = replace(baseline, asked=("alpha==1.0", "gamma==1.0", "beta==1.1"))
+    with pytest.raises(UserError, match="is impossible") as error:
+        candidate(served, kept, tmp_path, "beta==2.0")
+    assert "nothing newer resolves than what is there, beta==1.1" in error.value.next_step
+
+
+def test_a_mistyped_stack_is_recognized(served: PackageIndex, tmp_path: Path) -> None:
+    """It can be read as a package that there is not."""
+    with pytest.raises(UserError, match="no package") as error:
+        candidate(served, given("alpha"), tmp_path, "latst")
+    assert "perhaps you meant 'latest'" == error.value.cause
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "No solution found when resolving dependencies: a needs b",
+        "No solution found when resolving dependencies for split (markers: python_full_version >= '3.12'): a needs b",
+        "No solution found when resolving dependencies: a needs b hint: use another Python",
+    ],
+)
+def test_the_resolver_s_words_are_told_without_what_is_around_them(words: str) -> None:
+    """Which Python it split for is nothing to a user of one."""
+    assert "a needs b" == resolution.explained(words)

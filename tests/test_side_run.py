@@ -1,0 +1,195 @@
+"""One side of an upgrade, run by servers that only pretend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import disk, environment, side_run
+from harness.environment import Environment
+from harness.given import Given
+from harness.measured import Key
+from harness.model import Build, Relation, Role
+from harness.plan import Selection
+from harness.project import Project
+from harness.resolution import Resolved, renamed
+from harness.side_run import SideRun
+from tests.factories import make_lock, make_record, make_scenario, make_variant
+from tests.pretended import Watcher, World, pretend
+from tests.upgrading import PLAIN, REPORTED, files, make_checkout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.model import Lock
+
+EVERYTHING = Selection()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The checkout."""
+    return make_checkout(tmp_path)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Servers that only pretend."""
+    return pretend(monkeypatch)
+
+
+def side_of(root: Path, lock: Lock, python: Path | None = None) -> SideRun:
+    """A side with this lock."""
+    project = Project.at(root)
+    given = Given(
+        name="mine", python="3.11", as_of="today", requirements=("torch",), asked=("torch",), lock=lock,
+        interpreter=python,
+    )  # fmt: skip
+    return SideRun(Resolved(given, lock, project.locks_folder), project, project.chosen_scenarios(), Watcher())
+
+
+def of_matrix(root: Path) -> SideRun:
+    """A side that is a stack of the matrix."""
+    [lock] = Project.at(root).known_locks(["first"])
+    return side_of(root, lock)
+
+
+def of_its_own(root: Path) -> SideRun:
+    """A side that upgrade made."""
+    return side_of(root, renamed(make_lock("side")))
+
+
+def test_every_cell_gets_a_record(root: Path, world: World) -> None:
+    """What cannot run here too."""
+    found = of_its_own(root).executed(EVERYTHING)
+    assert {"plain": "trains", "reported": "trains", "newer": "setup:unsupported"} == {
+        key.variant: record.outcome for key, record in found.items()
+    }
+
+
+def test_what_is_recorded_is_not_run_again(root: Path, world: World) -> None:
+    """So an upgrade that was stopped goes on."""
+    first = of_its_own(root).executed(EVERYTHING)
+    assert first == of_its_own(root).executed(EVERYTHING)
+    assert ["sums/plain", "sums/reported"] == world.asked
+
+
+def test_the_matrix_s_records_are_used_and_left_alone(root: Path, world: World) -> None:
+    """A stack whose cells are recorded needs no run, and upgrade adds none to it."""
+    project = Project.at(root)
+    project.stack_run(project.matrix.stack("first"), Watcher()).execute(EVERYTHING)
+    before = files(project.work / "records") | files(project.results)
+    asked = list(world.asked)
+    found = of_matrix(root).executed(EVERYTHING)
+    assert asked == world.asked
+    assert 3 == len(found)
+    assert before == files(project.work / "records") | files(project.results)
+
+
+def test_published_records_are_used_too(root: Path, world: World) -> None:
+    """Where their key is that of this machine and this code."""
+    project = Project.at(root)
+    project.stack_run(project.matrix.stack("first"), Watcher()).execute(EVERYTHING)
+    project.store.publish("first", project.store.recorded_here("first").values())
+    for path in (project.work / "records").iterdir():
+        path.unlink()
+    asked = list(world.asked)
+    of_matrix(root).executed(EVERYTHING)
+    assert asked == world.asked
+
+
+def test_what_a_stack_lacks_is_run_outside_the_matrix(root: Path, world: World) -> None:
+    """Neither its journal nor its results change."""
+    before = files(root / "results")
+    of_matrix(root).executed(EVERYTHING)
+    assert ["sums/plain", "sums/reported"] == world.asked
+    assert not (root / ".gradmatrix" / "records").exists()
+    assert before == files(root / "results")
+
+
+def test_an_environment_is_run_in_place_each_time(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is installed, and what is there may have changed."""
+    monkeypatch.setattr(environment, "ensure", lambda *_: pytest.fail("installed"))
+    for _ in range(2):
+        found = side_of(root, renamed(make_lock("here")), root / "python").executed(EVERYTHING)
+    assert ("trains", "setup:unsupported") == (found[PLAIN].outcome, found[Key("sums", "newer", "cpu")].outcome)
+    assert 4 == len(world.asked)
+
+
+def test_repeats_are_processes_of_their_own(root: Path, world: World) -> None:
+    """Each is kept under its number; only these cells."""
+    run = of_its_own(root)
+    assert {PLAIN: "trains"} == run.again(1, {PLAIN}, fresh=False)
+    assert {PLAIN: "trains"} == run.again(2, {PLAIN}, fresh=False)
+    assert {PLAIN: "trains"} == run.again(2, {PLAIN}, fresh=False)
+    assert (["sums/plain"] * 2, [False, False]) == (world.asked, world.forks)
+
+
+def test_changed_cells_are_those_that_ran_on_both_sides() -> None:
+    """And ended in another way."""
+    before = {PLAIN: make_record(), REPORTED: make_record()}
+    fails = make_record("step:no-grad-fn")
+    assert [REPORTED] == side_run.changed(before, {PLAIN: make_record(), REPORTED: fails})
+    for untried in ("setup:unsupported", "install:build", "resolve:conflict"):
+        assert [] == side_run.changed(before, {REPORTED: make_record(untried)})
+
+
+def test_a_scenario_that_cannot_be_imported_is_tried_again_once() -> None:
+    """Its cells share the import."""
+    before = {PLAIN: make_record(), REPORTED: make_record("step:no-grad-fn")}
+    broken = make_record("import:missing-module", isolation="none")
+    assert [PLAIN] == side_run.changed(before, {PLAIN: broken, REPORTED: broken})
+
+
+def test_a_disagreement_takes_its_partner_along() -> None:
+    """The other variant is run again too."""
+    relation = Relation(first="plain", second="reported")
+    scenario = make_scenario("sums", make_variant("plain"), make_variant("reported"), agree=(relation,))
+    assert {PLAIN, REPORTED} == side_run.with_partners([REPORTED], [scenario])
+    assert {PLAIN} == side_run.with_partners([PLAIN], [scenario])
+
+
+def test_what_a_killed_upgrade_left_is_deleted(tmp_path: Path) -> None:
+    """None that was kept, none in use, no stack's, none of this run."""
+    for name in ("+left", "+kept", "+used", "+mine", "torch-2.13"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "+kept" / side_run.KEPT).touch()
+    with disk.held(tmp_path / ".+used.lock"):
+        side_run.tidied(tmp_path, ["+mine"])
+    assert ["+kept", "+mine", "+used", "torch-2.13"] == sorted(
+        path.name for path in tmp_path.iterdir() if path.is_dir()
+    )
+
+
+def test_a_side_is_installed_for_measuring(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And held meanwhile; an environment that is there is taken as it is."""
+    ready = Environment(root / "installed", Build.CPU, None, installed=True)
+    monkeypatch.setattr(environment, "ensure", lambda *_: ready)
+    run = of_its_own(root)
+    with run.installed() as python:
+        held = disk.is_held(root / ".gradmatrix" / "environments" / f".{run.name}.lock")
+        assert (root / "installed", True) == (python, held)
+    with side_of(root, renamed(make_lock("here")), root / "python").installed() as python:
+        assert root / "python" == python
+
+
+def test_only_the_cells_that_are_asked_for_are_measured(root: Path, world: World) -> None:
+    """Ready to run."""
+    [planned] = of_its_own(root).planned([PLAIN])
+    assert ("plain", Role.CONTROL) == (planned.cell.variant, planned.variant.role)
+
+
+@pytest.mark.parametrize(
+    ("versions", "build"),
+    [
+        ({"torch": "2.6.0+cpu"}, Build.CPU),
+        ({"torch": "2.6.0+cu124", "nvidia-cublas-cu12": "12"}, Build.CUDA),
+        ({"torch": "2.6.0"}, Build.CPU),
+    ],
+)
+def test_the_build_of_an_environment_is_told_by_what_is_there(
+    tmp_path: Path, versions: dict[str, str], build: Build
+) -> None:
+    """By torch's label, or by the libraries of CUDA beside it."""
+    assert build is side_run.in_place(tmp_path, make_lock(versions=versions)).build

@@ -1,0 +1,156 @@
+"""How a cell stands on each side, and what became of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from harness.comparison import Change
+from harness.model import Gradient, Role
+from harness.standing import Standing, Stood, change_of, matched, why
+from tests.compared import NEW, OLD, record
+from tests.factories import make_observation
+
+UNJUDGED = {"setup:unsupported", "setup:no-device", "process:lost", "install:network"}
+
+
+def stood(outcome: str | None, *repeats: str, lock: object = OLD, **facts: object) -> Stood:
+    """A side of a cell with this outcome; None has no record of it."""
+    if outcome is None:
+        return Stood(None)
+    passed = None if outcome in UNJUDGED else outcome == "trains"
+    return Stood(record(lock, outcome=outcome, **{"passed": passed, **facts}), repeats)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("trains", "trains", "unchanged"),
+        ("trains", "step:exception", "regressed"),
+        ("step:exception", "trains", "fixed"),
+        ("step:exception", "step:exception", "unchanged"),
+        ("step:exception", "gradient:none", "broke differently"),
+        ("trains", "relation:disagrees", "regressed"),
+        ("trains", "install:build", "regressed"),
+        ("trains", "setup:unsupported", "gone"),
+        ("step:exception", "setup:unsupported", "gone"),
+        ("setup:unsupported", "trains", "new"),
+        ("setup:unsupported", "step:exception", "new"),
+        ("setup:unsupported", "setup:unsupported", None),
+        (None, "trains", "new"),
+        ("trains", None, "gone"),
+        (None, "setup:unsupported", None),
+        ("trains", "process:lost", "inconclusive"),
+        ("install:network", "step:exception", "inconclusive"),
+        ("trains", "setup:no-device", None),
+        ("setup:no-device", "setup:no-device", None),
+    ],
+)
+def test_a_pair_of_outcomes_is_one_change(before: str | None, after: str | None, expected: str | None) -> None:
+    """A feature that is missing is gone or new and no regression; what speaks of a machine is never one."""
+    assert expected == change_of(stood(before), stood(after, lock=NEW))
+
+
+def test_every_pair_of_standings_has_a_change() -> None:
+    """Nothing is left to chance: who says nothing on both sides is the only pair without one."""
+    without = {pair for pair in itertools.product(Standing, repeat=2) if matched(*pair) is None}
+    assert {(Standing.NOTHING, Standing.NOTHING)} == without
+
+
+def test_another_gradient_status_of_two_failures_broke_differently() -> None:
+    """It is a column of its own."""
+    before = stood("step:exception", gradient=Gradient.NONE)
+    assert Change.BROKE_DIFFERENTLY is change_of(before, stood("step:exception", lock=NEW, gradient=Gradient.ZERO))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (("trains", "trains"), ("step:exception", "trains")),
+        (("trains", "step:exception"), ("trains",)),
+        (("step:exception", "gradient:none"), ("gradient:none",)),
+    ],
+)
+def test_repeats_that_disagree_make_a_cell_inconclusive(before: tuple[str, ...], after: tuple[str, ...]) -> None:
+    """Whichever side they are of."""
+    assert Change.INCONCLUSIVE is change_of(stood(*before), stood(*after, lock=NEW))
+
+
+def test_who_fails_in_several_ways_has_regressed_all_the_same() -> None:
+    """No run of the candidate passes: to call it flaky must not hide that."""
+    assert Change.REGRESSED is change_of(stood("trains"), stood("step:exception", "process:timeout", lock=NEW))
+
+
+def test_repeats_that_agree_change_nothing() -> None:
+    """They confirm it."""
+    after = stood("step:exception", "step:exception", lock=NEW)
+    assert (Change.REGRESSED, False) == (change_of(stood("trains", "trains"), after), after.flaky)
+
+
+def test_a_lost_repeat_is_no_disagreement() -> None:
+    """It speaks of the machine."""
+    assert not stood("trains", "process:lost", "trains").flaky
+
+
+def test_variants_that_disagree_are_not_flaky() -> None:
+    """Each run trains; that two of them disagree is found when records are read."""
+    assert not stood("relation:disagrees", "trains").flaky
+
+
+def test_misuse_passes_where_the_stack_says_so() -> None:
+    """By its record, not by its outcome."""
+    before = stood("step:no-grad-fn", role=Role.MISUSE, passed=True)
+    assert Change.REGRESSED is change_of(before, stood("gradient:none", role=Role.MISUSE, lock=NEW))
+
+
+def test_a_cell_in_another_role_is_new() -> None:
+    """To pass means another thing now."""
+    after = stood("gradient:none", role=Role.MISUSE, lock=NEW)
+    assert (Change.NEW, "Its role changed.") == (
+        change_of(stood("trains"), after),
+        why(Change.NEW, stood("trains"), after),
+    )
+
+
+def test_the_same_inputs_with_another_verdict_are_inconclusive() -> None:
+    """Nothing that it depends on differs, so that nothing is to blame."""
+    before, after = stood("trains"), stood("step:exception")
+    expected = "Nothing that the verdict depends on differs: the same inputs gave another one."
+    assert (Change.INCONCLUSIVE, expected) == (change_of(before, after), why(Change.INCONCLUSIVE, before, after))
+
+
+def test_another_machine_with_the_same_packages_is_judged_elsewhere() -> None:
+    """It is no news of the stack."""
+    inputs = {"lock": OLD.digest[:16], "device": "Linux-aarch64", "scenario": "s"}
+    before, after = stood("trains"), stood("step:exception", inputs=inputs)
+    assert Change.ELSEWHERE is change_of(before, after)
+    assert "Another machine: Linux-x86_64 → Linux-aarch64." == why(Change.ELSEWHERE, before, after)
+
+
+def test_another_python_is_a_change_of_the_stack() -> None:
+    """With the very same packages."""
+    other = make_observation(environment={"python": "3.13.1"})
+    before = stood("trains", observation=make_observation())
+    assert Change.REGRESSED is change_of(before, stood("gradient:none", observation=other))
+
+
+def test_our_own_measurement_is_named_beside_the_packages() -> None:
+    """It may be the reason as well."""
+    inputs = {"lock": NEW.digest[:16], "device": "Linux-x86_64", "scenario": "another"}
+    before, after = stood("trains"), stood("step:exception", inputs=inputs)
+    assert Change.REGRESSED is change_of(before, after)
+    assert "Our own measurement differs: scenario." == why(Change.REGRESSED, before, after)
+
+
+def test_a_flaky_side_is_told_with_its_runs() -> None:
+    """How often each outcome came."""
+    after = stood("step:exception", "trains", "step:exception", "process:lost", lock=NEW)
+    expected = "The candidate is flaky: step:exception 2 of 3, trains 1 of 3."
+    assert expected == why(Change.INCONCLUSIVE, stood("trains"), after)
+
+
+def test_what_is_gone_says_why() -> None:
+    """In the words of the script."""
+    after = stood("setup:unsupported", lock=NEW, message="no AdamW here")
+    assert "Not judged on the candidate: no AdamW here." == why(Change.GONE, stood("trains"), after)

@@ -1,0 +1,229 @@
+"""The flow of an upgrade, on sides that only pretend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness import environment, interleave, upgrade
+from harness.comparison import Change
+from harness.environment import Environment
+from harness.errors import UserError
+from harness.launch import Answer
+from harness.measured import Key
+from harness.model import Build, Role
+from harness.plan import Selection
+from harness.project import Project
+from harness.sides import Reading
+from harness.upgrade import Plan, Timing
+from harness.verdict import Ended
+from tests.factories import make_observation, make_raised, make_record, make_scenario
+from tests.pretended import TRAINED, Watcher, World, pretend
+from tests.upgrading import PLAIN, REPORTED, files, make_checkout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from harness.comparison import Comparison
+    from harness.plan import Planned
+
+FAILS = Answer(
+    make_observation(raised=make_raised("element 0 of tensors does not require grad"), reached="step"),
+    Ended(exit=0),
+    wall_s=0.5,
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The checkout."""
+    return make_checkout(tmp_path)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Servers that only pretend, in environments that are folders."""
+    world = pretend(monkeypatch)
+
+    def ensure(lock: Any, _locks: Path, place: Path, *_: object) -> Environment:  # noqa: ANN401  (a lock)
+        (place / lock.stack).mkdir(parents=True, exist_ok=True)
+        return Environment(place / lock.stack / "python", Build.CPU, None, installed=True)
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+    return world
+
+
+@dataclass
+class Measuring:
+    """Stands in the place of the measurement, and remembers what it was asked."""
+
+    asked: list[tuple[str, str, list[str], float, float]] = field(default_factory=list)
+
+    def __call__(
+        self, baseline: Path, candidate: Path, cells: Sequence[Planned], *_: object, **facts: float
+    ) -> dict[Key, object]:
+        """Nothing is measured."""
+        names = [f"{cell.cell.scenario}/{cell.cell.variant}" for cell in cells]
+        self.asked.append((baseline.parent.name, candidate.parent.name, names, facts["budget_s"], facts["margin"]))
+        return {}
+
+
+def plan_of(project: Project, **fields: Any) -> Plan:  # noqa: ANN401  (as many types as fields)
+    """Everything, without measuring."""
+    return replace(Plan(scenarios=project.chosen_scenarios(), selection=Selection()), **fields)
+
+
+def upgraded(root: Path, **fields: Any) -> Comparison:  # noqa: ANN401  (as above)
+    """From the first stack to the second."""
+    project = Project.at(root)
+    baseline, candidate = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
+    return upgrade.upgrade(project, baseline, candidate, plan_of(project, **fields), Watcher())
+
+
+def changes(comparison: Comparison) -> dict[str, Change]:
+    """What became of each variant."""
+    return {each.cell.variant: each.change for each in comparison.cells}
+
+
+def test_two_stacks_that_train_alike_are_safe(root: Path, world: World) -> None:
+    """Nothing is run again."""
+    comparison = upgraded(root)
+    assert (0, {"plain": Change.UNCHANGED, "reported": Change.UNCHANGED}) == (comparison.exit_code, changes(comparison))
+    assert 4 == len(world.asked)
+
+
+def test_what_fails_again_regressed(root: Path, world: World) -> None:
+    """After as many further runs of the baseline as of the candidate."""
+    world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, FAILS, FAILS]}
+    comparison = upgraded(root)
+    [cell] = [each for each in comparison.cells if each.cell.variant == "reported"]
+    assert cell.before is not None
+    assert cell.after is not None
+    assert (1, Change.REGRESSED) == (comparison.exit_code, cell.change)
+    assert (("trains",) * 2, ("step:exception",) * 2) == (cell.before.repeats, cell.after.repeats)
+    assert ["sums/reported"] * 4 == world.asked[4:]
+
+
+def test_what_fails_now_and_then_is_flaky(root: Path, world: World) -> None:
+    """And no regression."""
+    world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, TRAINED, FAILS]}
+    comparison = upgraded(root)
+    assert (3, Change.INCONCLUSIVE) == (comparison.exit_code, changes(comparison)["reported"])
+
+
+def test_the_number_of_repeats_is_a_choice(root: Path, world: World) -> None:
+    """None at all, for the impatient."""
+    world.answers = {"reported": [TRAINED, FAILS]}
+    assert Change.REGRESSED == changes(upgraded(root, repeats=0))["reported"]
+    assert 4 == len(world.asked)
+
+
+def test_the_same_upgrade_again_runs_nothing(root: Path, world: World) -> None:
+    """Its repeats neither; with fresh everything."""
+    world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, FAILS, FAILS]}
+    first = upgraded(root)
+    asked = len(world.asked)
+    assert first == upgraded(root)
+    assert asked == len(world.asked)
+    upgraded(root, selection=Selection(fresh=True))
+    assert asked + 4 == len(world.asked)
+
+
+def test_nothing_is_recorded_elsewhere(root: Path, world: World) -> None:
+    """Neither in results/ nor in the matrix's journal."""
+    before = files(root / "results")
+    upgraded(root)
+    assert before == files(root / "results")
+    assert {"environments", "upgrade", "work"} == {path.name for path in (root / ".gradmatrix").iterdir()}
+
+
+@pytest.mark.parametrize(("keep", "left"), [(False, []), (True, ["first", "second"])])
+def test_environments_that_it_made_are_given_back(root: Path, world: World, *, keep: bool, left: list[str]) -> None:
+    """Unless they are to be kept."""
+    upgraded(root, keep=keep)
+    folders = (root / ".gradmatrix" / "environments").iterdir()
+    assert left == sorted(path.name for path in folders if path.is_dir())
+
+
+def test_environments_that_were_there_stay(root: Path, world: World) -> None:
+    """They are the matrix's."""
+    there = root / ".gradmatrix" / "environments" / "first"
+    there.mkdir(parents=True)
+    upgraded(root)
+    assert there.is_dir()
+    assert not there.with_name("second").exists()
+
+
+def test_a_stopped_upgrade_gives_back_and_goes_on_later(
+    root: Path,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What ended is recorded."""
+    with monkeypatch.context() as patched:
+        patched.setattr(upgrade, "repeated", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            upgraded(root)
+    assert not list((root / ".gradmatrix" / "environments").glob("[a-z]*"))
+    upgraded(root)
+    assert 4 == len(world.asked)
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("timing", "cells"),
+    [
+        (Timing(), ["sums/plain"]),
+        (Timing(everything=True, budget_s=60, margin=0.02), ["sums/plain", "sums/reported"]),
+        (Timing(cells=frozenset({("sums", "reported")})), ["sums/reported"]),
+        (Timing(cells=frozenset({("sums", "newer")})), None),
+    ],
+)
+def test_what_trains_on_both_sides_is_measured(
+    root: Path,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    timing: Timing,
+    cells: list[str] | None,
+) -> None:
+    """By default a control of each scenario; the named ones instead; nothing where none trains."""
+    monkeypatch.setattr(interleave, "measure", measuring := Measuring())
+    upgraded(root, timing=timing)
+    expected = [("first", "second", cells, timing.budget_s, timing.margin)] if cells else []
+    assert expected == measuring.asked
+
+
+def test_what_fails_is_not_measured(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On either side."""
+    monkeypatch.setattr(interleave, "measure", measuring := Measuring())
+    world.answers = {"plain": [TRAINED, FAILS]}
+    upgraded(root, timing=Timing(), repeats=0)
+    assert [] == measuring.asked
+
+
+def test_a_script_of_the_user_s_own_is_measured() -> None:
+    """Whatever its role."""
+    own = make_scenario("train", arguments=())
+    key = Key("train", "script", "cpu")
+    before = {key: make_record(role=Role.REPORTED), PLAIN: make_record(), REPORTED: make_record(role=Role.REPORTED)}
+    assert [key, PLAIN] == upgrade.to_measure(before, before, Timing(), [own, make_scenario("sums")])
+
+
+def test_another_side_has_a_day_of_its_own(root: Path) -> None:
+    """So a day and a side exclude each other."""
+    with pytest.raises(UserError, match="exclude each other"):
+        upgrade.resolved_sides(Project.at(root), "first", ["second"], Reading(), as_of=make_record().recorded_at.date())
+
+
+def test_the_report_is_kept(root: Path, world: World) -> None:
+    """Under the names of the sides."""
+    project = Project.at(root)
+    sides = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
+    path = upgrade.keep_report(project, *sides, upgraded(root))
+    assert (root / ".gradmatrix/upgrade/reports/first-to-second/report.json", True) == (path, path.is_file())
