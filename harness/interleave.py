@@ -22,7 +22,7 @@ from harness.launch import Request, ServerDied
 from harness.measured import Key, Measured, Ratio, Size
 from harness.pace import Broken, Exhausted
 from harness.pool import Source
-from harness.runner import Contender, Runner
+from harness.runner import LEAD_IN, Contender, Runner
 from harness.verdict import process_outcome
 
 if TYPE_CHECKING:
@@ -34,8 +34,15 @@ if TYPE_CHECKING:
 
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
+BLOCK_S = 0.08
+"""A block takes about so long, or FEWEST steps."""
+FEWEST, MOST = 2, 500
+SLOW_S = 0.1
+"""A step that takes longer fills caches in a small part of its time: it needs no lead-in, and one makes a block."""
 ROUNDS = 3, 8
 """Of a generation, at least and at most: between them, as many as take as long as starting its processes did."""
+LONG_S = 4.0
+"""A round that takes longer may be the only one of its generation: processes differ more than rounds do."""
 FIRST_LOOK = 2
 """Generations before the first look."""
 STEPS = 50_000
@@ -171,12 +178,14 @@ class Race:
         began = time.monotonic()
         try:
             self.start(self.runners)
-            self.steps = self.steps or int(np.median([runner.steps for runner in self.runners]))
+            self.agree_on_blocks()
+            if self.runners[0].lead_in:
+                self.complete_round()  # not counted: the caches of the core that is now theirs are cold
             ready = time.monotonic()
-            self.complete_round()  # not counted: the caches of the core that is now theirs are cold
-            round_s = time.monotonic() - ready
-            count = max(ROUNDS[0], min(ROUNDS[1], round((ready - began) / round_s)))
             rounds = [self.complete_round()]
+            round_s = time.monotonic() - ready
+            least = ROUNDS[0] if round_s < LONG_S else 1
+            count = max(least, min(ROUNDS[1], round((ready - began) / round_s)))
             while len(rounds) < count and self.gone < 1:
                 rounds.append(self.complete_round())
             self.generations.append(np.stack(rounds))
@@ -185,6 +194,16 @@ class Race:
         finally:
             for runner in self.runners:
                 runner.end()
+
+    def agree_on_blocks(self) -> None:
+        """The first generation's warm-up tells how many steps make a block, of both sides alike."""
+        if self.steps:
+            return
+        step_s = float(np.median([runner.step_s for runner in self.runners]))
+        slow = step_s > SLOW_S
+        self.steps = 1 if slow else max(FEWEST, min(MOST, round(BLOCK_S / step_s)))
+        for runner in self.runners:
+            runner.lead_in = 0 if slow else LEAD_IN
 
     def start(self, runners: Sequence[Runner]) -> None:
         """Start the script on all of ``runners`` in an order of chance, as many at a time as there are cores.

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 LEAD_IN = 1
 """Steps at the beginning of a block that do not count: the caches hold another process's data."""
-BLOCK_S = 0.08
-"""A block takes about so long, or FEWEST steps."""
-FEWEST, MOST = 2, 500
 WARMUP_BLOCK = 4
 WARMUP_S = 5.0
 """Longest warm-up of one process; what is not steady then is measured, and said."""
@@ -54,6 +51,7 @@ class Runner:
     """Its warm-up was seen to end."""
     step_s: float = 0.0
     """What a step took at the end of the warm-up."""
+    lead_in: int = LEAD_IN
     _cell: PacedCell | None = None
     _server: Server | None = None
     _servers: int = 0
@@ -128,17 +126,12 @@ class Runner:
         """Whether the script has not ended."""
         return self._cell is not None and self._cell.pid is not None
 
-    @property
-    def steps(self) -> int:
-        """How many steps make a block."""
-        return max(FEWEST, min(MOST, round(BLOCK_S / max(self.step_s, 1e-9))))
-
     def block(self, steps: int) -> tuple[float, ...]:
         """Run a block: the seconds of each step but the lead-in. Exhausted, Broken, ServerDied."""
         assert self._cell is not None
-        block = self._cell.run(LEAD_IN + steps)
+        block = self._cell.run(self.lead_in + steps)
         self.peak_bytes = block.peak_memory_bytes
-        return block.step_times_s[LEAD_IN:]
+        return block.step_times_s[self.lead_in :]
 
     def end(self) -> None:
         """Stop the script; the server stays, where it can."""

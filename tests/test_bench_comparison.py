@@ -85,6 +85,16 @@ def test_a_summary_of_a_file_measures_nothing(tmp_path: Path, capsys: pytest.Cap
     assert (1, True) == (code, "0 of 1 slowed by 5 % were called slower in time" in capsys.readouterr().out)
 
 
+def test_a_narrow_terminal_shows_whole_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers that are cut off are worse than long lines: eighty columns are what a pipe has."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(make_trial("faster", busy=True))
+    ledger.add(make_trial())
+    cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "0 % gradmatrix, step time, other core busy 1 0 0 1 0 0 100.0% 2.5% to 100.0% 2.00% 30" in rows
+
+
 def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
     """There is no table to print."""
     assert 2 == cli.main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")])

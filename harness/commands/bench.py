@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from harness.project import Project
     from harness.trials import Tally, Trial
 
+CORE = {None: "", True: ", other core busy", False: ", other core idle"}
+STYLES = {None: "", True: "green", False: "red"}
+WIDTH = 156
+"""Columns of characters that the table needs: on a smaller terminal its lines go on below."""
+LEGEND = (
+    "flagged: called slower in time, or called different where the sides are equal; ±: half of the interval, and s: "
+    "seconds of both sides, both medians"
+)
 PARTS = ("aa", "power", "rivals")
 OUTPUT = "bench-comparison.jsonl"
 COUNTS = (
@@ -77,7 +86,8 @@ def comparison_command(options: argparse.Namespace, project: Project, console: C
     if not ledger.trials:
         raise UserError(f"{ledger.path} has no results.", cause="nothing was measured", next_step="leave out --summary")
     found = tallies(ledger.trials)
-    console.print(table(found))
+    console.print(table(found), soft_wrap=True)
+    console.print(LEGEND, soft_wrap=True)
     missed = shortcomings(found)
     for each in missed:
         console.print(Text(each, style="red"), soft_wrap=True)
@@ -131,24 +141,25 @@ def line_of(trial: Trial) -> str:
 
 def table(found: list[Tally]) -> Table:
     """A row for each tool, reading and slowdown; ours by the state of the other core too."""
-    result = Table("slowdown", "tool", "verdict", "other core", "n", "slower", "faster", "neither", "failed",
-                   "share [95 %]", "wanted", "± median", "s median")  # fmt: skip
-    for each in found:
+    result = Table(box=SIMPLE, width=WIDTH)
+    for name in ("slowdown", "tool, verdict"):
+        result.add_column(name, no_wrap=True)
+    for name in ("n", "slower", "late", "faster", "neither", "failed", "flagged", "95 %", "wanted", "±", "s"):
+        result.add_column(name, no_wrap=True, justify="right")
+    for number, each in enumerate(found):
+        if number and found[number - 1].per_cent != each.per_cent:
+            result.add_section()
         low, high = each.interval
+        counts = (each.of, each.more, each.late, each.less, each.of - each.more - each.less - each.failed, each.failed)
         result.add_row(
             f"{each.per_cent:g} %",
-            each.tool,
-            each.reading,
-            {None: "", True: "busy", False: "idle"}[each.busy],
-            str(each.of),
-            f"{each.more} ({each.late} late)" if each.late and each.per_cent else str(each.more),
-            str(each.less),
-            str(each.of - each.more - each.less - each.failed),
-            str(each.failed),
-            f"{each.right / each.of:.1%} [{low:.1%}, {high:.1%}]",
+            f"{each.tool}, {each.reading}{CORE[each.busy]}",
+            *map(str, counts),
+            f"{each.right / each.of:.1%}",
+            f"{low:.1%} to {high:.1%}",
             each.bound,
             "" if each.half_width is None else f"{each.half_width:.2%}",
             f"{each.seconds:.0f}",
-            style={True: "green", False: "red", None: ""}[each.met],
+            style=STYLES[each.met],
         )
     return result

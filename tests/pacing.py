@@ -1,0 +1,54 @@
+"""Servers, runners and scripts for the tests of the measurement, all of them real."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from harness import environment
+from harness.launch import Request
+from harness.pool import Source
+from harness.runner import Contender, Runner
+from tests.conftest import FAKES, NEWEST, ROOT, python_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+SCRIPT = FAKES / "paced.py"
+SLOWER = ROOT / "harness" / "faults" / "slower.py"
+MIB = 2**20
+
+
+def asks(
+    variant: str = "control", *, script: Path = SCRIPT, timeout_s: float = 60, memory_bytes: int | None = None
+) -> Callable[[Path], Request]:
+    """The request for a variant, given the folder of its cell."""
+
+    def request(directory: Path) -> Request:
+        return Request(
+            script=script,
+            variant=variant,
+            device="cpu",
+            audit=0,
+            warmup=0,
+            timed=50_000,
+            directory=directory,
+            timeout_s=timeout_s,
+            memory_bytes=memory_bytes,
+            observe=False,
+            paced=True,
+        )
+
+    return request
+
+
+def contender(variables: Mapping[str, str] | None = None) -> Contender:
+    """The newest stack, with environment variables of its own."""
+    return Contender(python_of(NEWEST), variables or {})
+
+
+def a_runner(
+    directory: Path, variables: Mapping[str, str] | None = None, *, script: Path = SCRIPT, fork: bool = True
+) -> Runner:
+    """A runner whose script is not pinned; close it."""
+    return Runner(contender(variables), directory, [Source(script, own=False)], environment.variables(1), (), fork=fork)

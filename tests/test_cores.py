@@ -1,0 +1,88 @@
+"""Cores are looked at, and a process is kept on those that were chosen."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness import cores
+
+needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux tells who runs where")
+
+
+@needs_affinity
+def test_no_core_is_chosen_where_all_are_needed() -> None:
+    """To keep a process on all of them would say nothing."""
+    assert cores.quietest(len(os.sched_getaffinity(0))) == ()
+
+
+@needs_affinity
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core alone is no choice")
+def test_a_core_is_chosen_of_those_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as were asked for, the one that has worked least first."""
+    readings = iter([{0: 100, 1: 100, 2: 100}, {0: 119, 1: 103, 2: 110}])
+    monkeypatch.setattr(cores, "_busy", lambda: next(readings))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 7})
+    assert cores.quietest(2) == (1, 2)
+
+
+@needs_affinity
+def test_a_core_that_the_system_does_not_count_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be seen is not known to be quiet."""
+    monkeypatch.setattr(cores, "_busy", dict)
+    assert cores.quietest(1) == ()
+
+
+@needs_affinity
+def test_a_core_that_works_is_seen_to_work() -> None:
+    """By the ticks that Linux counts: a process that spins for half a second, on its one core."""
+    core = min(os.sched_getaffinity(0))
+    before = cores._busy()[core]  # noqa: SLF001  (what the choice is made of)
+    spinning = multiprocessing.get_context("spawn").Process(target=spin, args=(core,))
+    spinning.start()
+    spinning.join()
+    assert cores._busy()[core] - before >= 20  # noqa: SLF001
+
+
+def spin(core: int) -> None:
+    """Keep a core busy."""
+    os.sched_setaffinity(0, {core})
+    until = time.process_time() + 0.5
+    while time.process_time() < until:
+        pass
+
+
+@needs_affinity
+def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
+    """Also those that were there before."""
+    core = min(os.sched_getaffinity(0))
+    code = "import threading,sys; threading.Thread(target=sys.stdin.read).start(); print(flush=True)"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        cores.pin(process.pid, (core,))
+        threads = [int(each) for each in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208  (names alone)
+        found = [os.sched_getaffinity(thread) for thread in threads]
+        process.communicate()
+    assert [{core}, {core}] == found
+
+
+@needs_affinity
+def test_without_a_core_a_process_is_left_alone() -> None:
+    """The system decides."""
+    before = os.sched_getaffinity(0)
+    cores.pin(os.getpid(), ())
+    assert before == os.sched_getaffinity(0)
+
+
+@needs_affinity
+def test_a_process_that_is_gone_is_no_error() -> None:
+    """It may have ended meanwhile."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    cores.pin(process.pid, (0,))

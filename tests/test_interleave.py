@@ -1,0 +1,303 @@
+"""Which block comes when, when it is enough, and what is said of it; with real servers what must hold on any machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from harness import interleave
+from harness.crew import Crew, crew
+from harness.interleave import Race, measure
+from harness.launch import ServerDied
+from harness.measured import Key, Size
+from harness.model import Scenario, Steps
+from harness.pace import Broken, Exhausted
+from harness.plan import Limits
+from harness.pool import Settings, Source
+from harness.verdict import Ended
+from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
+from tests.pacing import MIB, SCRIPT, SLOWER, asks, contender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from harness.measured import Measured
+    from harness.runner import Runner
+
+KEY = Key("paced", "control", "cpu")
+HALF = 3
+SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
+
+
+@dataclass
+class Told:
+    """A runner that says what it was told, and gives times that were thought up."""
+
+    number: int
+    log: list[int]
+    step_s: float = 0.01
+    steps_left: int = 10**9
+    """Of each process, before the script ends."""
+    error: Exception | None = None
+    """Raised by its script in the second block."""
+    fork: bool = True
+    cores: tuple[int, ...] = (1,)
+    steady: bool = True
+    peak_bytes: int | None = 100 * MIB
+    lead_in: int = 1
+    running: bool = False
+    begun: int = 0
+    learned: list[bytes] = field(default_factory=list)
+    scouts: int = 0
+    opened: int = 0
+    _left: int = 0
+
+    def open(self) -> None:
+        self.opened += 1
+
+    def scout(self, _request: object) -> bytes:
+        self.scouts += 1
+        return b"what %d imported" % self.number
+
+    def learn(self, line: bytes) -> None:
+        self.learned.append(line)
+
+    def begin(self, _request: object) -> None:
+        self.running, self._left = True, self.steps_left
+        self.begun += 1
+
+    def block(self, steps: int) -> tuple[float, ...]:
+        if self.error is not None and self.number in self.log:
+            raise self.error
+        self._left -= steps
+        if self._left < 0:
+            self.running = False
+            raise Exhausted("it has no more steps")
+        self.log.append(self.number)
+        generator = np.random.default_rng(len(self.log))
+        return tuple(self.step_s * np.exp(generator.normal(0, 0.001, steps)))
+
+    def end(self) -> None:
+        self.running = False
+
+    def close(self) -> None:
+        self.end()
+
+
+@contextmanager
+def a_race(
+    *, slower: float = 1.0, budget_s: float = 1000, margin: float = 0.01, half: int = HALF, **what: object
+) -> Iterator[tuple[Race, list[Told], list[int]]]:
+    """A race of runners that were thought up, whose candidates take ``slower`` times as long; and what they log."""
+    log: list[int] = []
+    told = [Told(number, log, **what) for number in range(2 * half)]  # type: ignore[arg-type]  # of many types
+    for each in told[half:]:
+        each.step_s *= slower
+    with ThreadPoolExecutor(2) as pool:
+        runners: list[Runner] = told  # type: ignore[assignment]  # they are told, and do nothing
+        yield Race(Crew(runners, pool), KEY, asks(), budget_s, margin, generator=np.random.default_rng(1)), told, log
+
+
+@pytest.mark.parametrize("half", [1, 2, 3, 5])
+def test_every_server_runs_two_blocks_of_a_round_in_an_order_that_is_the_same_backwards(half: int) -> None:
+    """So that a machine that slows down steadily slows no server more than another."""
+    with a_race(half=half) as (race, _, log):
+        race.steps = 4
+        times = race.round()
+    assert sorted(log) == sorted([*range(2 * half)] * 2)
+    assert log == log[::-1]
+    assert times.shape == (2 * half, 2)
+
+
+def test_the_sides_alternate_within_a_round() -> None:
+    """A B B A A B and back: of each pair one is the baseline's."""
+    with a_race(half=5) as (race, _, log):
+        race.steps = 4
+        for _ in range(20):
+            log.clear()
+            race.round()
+            sides = [number >= 5 for number in log[:10]]
+            pairs = [tuple(sides[each : each + 2]) for each in range(0, 10, 2)]
+            assert all(after == before[::-1] for before, after in pairwise(pairs))
+            assert set(pairs) <= {(True, False), (False, True)}
+
+
+def test_neither_side_is_always_first() -> None:
+    """Nor any server: who begins a round is chance."""
+    with a_race() as (race, _, log):
+        race.steps = 4
+        firsts = []
+        for _ in range(60):
+            log.clear()
+            race.round()
+            firsts.append(log[0])
+    assert set(range(2 * HALF)) == set(firsts)
+
+
+def test_a_clear_difference_stops_the_race_at_the_first_look() -> None:
+    """Long before the budget is spent."""
+    with a_race(slower=1.3) as (race, _, _):
+        found = race.run()
+    assert found.step_time is not None
+    assert (Size.MORE, "clear", interleave.FIRST_LOOK) == (found.step_time.verdict, found.stopped, len(race.generations))
+    assert pytest.approx(1.3, rel=0.01) == found.step_time.ratio
+
+
+def test_a_candidate_that_is_faster_is_told_so() -> None:
+    """The other way round."""
+    with a_race(slower=0.8) as (race, _, _):
+        found = race.run()
+    assert found.step_time is not None
+    assert found.step_time.verdict is Size.LESS
+
+
+def test_equal_sides_with_little_noise_are_the_same() -> None:
+    """The interval fits into a margin of five per cent."""
+    with a_race(margin=0.05) as (race, _, _):
+        found = race.run()
+    assert found.step_time is not None
+    assert (Size.SAME, "clear") == (found.step_time.verdict, found.stopped)
+
+
+def test_a_budget_that_is_spent_ends_it() -> None:
+    """With what can be said then: after one generation of one round, where there was no time for more."""
+    with a_race(margin=1e-9, budget_s=0) as (race, _, _):
+        found = race.run()
+    assert found.step_time is not None
+    assert (Size.INCONCLUSIVE, "budget", 1, 2 * HALF) == (
+        found.step_time.verdict,
+        found.stopped,
+        len(race.generations),
+        found.blocks,
+    )
+
+
+def test_looking_spends_the_error_probability_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many looks there were, they had no more than all of it together."""
+    spent = []
+    ratio = interleave.statistics.ratio
+
+    def spending(estimate: object, *, alpha: float, margin: float, among: int) -> object:
+        spent.append(alpha)
+        return ratio(estimate, alpha=alpha, margin=margin, among=among)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr("harness.interleave.statistics.ratio", spending)
+    with a_race(margin=1e-9, budget_s=0.5) as (race, _, _):
+        race.run()
+    *looks, memory = spent
+    assert len(looks) > 1
+    assert sum(looks) == pytest.approx(0.01)
+    assert memory == 0.01
+
+
+def test_one_server_of_each_side_finds_out_what_the_others_import() -> None:
+    """Of its own side, whose packages are others."""
+    with a_race() as (race, told, _):
+        race.prepare()
+    assert [1, 0, 0, 1, 0, 0] == [each.scouts for each in told]
+    lines = [b"what 0 imported", b"what 3 imported"]
+    assert [[], [lines[0]], [lines[0]], [], [lines[1]], [lines[1]]] == [each.learned for each in told]
+
+
+def test_every_generation_has_new_processes() -> None:
+    """That is what differs from one to the next; none is left at the end."""
+    with a_race(slower=1.3) as (race, told, _):
+        found = race.run()
+    assert [interleave.FIRST_LOOK] * 2 * HALF == [each.begun for each in told]
+    assert [False] * 2 * HALF == [each.running for each in told]
+    assert found.processes == HALF * interleave.FIRST_LOOK
+
+
+def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
+    """A user's own script may have few steps: no round is half of one process and half of another."""
+    with a_race(slower=1.3, steps_left=40) as (race, told, _):
+        found = race.run()
+    assert found.step_time is not None
+    assert (Size.MORE, True) == (found.step_time.verdict, all(each.begun > interleave.FIRST_LOOK for each in told))
+
+
+def test_a_script_that_ends_before_a_round_does_is_told() -> None:
+    """It is not started for ever."""
+    with a_race(steps_left=8) as (race, told, _):
+        found = race.run()
+    assert ("failed", None, ("not measured: it has no more steps",)) == (found.stopped, found.step_time, found.notices)
+    assert sum(each.begun for each in told) <= (interleave.RESTARTS + 1) * 2 * HALF
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (Broken("RuntimeError: no"), "not measured: RuntimeError: no"),
+        (ServerDied(Ended(signal=9)), "not measured: a server ended: killed by signal 9"),
+        (BrokenPipeError(32, "Broken pipe"), "not measured: [Errno 32] Broken pipe"),
+    ],
+)
+def test_what_goes_wrong_is_told_and_ends_the_race(error: Exception, words: str) -> None:
+    """At once, and no script goes on."""
+    with a_race(error=error) as (race, told, _):
+        found = race.run()
+    assert ((words,), "failed", None, None) == (found.notices, found.stopped, found.step_time, found.memory)
+    assert not any(each.running for each in told)
+
+
+def test_what_was_not_steady_is_said() -> None:
+    """And that no core was free."""
+    with a_race(slower=1.3, steady=False, cores=()) as (race, _, _):
+        found = race.run()
+    assert (
+        "12 of 12 processes were still warming up when they were measured",
+        "no core could be kept for it: other processes disturb it more",
+    ) == found.notices
+
+
+def test_without_peaks_there_is_no_ratio_of_memory() -> None:
+    """Where the system does not tell them."""
+    with a_race(slower=1.3, peak_bytes=None) as (race, _, _):
+        found = race.run()
+    assert (True, None) == (found.step_time is not None, found.memory)
+
+
+@pytest.mark.parametrize(
+    ("step_s", "steps", "lead_in"), [(1e-5, 500, 1), (0.004, 20, 1), (0.03, 3, 1), (0.09, 2, 1), (0.2, 1, 0)]
+)
+def test_a_block_takes_about_as_long_whatever_a_step_takes(step_s: float, steps: int, lead_in: int) -> None:
+    """80 ms, within bounds; a slow step needs no lead-in."""
+    with a_race(step_s=step_s) as (race, told, _):
+        race.agree_on_blocks()
+    assert (steps, {lead_in}) == (race.steps, {each.lead_in for each in told})
+
+
+def test_one_that_fails_leaves_no_other_at_work() -> None:
+    """Whoever ends them all afterwards meets none that is being started."""
+    over: list[int] = []
+
+    def task(number: int) -> int:
+        if number == 0:
+            raise Broken("it")
+        waits_until(lambda: False) if number > 2 else over.append(number)
+        return number
+
+    with ThreadPoolExecutor(2) as pool:
+        both = Crew([], pool)
+        with pytest.raises(Broken):
+            both.each(task, [0, 1])
+        assert [1, 2] == sorted(both.each(task, [1, 2]))
+
+
+def cells(count: int) -> list[object]:
+    """Planned cells of the same scenario."""
+    from harness.model import Cell, Role, Variant
+    from harness.plan import Planned
+
+    raise NotImplementedError

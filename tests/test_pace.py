@@ -1,0 +1,178 @@
+"""A real script runs a block of steps at a time: it waits in between, and whatever it does is told, soon."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness import environment
+from harness.launch import Server
+from harness.pace import Broken, Exhausted, PacedCell
+from tests.conftest import NEWEST, ends, is_running, needs_fork, python_of
+from tests.pacing import MIB, SCRIPT, asks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = needs_fork
+STEPS = 20
+SHORT_S = 2.0
+
+
+class Bench:
+    """A server, and scripts that it runs one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+        self.server = Server(python_of(NEWEST), [SCRIPT], folder / "server", environment.variables(1)).__enter__()
+
+    def cell(self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None) -> PacedCell:
+        """A script that has not been started."""
+        self.count += 1
+        request = asks(variant, timeout_s=timeout_s, memory_bytes=memory_bytes)(self.folder / str(self.count))
+        return PacedCell(self.server, request)
+
+    def started(self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None) -> PacedCell:
+        """One that waits after its first step."""
+        cell = self.cell(variant, timeout_s=timeout_s, memory_bytes=memory_bytes)
+        cell.start()
+        return cell
+
+
+@pytest.fixture(scope="module")
+def paces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One server for all of them: each test finds out whether the last one left it well."""
+    bench = Bench(tmp_path_factory.mktemp("paces"))
+    yield bench
+    bench.server.close()
+
+
+def blocks(cell: PacedCell) -> None:
+    """Its first step, and some more."""
+    cell.start()
+    cell.run(STEPS)
+
+
+def processor_s(pid: int) -> float:
+    """Seconds of processor time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_block_has_as_many_steps_as_were_asked_for(paces: Bench) -> None:
+    """Each with the seconds that it took; the first step is no block."""
+    cell = paces.cell("control")
+    first = cell.start()
+    found = [cell.run(STEPS), cell.run(3)]
+    cell.stop()
+    assert [0, STEPS, 3] == [len(block.step_times_s) for block in (first, *found)]
+    assert all(0 < time_s < SHORT_S for block in found for time_s in block.step_times_s)
+
+
+def test_between_blocks_the_script_takes_no_processor_time(paces: Bench) -> None:
+    """Or it would disturb the one that is measured."""
+    cell = paces.started("control")
+    cell.run(STEPS)
+    assert cell.pid is not None
+    before = processor_s(cell.pid)
+    time.sleep(0.5)
+    taken = processor_s(cell.pid) - before
+    cell.stop()
+    assert taken <= 0.02
+
+
+def test_peak_memory_is_told(paces: Bench) -> None:
+    """That of the process, in bytes: torch alone takes tens of megabytes."""
+    cell = paces.started("control")
+    peak = cell.run(STEPS).peak_memory_bytes
+    cell.stop()
+    assert peak is not None
+    assert 30 * MIB < peak < 4096 * MIB
+
+
+def test_the_script_has_an_empty_standard_input(paces: Bench) -> None:
+    """What the host tells the pacer is not the script's to read."""
+    cell = paces.started("reads_input")
+    steps = [len(cell.run(2).step_times_s) for _ in range(3)]
+    cell.stop()
+    assert ([2, 2, 2], "''") == (steps, (cell.request.directory / "input.txt").read_text(encoding="utf-8"))
+
+
+def test_a_script_that_ends_is_exhausted(paces: Bench) -> None:
+    """That is no failure: it has no more steps."""
+    cell = paces.started("short")
+    cell.run(STEPS)
+    with pytest.raises(Exhausted, match="no more than 60 steps"):
+        cell.run(1000)
+    assert cell.pid is None
+
+
+def test_a_script_that_ends_with_a_block_is_exhausted_by_the_next(paces: Bench) -> None:
+    """The last step of 60 has its time."""
+    cell = paces.started("short")
+    assert len(cell.run(59).step_times_s) == 59
+    with pytest.raises(Exhausted):
+        cell.run(1)
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [("raises", "RuntimeError: the loss went away"), ("crashes", "killed by signal 11")],
+)
+def test_a_script_that_fails_is_told_with_its_words(paces: Bench, variant: str, words: str) -> None:
+    """And not taken for one that is over."""
+    cell = paces.started(variant)
+    with pytest.raises(Broken) as error:
+        cell.run(STEPS)
+    assert words == str(error.value)
+
+
+def test_a_script_that_fails_before_its_first_step_is_told(paces: Bench) -> None:
+    """It has not got that far."""
+    with pytest.raises(Broken, match="the loss went away"):
+        paces.started("raises_early")
+
+
+@pytest.mark.parametrize("variant", ["hangs", "hangs_early"])
+def test_a_script_that_hangs_ends_at_its_timeout(paces: Bench, variant: str) -> None:
+    """Nobody waits for it longer."""
+    cell = paces.cell(variant, timeout_s=SHORT_S)
+    began = time.monotonic()
+    with pytest.raises(Broken, match="no answer within 2 s"):
+        blocks(cell)
+    assert SHORT_S <= time.monotonic() - began < 10 * SHORT_S
+    pid = cell.pid
+    assert pid is not None
+    cell.stop()
+    assert ends(pid)
+
+
+def test_a_limit_of_memory_holds(paces: Bench) -> None:
+    """The script gets no more, and says so."""
+    cell = paces.started("exhausts", memory_bytes=256 * MIB)
+    with pytest.raises(Broken, match=r"(?i)memory"):
+        cell.run(STEPS)
+
+
+def test_a_stopped_script_is_gone(paces: Bench) -> None:
+    """Also in the midst of its training."""
+    cell = paces.started("control")
+    pid = cell.pid
+    assert pid is not None
+    cell.stop()
+    assert not is_running(pid)
+
+
+def test_a_server_runs_plain_cells_afterwards(paces: Bench, tmp_path: Path) -> None:
+    """It reads its own requests again."""
+    paces.started("control").stop()
+    request = asks()(tmp_path)
+    plain = type(request)(**{**vars(request), "paced": False, "timed": 5, "warmup": 1})
+    answer = paces.server.run(plain)
+    assert answer.observation is not None
+    assert (6, None) == (answer.observation.steps, answer.observation.raised)

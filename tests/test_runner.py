@@ -1,0 +1,230 @@
+"""A runner has a server and a script in it, warm and waiting; what goes wrong is told, and the next one starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from harness.launch import Server, ServerDied
+from harness.pace import Block, Broken, Exhausted
+from tests.conftest import ends, is_running, needs_fork
+from tests.pacing import MIB, a_runner, asks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from harness.runner import Runner
+
+pytestmark = needs_fork
+STEPS = 20
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """One server for those that leave it as it was."""
+    runner = a_runner(tmp_path_factory.mktemp("shared"))
+    yield runner
+    runner.close()
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """One whose server a test may end: the next one starts another. Its scripts hold 64 MiB more."""
+    own = a_runner(tmp_path_factory.mktemp("own"), {"HELD_MIB": "64"})
+    yield own
+    own.close()
+
+
+def server_pid(runner: Runner) -> int:
+    """The process of its server."""
+    assert runner._server is not None  # noqa: SLF001  (to be killed)
+    return runner._server._process.pid  # noqa: SLF001  (the same)
+
+
+def cell_pid(runner: Runner) -> int:
+    """The process of its script."""
+    assert runner._cell is not None  # noqa: SLF001  (to be looked at)
+    assert runner._cell.pid is not None  # noqa: SLF001  (the same)
+    return runner._cell.pid  # noqa: SLF001  (the same)
+
+
+def test_a_block_counts_no_lead_in(shared: Runner) -> None:
+    """Its first step finds the caches full of another process's data."""
+    shared.begin(asks())
+    taken = shared.block(STEPS)
+    shared.end()
+    assert len(taken) == STEPS
+
+
+def test_after_its_warm_up_it_knows_what_a_step_takes(shared: Runner) -> None:
+    """Of a linear layer microseconds to milliseconds."""
+    shared.begin(asks())
+    shared.end()
+    assert 0 < shared.step_s < 0.1
+
+
+def test_a_warm_up_that_does_not_end_is_measured_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After five seconds of steps, each longer than the last one."""
+    runner = a_runner(tmp_path)
+    times = [0.3 + 0.1 * number for number in range(100)]
+
+    def block(steps: int) -> tuple[float, ...]:
+        taken, times[:steps] = tuple(times[:steps]), []
+        return taken
+
+    monkeypatch.setattr(runner, "block", block)
+    runner.warm_up()
+    assert (False, True) == (runner.steady, sum(times) > 0)
+
+
+def test_the_server_outlives_its_scripts(shared: Runner) -> None:
+    """One import for all of them."""
+    servers = set()
+    for _ in range(2):
+        shared.begin(asks())
+        servers.add(server_pid(shared))
+        shared.end()
+    assert len(servers) == 1
+
+
+def test_a_script_that_ends_can_be_started_again(shared: Runner) -> None:
+    """It is no more running, and then it is."""
+    shared.begin(asks("short"))
+    with pytest.raises(Exhausted):
+        shared.block(1000)
+    ended = shared.running
+    shared.end()
+    shared.begin(asks())
+    again = shared.running
+    shared.end()
+    assert (False, True) == (ended, again)
+
+
+def test_after_a_script_that_hangs_the_next_one_runs(shared: Runner) -> None:
+    """On the same server."""
+    shared.begin(asks("hangs", timeout_s=1))
+    pid = server_pid(shared)
+    with pytest.raises(Broken):
+        shared.block(STEPS)
+    shared.end()
+    shared.begin(asks())
+    assert (STEPS, pid) == (len(shared.block(STEPS)), server_pid(shared))
+    shared.end()
+
+
+def test_what_one_script_had_to_import_another_server_imports_ahead(shared: Runner, runner: Runner) -> None:
+    """So that no process of the measurement has to."""
+    runner.learn(shared.scout(asks("imports_late")))
+    runner.begin(asks("imports_late"))
+    runner.end()
+    assert [True, False] == [had_to_import(each) for each in (shared, runner)]
+
+
+def had_to_import(runner: Runner) -> bool:
+    """What its last script wrote."""
+    folder = runner.directory / f"cell-{runner._cells}"  # noqa: SLF001  (the last one's)
+    return (folder / "late.txt").read_text(encoding="ascii") == "True"
+
+
+def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(shared: Runner, runner: Runner) -> None:
+    """By as much, within a few."""
+    peaks = []
+    for each in (shared, runner):
+        each.begin(asks())
+        peaks.append(each.peak_bytes or 0)
+        each.end()
+    assert 48 * MIB < peaks[1] - peaks[0] < 80 * MIB
+
+
+def test_a_killed_server_is_told_and_another_one_started(runner: Runner) -> None:
+    """With the next script; the one that it ran is gone with it."""
+    runner.begin(asks())
+    script, server = cell_pid(runner), server_pid(runner)
+    os.kill(server, signal.SIGKILL)
+    assert ends(script)
+    with pytest.raises((ServerDied, OSError)):
+        runner.block(STEPS)
+    runner.end()
+    runner.begin(asks())
+    assert (STEPS, True) == (len(runner.block(STEPS)), server_pid(runner) != server)
+    runner.end()
+
+
+def test_a_server_that_its_script_kills_is_told(runner: Runner) -> None:
+    """No answer comes, and none is waited for."""
+    runner.begin(asks("kills_server"))
+    with pytest.raises(ServerDied):
+        runner.block(STEPS)
+    runner.end()
+
+
+def test_a_server_that_does_not_answer_any_more_is_ended(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it might say later would be taken for an answer to something else."""
+    monkeypatch.setattr("harness.pace.START_TIMEOUT_S", 0.5)
+    runner.begin(asks())
+    server = server_pid(runner)
+    os.kill(server, signal.SIGSTOP)
+    runner.end()
+    assert ends(server)
+    runner.begin(asks())
+    assert runner.running
+    runner.end()
+
+
+def test_where_a_server_cannot_fork_each_script_has_its_own(tmp_path: Path) -> None:
+    """MacOS and Windows, and libraries that open CUDA when they are imported."""
+    runner = a_runner(tmp_path, fork=False)
+    servers = []
+    try:
+        for _ in range(2):
+            runner.begin(asks())
+            servers.append((server_pid(runner), len(runner.block(STEPS))))
+            runner.end()
+    finally:
+        runner.close()
+    assert ([STEPS, STEPS], 2) == ([steps for _, steps in servers], len({pid for pid, _ in servers}))
+
+
+def test_a_server_in_which_cuda_was_opened_does_not_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork could not use it."""
+    entered = Server.__enter__
+
+    def opened(server: Server) -> Server:
+        entered(server)
+        server.cuda_initialized = True
+        return server
+
+    monkeypatch.setattr(Server, "__enter__", opened)
+    runner = a_runner(tmp_path)
+    try:
+        runner.begin(asks())
+        assert (False, STEPS) == (runner.fork, len(runner.block(STEPS)))
+    finally:
+        runner.close()
+
+
+def test_a_closed_runner_leaves_no_process(tmp_path: Path) -> None:
+    """Neither the script nor the server, also where it is closed in the midst of a measurement."""
+    runner = a_runner(tmp_path)
+    runner.begin(asks())
+    pids = [cell_pid(runner), server_pid(runner)]
+    runner.close()
+    assert [False, False] == [is_running(pid) for pid in pids]
+
+
+def test_peak_memory_is_that_of_the_last_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None where the system does not tell it."""
+
+    class Told:
+        def run(self, steps: int) -> Block:
+            return Block((0.1,) * steps, None)
+
+    runner = a_runner(tmp_path)
+    runner.peak_bytes = 1
+    monkeypatch.setattr(runner, "_cell", Told())
+    runner.block(2)
+    assert runner.peak_bytes is None

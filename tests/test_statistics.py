@@ -1,0 +1,269 @@
+"""Step times become a ratio, an interval and a verdict: what is known of the answer beforehand comes out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import statistics
+from harness.measured import Ratio, Size
+from harness.statistics import ALPHA, Estimate
+
+SERVERS = 5
+ROUNDS = 4
+MARGIN = 0.01
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def processes(
+    generator: np.random.Generator, *, effect: float = 0.0, server: float = 0.01, process: float = 0.01
+) -> list[Floats]:
+    """Step times of twelve generations, of two sides whose logarithms differ by ``effect``."""
+    levels = generator.normal(0, server, 2 * SERVERS)
+    levels[SERVERS:] += effect
+    found = []
+    for _ in range(12):
+        each = levels + generator.normal(0, process, 2 * SERVERS)
+        found.append(np.exp(each[None, :, None] + generator.normal(0, 0.04, (ROUNDS, 2 * SERVERS, 2))))
+    return found
+
+
+def estimate(generations: list[Floats], seed: int = 1) -> Estimate:
+    """The estimate, with a bootstrap that draws the same each time."""
+    return statistics.of_blocks(generations, np.random.default_rng(seed))
+
+
+def verdict(generator: np.random.Generator, *, looks: int = 4, margin: float = MARGIN, **model: float) -> Size:
+    """Of one simulated comparison that is looked at several times, until the verdict is clear."""
+    generations = processes(generator, **model)
+    spent = 0.0
+    for look in range(1, looks + 1):
+        total = statistics.spent(look / looks)
+        alpha, spent = total - spent, total
+        found = statistics.of_blocks(generations[: len(generations) * look // looks], generator)
+        told = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
+        if told is not Size.INCONCLUSIVE:
+            return told
+    return Size.INCONCLUSIVE
+
+
+def told(count: int, seed: int, **model: float) -> Counter[Size]:
+    """The verdicts of so many simulated comparisons."""
+    generator = np.random.default_rng(seed)
+    return Counter(verdict(generator, **model) for _ in range(count))
+
+
+def known(difference: float, *, error: float = 0.001, floor: float = 0.0) -> Estimate:
+    """An estimate of five servers a side."""
+    return Estimate(difference, error, 2 * SERVERS - 2, floor, baseline=1.0, candidate=math.exp(difference))
+
+
+def judged(found: Estimate, margin: float = MARGIN) -> Ratio:
+    """As a ratio, where all the error probability may be spent."""
+    return statistics.ratio(found, alpha=ALPHA, margin=margin)
+
+
+@given(seeds)
+def test_swapping_the_sides_inverts_the_ratio(seed: int) -> None:
+    """Which side is called the baseline decides nothing but the sign."""
+    generations = processes(np.random.default_rng(seed), effect=0.05)
+    swapped = [np.roll(each, SERVERS, axis=1) for each in generations]
+    there, back = estimate(generations), estimate(swapped)
+    assert pytest.approx(there.difference) == -back.difference
+    assert (there.baseline, there.candidate) == pytest.approx((back.candidate, back.baseline))
+
+
+@given(seeds, st.floats(1e-6, 1e6))
+def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
+    """Of seconds and of milliseconds the ratio, its error and the noise floor are the same."""
+    generations = processes(np.random.default_rng(seed))
+    seconds, others = estimate(generations), estimate([each * factor for each in generations])
+    assert (seconds.difference, seconds.error, seconds.floor) == pytest.approx(
+        (others.difference, others.error, others.floor), rel=1e-6, abs=1e-9
+    )
+
+
+@given(seeds, st.floats(-0.2, 0.2))
+def test_a_machine_that_slows_down_steadily_is_no_difference(seed: int, drift: float) -> None:
+    """A round's order is the same backwards: each server's two blocks lie around the same middle."""
+    generator = np.random.default_rng(seed)
+    rounds = []
+    for _ in range(ROUNDS):
+        order = generator.permutation(2 * SERVERS)
+        when = np.empty((2 * SERVERS, 2))
+        when[order, 0] = np.arange(2 * SERVERS)
+        when[order, 1] = np.arange(4 * SERVERS, 2 * SERVERS, -1) - 1
+        rounds.append(np.exp(drift * when / (4 * SERVERS)))
+    assert pytest.approx(0, abs=1e-9) == estimate([np.stack(rounds)]).difference
+
+
+@given(seeds, st.floats(2, 1000))
+def test_a_block_that_was_disturbed_does_not_count(seed: int, factor: float) -> None:
+    """One block of each process takes many times as long: nearly all of it is trimmed."""
+    generations = processes(np.random.default_rng(seed), effect=0.03)
+    before = estimate(generations)
+    for each in generations:
+        each[0, :SERVERS, 0] *= factor
+    assert pytest.approx(before.difference, abs=0.02) == estimate(generations).difference
+
+
+def test_a_difference_that_is_there_is_the_estimate() -> None:
+    """Without noise, to the last digit; the levels are medians in the unit that was measured."""
+    times = np.full((ROUNDS, 2 * SERVERS, 2), 0.002)
+    times[:, SERVERS:] *= 1.05
+    found = estimate([times, times])
+    assert (math.log(1.05), 0.002, 0.0021) == pytest.approx((found.difference, found.baseline, found.candidate))
+    assert (statistics.SMALLEST, 0.0) == pytest.approx((found.error, found.floor))
+
+
+@pytest.mark.parametrize(("server", "process"), [(0.01, 0.01), (0.0, 0.02), (0.003, 0.005)])
+def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, process: float) -> None:
+    """Over many simulated comparisons the estimates scatter by as much as each of them says."""
+    generator = np.random.default_rng(11)
+    found = [statistics.of_blocks(processes(generator, server=server, process=process), generator) for _ in range(250)]
+    scatter = float(np.std([each.difference for each in found]))
+    said = math.sqrt(float(np.mean([each.error**2 for each in found])))
+    assert pytest.approx(scatter, rel=0.15) == said
+
+
+def test_equal_sides_are_hardly_ever_called_different() -> None:
+    """Of 400 simulated comparisons, each looked at four times, with the margin of no help: 1 % at most."""
+    found = told(400, 3, margin=1e-6)
+    assert found[Size.MORE] + found[Size.LESS] <= 4
+
+
+def test_equal_sides_are_not_called_different_within_the_margin() -> None:
+    """Neither where the servers differ much."""
+    found = told(200, 4)
+    assert found[Size.MORE] + found[Size.LESS] <= 2
+
+
+@pytest.mark.parametrize(("effect", "size"), [(0.05, Size.MORE), (-0.05, Size.LESS)])
+def test_five_per_cent_is_found(effect: float, size: Size) -> None:
+    """Of 60 simulated comparisons, nearly always."""
+    assert told(60, 5, effect=effect, server=0.005, process=0.005)[size] >= 57
+
+
+def test_two_per_cent_is_found_more_often_than_not() -> None:
+    """Where the servers differ by as much as they were seen to on a quiet machine."""
+    assert told(100, 6, effect=math.log(1.02), server=0.003, process=0.005)[Size.MORE] >= 50
+
+
+def test_equal_sides_are_called_the_same_where_there_is_little_noise() -> None:
+    """The whole interval fits into the margin."""
+    assert told(40, 7, server=0.0005, process=0.0005, margin=0.05)[Size.SAME] == 40
+
+
+@given(st.lists(st.floats(0, 1), max_size=30))
+def test_however_often_one_looks_no_more_is_spent(looks: list[float]) -> None:
+    """The parts of the error probability add up to the whole when the budget is gone."""
+    at = [0.0, *sorted(looks), 1.0]
+    parts = [statistics.spent(after) - statistics.spent(before) for before, after in pairwise(at)]
+    assert all(part >= 0 for part in parts)
+    assert pytest.approx(ALPHA) == sum(parts)
+
+
+def test_past_its_end_a_budget_gives_no_more() -> None:
+    """The last look comes a little late."""
+    assert (statistics.spent(0), statistics.spent(1)) == (statistics.spent(-1), statistics.spent(1.5))
+
+
+@pytest.mark.parametrize(
+    ("difference", "half", "floor", "size"),
+    [
+        (0.0, 0.005, 0.0, Size.SAME),
+        (0.005, 0.005, 0.02, Size.SAME),
+        (0.006, 0.005, 0.0, Size.INCONCLUSIVE),
+        (0.05, 0.01, 0.0, Size.MORE),
+        (-0.05, 0.01, 0.0, Size.LESS),
+        (0.05, 0.06, 0.0, Size.INCONCLUSIVE),
+        (0.05, 0.01, 0.06, Size.INCONCLUSIVE),
+        (-0.05, 0.01, 0.06, Size.INCONCLUSIVE),
+        (0.0, 0.5, 0.0, Size.INCONCLUSIVE),
+    ],
+)
+def test_the_verdict(difference: float, half: float, floor: float, size: Size) -> None:
+    """Beyond 1, the margin (0.01) and the noise floor; or wholly within the margin; or neither."""
+    assert size is statistics.verdict(known(difference, floor=floor), half, 0.01)
+
+
+@pytest.mark.parametrize(("margin", "size"), [(0.01, Size.MORE), (0.03, Size.INCONCLUSIVE), (0.1, Size.SAME)])
+def test_a_wider_margin_makes_the_same_of_more(margin: float, size: Size) -> None:
+    """What counts as the same is for who asks to say."""
+    assert size is judged(known(0.025, error=0.002), margin).verdict
+
+
+def test_the_interval_holds_the_ratio() -> None:
+    """Its ends are as far from it, as factors, on either side."""
+    found = judged(known(0.05, error=0.004))
+    assert found.low < found.ratio < found.high
+    assert pytest.approx(found.ratio**2) == found.low * found.high
+    assert pytest.approx(math.exp(0.05)) == found.ratio
+
+
+def test_the_interval_is_the_published_quantile() -> None:
+    """Student's t with 8 degrees of freedom: 3.355 standard errors for 99 %, 5.041 for 99.9 %."""
+    found = known(0, error=1)
+    assert (3.355, 5.041) == pytest.approx((found.half_width(0.01), found.half_width(0.001)), rel=1e-3)
+
+
+def test_many_comparisons_widen_every_interval() -> None:
+    """Each of ten has a tenth of the error probability; p is told as it is."""
+    alone, among = (statistics.ratio(known(0.05), alpha=ALPHA, margin=MARGIN, among=many) for many in (1, 10))
+    assert among.low < alone.low
+    assert (among.p, among.confidence, among.among) == (alone.p, 1 - ALPHA, 10)
+
+
+def test_an_interval_that_just_reaches_one_has_its_alpha_as_p() -> None:
+    """The two are of the same test."""
+    found = known(known(0, error=0.01).half_width(0.01), error=0.01)
+    assert pytest.approx(0.01) == found.p
+
+
+def test_the_noise_floor_is_the_worst_parting_of_the_baseline() -> None:
+    """Of five servers at 0, 0, 0, 3 and 5 % the two slow ones against the rest: 4 %."""
+    levels = np.array([0, 0, 0, 0.03, 0.05, 0, 0, 0, 0, 0])
+    times = np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))
+    assert pytest.approx(0.04) == estimate([times]).floor
+
+
+def test_memory_is_compared_by_one_value_for_each_process() -> None:
+    """A tenth more on every server of the candidate, in every generation."""
+    peaks = np.array([[100.0] * 5 + [110.0] * 5, [102.0] * 5 + [112.2] * 5])
+    found = statistics.of_servers(peaks, np.random.default_rng(1))
+    assert (math.log(1.1), 101.0, 111.1) == pytest.approx((found.difference, found.baseline, found.candidate))
+    assert judged(found).verdict is Size.MORE
+
+
+@given(st.integers(1, 1000), st.integers(statistics.SHORTEST, 60))
+def test_what_is_constant_is_steady_from_the_start(step_s: int, count: int) -> None:
+    """There is no warm-up in it."""
+    assert statistics.steady_from([step_s] * count) == 0
+
+
+def test_a_warm_up_is_left_out() -> None:
+    """Eight steps that become shorter, then forty that scatter by a per cent."""
+    steady = np.random.default_rng(1).normal(0.01, 0.0001, 40)
+    found = statistics.steady_from([*(0.01 * (1 + 2.0 ** (3 - each)) for each in range(8)), *steady])
+    assert found is not None
+    assert 5 <= found <= 16
+
+
+@pytest.mark.parametrize("change", [-0.0002, 0.0002])
+def test_what_has_not_come_to_rest_is_not_steady(change: float) -> None:
+    """Every step is longer, or shorter, than the last one."""
+    assert statistics.steady_from([0.01 + change * each for each in range(30)]) is None
+
+
+@pytest.mark.parametrize("count", range(statistics.SHORTEST))
+def test_a_few_steps_say_nothing(count: int) -> None:
+    """Not even where they are alike."""
+    assert statistics.steady_from([0.01] * count) is None
