@@ -22,7 +22,7 @@ from harness.launch import Request, ServerDied
 from harness.measured import Key, Measured, Ratio, Size
 from harness.pace import Broken, Exhausted
 from harness.pool import Source
-from harness.runner import LEAD_IN, Contender, Runner
+from harness.runner import LEAD_IN, Contender
 from harness.verdict import process_outcome
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from harness.crew import Crew
     from harness.plan import Planned
     from harness.pool import Settings
+    from harness.runner import Runner
 
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -72,7 +73,7 @@ def measure(
         deadline = time.monotonic() + budget_s
         stage(f"starting {len(both.runners)} servers to measure {len(cells)} cells")
         with contextlib.suppress(ServerDied, OSError):  # every cell tries again, and tells
-            both.each(Runner.open, both.runners)  # what that takes is nobody's share
+            both.each(lambda runner: runner.open(), both.runners)  # what that takes is nobody's share
         found: dict[Key, Measured] = {}
         for number, cell in enumerate(cells):
             key = Key(cell.cell.scenario, cell.cell.variant, cell.cell.device)
@@ -153,7 +154,7 @@ class Race:
 
     def prepare(self) -> None:
         """Servers that have imported what the script needs, so that no process of a generation has to."""
-        self.crew.each(Runner.open, self.shuffled(self.runners))
+        self.crew.each(lambda runner: runner.open(), self.shuffled(self.runners))
         if all(runner.fork for runner in self.runners):
             half = len(self.runners) // 2
             sides = [self.runners[:half], self.runners[half:]]

@@ -43,8 +43,8 @@ ALPHA = 0.01
 TRIMMED = 0.2
 """Of a server's blocks, at either end: other processes make some of them long."""
 RESAMPLES = 1000
-SHORTEST = 4
-"""Fewer step times say nothing of a warm-up."""
+SHORTEST = 8
+"""Fewer step times say nothing of a warm-up: of up to six, any would be found to end it in their first half."""
 SMALLEST = 1e-5
 """Two servers may differ by less than a clock can tell: no standard error is smaller."""
 

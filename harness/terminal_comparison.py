@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from harness.comparison import Change, Verdict
@@ -91,13 +90,17 @@ def show_speed(console: Console, comparison: Comparison) -> None:
     rows = ratio_rows(comparison)
     if not rows:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("cell", "", "verdict", "candidate / baseline", "median", "noise"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        shown = (row.cell, row.quantity, row.verdict, row.ratio, row.values, row.noise)
-        table.add_row(*(Text(one_line(each), style=SIZES[row.size]) for each in shown))
-    console.print(Padding(table, (0, 0, 0, 2)))
+    columns = [("", "verdict", "candidate / baseline", "median", "noise")]
+    columns += [(row.quantity, row.verdict, row.ratio, row.values, row.noise) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*columns, strict=True)]
+    lines = ["    " + "  ".join(map(str.ljust, each, widths)).rstrip() for each in columns]
+    console.print(Text(lines[0], style="dim"), soft_wrap=True)
+    cell = ""
+    for row, text in zip(rows, lines[1:], strict=True):
+        if row.cell != cell:
+            cell = row.cell
+            line(console, cell, "", 2)
+        console.print(Text(text, style=SIZES[row.size]), soft_wrap=True)
     for why in dict.fromkeys(f"{row.cell}, {row.quantity}: {row.why}" for row in rows if row.why):
         line(console, why, "dim", 2)
 

@@ -106,6 +106,7 @@ def measured(size: Size = Size.MORE, ratio: float = 1.08, variant: str = "plain"
         "step_time": of_time,
         "memory": same,
         "servers": 4,
+        "processes": 12,
         "blocks": 12,
         "steps": 20,
         "spent_s": 30.0,

@@ -1,14 +1,10 @@
-"""Which block comes when, when it is enough, and what is said of it; with real servers what must hold on any machine."""
+"""Which block comes when, when it is enough, and what is said of it: with runners that were thought up."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,83 +12,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from harness import interleave
-from harness.crew import Crew, crew
+from harness import interleave, statistics
+from harness.crew import Crew
 from harness.interleave import Race, measure
 from harness.launch import ServerDied
 from harness.measured import Key, Size
-from harness.model import Scenario, Steps
-from harness.pace import Broken, Exhausted
-from harness.plan import Limits
-from harness.pool import Settings, Source
+from harness.model import Steps
+from harness.pace import Broken
+from harness.plan import Action, Limits, Planned
+from harness.pool import Settings
 from harness.verdict import Ended
-from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
-from tests.pacing import MIB, SCRIPT, SLOWER, asks, contender
+from tests.factories import make_cell, make_scenario, make_variant
+from tests.fakes.told import Told
+from tests.pacing import asks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from harness.measured import Measured
     from harness.runner import Runner
 
 KEY = Key("paced", "control", "cpu")
 HALF = 3
 SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
-
-
-@dataclass
-class Told:
-    """A runner that says what it was told, and gives times that were thought up."""
-
-    number: int
-    log: list[int]
-    step_s: float = 0.01
-    steps_left: int = 10**9
-    """Of each process, before the script ends."""
-    error: Exception | None = None
-    """Raised by its script in the second block."""
-    fork: bool = True
-    cores: tuple[int, ...] = (1,)
-    steady: bool = True
-    peak_bytes: int | None = 100 * MIB
-    lead_in: int = 1
-    running: bool = False
-    begun: int = 0
-    learned: list[bytes] = field(default_factory=list)
-    scouts: int = 0
-    opened: int = 0
-    _left: int = 0
-
-    def open(self) -> None:
-        self.opened += 1
-
-    def scout(self, _request: object) -> bytes:
-        self.scouts += 1
-        return b"what %d imported" % self.number
-
-    def learn(self, line: bytes) -> None:
-        self.learned.append(line)
-
-    def begin(self, _request: object) -> None:
-        self.running, self._left = True, self.steps_left
-        self.begun += 1
-
-    def block(self, steps: int) -> tuple[float, ...]:
-        if self.error is not None and self.number in self.log:
-            raise self.error
-        self._left -= steps
-        if self._left < 0:
-            self.running = False
-            raise Exhausted("it has no more steps")
-        self.log.append(self.number)
-        generator = np.random.default_rng(len(self.log))
-        return tuple(self.step_s * np.exp(generator.normal(0, 0.001, steps)))
-
-    def end(self) -> None:
-        self.running = False
-
-    def close(self) -> None:
-        self.end()
 
 
 @contextmanager
@@ -150,7 +91,11 @@ def test_a_clear_difference_stops_the_race_at_the_first_look() -> None:
     with a_race(slower=1.3) as (race, _, _):
         found = race.run()
     assert found.step_time is not None
-    assert (Size.MORE, "clear", interleave.FIRST_LOOK) == (found.step_time.verdict, found.stopped, len(race.generations))
+    assert (Size.MORE, "clear", interleave.FIRST_LOOK) == (
+        found.step_time.verdict,
+        found.stopped,
+        len(race.generations),
+    )
     assert pytest.approx(1.3, rel=0.01) == found.step_time.ratio
 
 
@@ -184,21 +129,15 @@ def test_a_budget_that_is_spent_ends_it() -> None:
 
 
 def test_looking_spends_the_error_probability_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many looks there were, they had no more than all of it together."""
-    spent = []
-    ratio = interleave.statistics.ratio
-
-    def spending(estimate: object, *, alpha: float, margin: float, among: int) -> object:
-        spent.append(alpha)
-        return ratio(estimate, alpha=alpha, margin=margin, among=among)  # type: ignore[arg-type]  # passed on
-
-    monkeypatch.setattr("harness.interleave.statistics.ratio", spending)
-    with a_race(margin=1e-9, budget_s=0.5) as (race, _, _):
-        race.run()
-    *looks, memory = spent
-    assert len(looks) > 1
-    assert sum(looks) == pytest.approx(0.01)
-    assert memory == 0.01
+    """Each look has what has become free since the last one, and all of them no more than the whole."""
+    gone = iter([0.2, 0.5, 1.0, 1.2])
+    monkeypatch.setattr(Race, "gone", property(lambda _: next(gone)))
+    with a_race() as (race, _, _):
+        race.generations = [np.exp(np.random.default_rng(1).normal(0, 0.01, (3, 2 * HALF, 2)))]
+        confidences = [1 - race.look().confidence for _ in range(3)]
+    assert pytest.approx(statistics.ALPHA) == sum(confidences)
+    assert pytest.approx(statistics.spent(0.2)) == confidences[0]
+    assert race.spent == statistics.ALPHA
 
 
 def test_one_server_of_each_side_finds_out_what_the_others_import() -> None:
@@ -285,19 +224,54 @@ def test_one_that_fails_leaves_no_other_at_work() -> None:
     def task(number: int) -> int:
         if number == 0:
             raise Broken("it")
-        waits_until(lambda: False) if number > 2 else over.append(number)
+        time.sleep(0.2)
+        over.append(number)
         return number
 
     with ThreadPoolExecutor(2) as pool:
-        both = Crew([], pool)
         with pytest.raises(Broken):
-            both.each(task, [0, 1])
-        assert [1, 2] == sorted(both.each(task, [1, 2]))
+            Crew([], pool).each(task, [1, 0, 2, 3, 4])
+        then = list(over)
+    assert ([1], [1]) == (then, over)  # the pool has done all that it was given
 
 
-def cells(count: int) -> list[object]:
-    """Planned cells of the same scenario."""
-    from harness.model import Cell, Role, Variant
-    from harness.plan import Planned
+def test_all_that_was_asked_for_comes_back_in_its_order() -> None:
+    """Whoever was done first."""
 
-    raise NotImplementedError
+    def task(number: int) -> int:
+        time.sleep(0.02 * number)
+        return number
+
+    with ThreadPoolExecutor(3) as pool:
+        assert [3, 1, 2] == Crew([], pool).each(task, [3, 1, 2])
+
+
+def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 90 seconds for three cells 30 each; one that takes 10 leaves 40 each to the other two."""
+    now, given = [0.0], []
+
+    def run(race: Race) -> None:
+        given.append((race.key.variant, race.budget_s, race.among))
+        now[0] += 10
+
+    @contextmanager
+    def nobody(*_: object) -> Iterator[Crew]:
+        with ThreadPoolExecutor(1) as pool:
+            yield Crew([], pool)
+
+    monkeypatch.setattr("harness.interleave.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(interleave, "crew", nobody)
+    monkeypatch.setattr(Race, "run", run)
+    planned = [a_cell(name) for name in ("one", "two", "three")]
+    here = Path()
+    stages: list[str] = []
+    found = measure(here, here, planned, SETTINGS, budget_s=90, margin=0.01, directory=here, stage=stages.append)
+    assert [("one", 30, 6), ("two", 40, 6), ("three", 70, 6)] == given
+    assert [name for name, *_ in given] == [key.variant for key in found]
+    assert stages[1] == "measuring 1 of 3: scenario/one/cpu, 30 s at most"
+
+
+def a_cell(variant: str) -> Planned:
+    """A cell that would be measured."""
+    made = make_variant(variant)
+    return Planned(make_cell(variant=variant), make_scenario("scenario", made), made, "key", {}, Action.RUN, "")

@@ -17,6 +17,7 @@ from harness.statistics import ALPHA, Estimate
 
 SERVERS = 5
 ROUNDS = 4
+LOOKS = 4
 MARGIN = 0.01
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -41,14 +42,14 @@ def estimate(generations: list[Floats], seed: int = 1) -> Estimate:
     return statistics.of_blocks(generations, np.random.default_rng(seed))
 
 
-def verdict(generator: np.random.Generator, *, looks: int = 4, margin: float = MARGIN, **model: float) -> Size:
+def verdict(generator: np.random.Generator, *, margin: float = MARGIN, **model: float) -> Size:
     """Of one simulated comparison that is looked at several times, until the verdict is clear."""
     generations = processes(generator, **model)
     spent = 0.0
-    for look in range(1, looks + 1):
-        total = statistics.spent(look / looks)
+    for look in range(1, LOOKS + 1):
+        total = statistics.spent(look / LOOKS)
         alpha, spent = total - spent, total
-        found = statistics.of_blocks(generations[: len(generations) * look // looks], generator)
+        found = statistics.of_blocks(generations[: len(generations) * look // LOOKS], generator)
         told = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
         if told is not Size.INCONCLUSIVE:
             return told
@@ -257,10 +258,11 @@ def test_a_warm_up_is_left_out() -> None:
     assert 5 <= found <= 16
 
 
+@pytest.mark.parametrize("count", [statistics.SHORTEST, 12, 30])
 @pytest.mark.parametrize("change", [-0.0002, 0.0002])
-def test_what_has_not_come_to_rest_is_not_steady(change: float) -> None:
-    """Every step is longer, or shorter, than the last one."""
-    assert statistics.steady_from([0.01 + change * each for each in range(30)]) is None
+def test_what_has_not_come_to_rest_is_not_steady(change: float, count: int) -> None:
+    """Every step is longer, or shorter, than the last one: also of as few as are looked at."""
+    assert statistics.steady_from([0.01 + change * each for each in range(count)]) is None
 
 
 @pytest.mark.parametrize("count", range(statistics.SHORTEST))

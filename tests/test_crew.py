@@ -1,0 +1,80 @@
+"""Real servers of two sides: what must hold of a measurement on any machine, however busy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.crew import crew
+from harness.interleave import Race
+from harness.measured import Key, Measured, Size
+from harness.model import Steps
+from harness.plan import Limits
+from harness.pool import Settings, Source
+from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
+from tests.pacing import SCRIPT, SLOWER, asks, contender
+
+pytestmark = needs_fork
+SERVERS = 2
+BUDGET_S = 6
+SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
+
+
+def raced(
+    folder: Path, variables: dict[str, str], *variants: str, script: Path = SCRIPT, margin: float = 0.05
+) -> list[Measured]:
+    """Each variant by the same servers, of which the candidate's have ``variables``."""
+    sources = [Source(script, own=False)]
+    with crew(contender(), contender(variables), sources, SETTINGS, folder, servers=SERVERS) as both:
+        return [
+            Race(both, Key("paced", variant, "cpu"), asks(variant, script=script), BUDGET_S, margin).run()
+            for variant in variants
+        ]
+
+
+def test_a_slowdown_of_thirty_per_cent_is_called_slower(tmp_path: Path) -> None:
+    """Or, where the machine is too busy to tell, inconclusive; never the same."""
+    [found] = raced(tmp_path, {"SLOWER_PER_CENT": "30"}, "control", script=SLOWER)
+    assert found.step_time is not None, found
+    assert 1.1 < found.step_time.ratio < 1.6
+    assert found.step_time.verdict in {Size.MORE, Size.INCONCLUSIVE}
+
+
+def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path) -> None:
+    """One that fails is told; by the same servers an equal one is no slower, and 64 MiB more are seen."""
+    failed, equal, hashes = raced(tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash")
+    assert ("failed", ("not measured: RuntimeError: the loss went away",)) == (failed.stopped, failed.notices)
+    assert equal.step_time is not None, equal
+    assert equal.step_time.verdict in {Size.SAME, Size.INCONCLUSIVE}
+    assert equal.memory is not None
+    assert Size.MORE is equal.memory.verdict
+    assert hashes.stopped != "failed"
+    seen = {path.read_text(encoding="ascii") for path in tmp_path.glob("*/*/hash.txt")}
+    assert len(seen) == 2 * SERVERS  # each server's own, the same in all that it forked
+
+
+def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
+    """The host is gone at once, with no chance to clean up: so are its servers and their scripts."""
+    python_of(NEWEST)
+    code = (
+        "import sys; from pathlib import Path; from tests.test_crew import raced;raced(Path(sys.argv[1]), {}, 'hangs')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
+        try:
+            assert waits_until(lambda: len(list(tmp_path.glob("*/cell-2/output.txt"))) > 0)
+            pids = descendants(host.pid)
+        finally:
+            host.kill()
+    assert len(pids) >= 2 * SERVERS
+    assert all(ends(pid) for pid in pids), json.dumps(pids)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that they did."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text(encoding="ascii").split():
+            found += [int(child), *descendants(int(child))]
+    return found
