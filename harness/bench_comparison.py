@@ -7,6 +7,8 @@ the tools that people use today get the same cases in between. In every other ro
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
 import subprocess
 import sys
@@ -35,9 +37,14 @@ if TYPE_CHECKING:
     from harness.measured import Measured
     from harness.pool import Settings
 
-SCRIPT = Path(__file__).parent / "faults" / "slower.py"
+HERE = Path(__file__).parent
+SCRIPT = HERE / "faults" / "slower.py"
+MEASURING = ("statistics", "interleave", "runner", "pace", "crew", "inside/paced")
+"""The modules whose code decides what comes out."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
+AMONG = 2
+"""Comparisons that share the error probability: step time and memory of one cell, as ``upgrade`` measures one."""
 BY_RIVALS = 5.0
 """The slowdown that the other tools are given too."""
 LAST_S = 10.0
@@ -96,7 +103,7 @@ class Bench:
     def run(self) -> Iterator[Trial]:
         """Every trial that the ledger lacks, as it is made."""
         asked = self.wanted
-        self.ledger.refuse_others(self.stack, asked.limit_s)
+        self.ledger.refuse_others(self.stack, code_digest(), asked.limit_s)
         others = None
         if "rivals" in asked.only and asked.rivals:
             self.stage("getting pytest-benchmark")
@@ -151,6 +158,7 @@ class Bench:
                     seconds=time.monotonic() - began,
                     limit_s=self.wanted.rival_s,
                     stack=self.stack,
+                    code=code_digest(),
                     ratio=said.ratio,
                     detail=said.detail,
                 )
@@ -166,13 +174,13 @@ class Bench:
                 yield both
 
     def compared(self, both: Crew, per_cent: float, number: int, *, busy: bool) -> Trial:
-        """One comparison as ``upgrade`` makes it."""
+        """One comparison as ``upgrade`` makes it of one cell."""
         limit_s = self.wanted.limit_s(OURS, per_cent)
         of = self.wanted.runs if per_cent else self.wanted.comparisons
         self.stage(f"{number + 1} of {of} with {per_cent:g} %, {'another core busy' if busy else 'nothing else busy'}")
         began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
-        measured = Race(both, KEY, self.request, budget_s, MARGIN).run()
+        measured = Race(both, KEY, self.request, budget_s, MARGIN, AMONG).run()
         seconds = time.monotonic() - began
         return self.ledger.add(
             Trial(
@@ -183,6 +191,7 @@ class Bench:
                 seconds=seconds,
                 limit_s=limit_s,
                 stack=self.stack,
+                code=code_digest(),
                 **told_of(measured),
             )
         )
@@ -203,6 +212,14 @@ class Bench:
             observe=False,
             paced=True,
         )
+
+
+@functools.cache
+def code_digest() -> str:
+    """Of the code that measures, what it is told to, and the workload: trials of another one are another tool's."""
+    files = [SCRIPT, *(HERE / f"{module}.py" for module in MEASURING)]
+    content = [str((MARGIN, AMONG, LAST_S)).encode(), *(each.read_bytes() for each in files)]
+    return hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in content)).hexdigest()[:12]
 
 
 class Told(TypedDict):

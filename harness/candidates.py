@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -13,7 +12,7 @@ from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from harness import sides, uv, wishes
-from harness.errors import UserError, did_you_mean
+from harness.errors import UserError, did_you_mean, without_credentials
 from harness.wishes import LATEST, Wish
 
 if TYPE_CHECKING:
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from harness.given import Given
     from harness.project import Project
     from harness.sides import Reading
-
-CREDENTIALS = re.compile(r"//[^/@\s]*@")
-"""In an address: not for printing."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ def is_side(word: str, project: Project) -> bool:
     """Whether a word names a side and no package: a stack, or a path that is there and is no wheel."""
     if word in {stack.name for stack in project.matrix.stacks}:
         return True
-    path = Path(word).expanduser()
+    path = sides.path_of(word)
     if path.suffix == ".whl" or wishes.VCS.match(word) or " @ " in word:
         return False
     return path.exists() and (sides.looks_like_a_path(word) or path.is_file())
@@ -92,25 +88,27 @@ def wish(word: str, baseline: Given, project: Project) -> Wish:
         return of_source(word, baseline.python)
     try:
         found = wishes.wish(word)
-        return replace(found, text=CREDENTIALS.sub("//", word))
+        return replace(found, text=without_credentials(word))
     except UserError as error:
         if sides.looks_like_a_path(word):
             raise UserError(
-                f"There is no file or folder {word!r}.",
-                cause=sides.meant(word, [], Path(word).expanduser()),
+                f"There is no file or folder {without_credentials(word)!r}.",
+                cause=sides.meant(word, [], sides.path_of(word)),
                 next_step="name a file that is there, or a requirement such as --to transformers==5.0.0",
             ) from error
-        error.cause += f"; {did_you_mean(word, [each.name for each in project.matrix.stacks])}"
+        single = re.fullmatch(r"([\w.-]+(?:\[.*\])?)=([^=].*)", word)
+        stacks = did_you_mean(word, [each.name for each in project.matrix.stacks])
+        error.cause = f"a version is written {single[1]}=={single[2]}" if single else f"{error.cause}; {stacks}"
         raise
 
 
 def of_wheel(word: str, python: str) -> Wish:
     """The package in a wheel file that can be installed here; UserError where it cannot."""
-    path = Path(word).expanduser().absolute()
+    path = sides.path_of(word).absolute()
     if not path.is_file():
         raise UserError(
             f"There is no wheel {word!r}.",
-            cause=sides.meant(word, [], Path(word).expanduser()),
+            cause=sides.meant(word, [], sides.path_of(word)),
             next_step="name a wheel that is there: python -m build --wheel makes one",
         )
     try:
@@ -144,11 +142,11 @@ def of_source(word: str, python: str) -> Wish:
         parsed = Requirement(lines[0])
     except (IndexError, InvalidRequirement) as error:
         raise UserError(
-            f"--to {CREDENTIALS.sub('//', word)} cannot be had.",
+            f"--to {without_credentials(word)} cannot be had.",
             cause=uv.summary(ran.stderr) or "uv found no package there",
             next_step="see that the address is right, that this machine reaches it, and that the project builds",
         ) from error
-    return Wish(CREDENTIALS.sub("//", word), canonicalize_name(parsed.name), str(parsed))
+    return Wish(without_credentials(word), canonicalize_name(parsed.name), str(parsed))
 
 
 def check_once(found: Sequence[Wish]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.answer import counted, headline, verdict, worst_first
+from harness.answer import Found, answered, counted, headline, worst_first
 from harness.comparison import CellChange, Change, Comparison, Ending, Pair, SideFacts, Verdict
 from harness.drift import drift
 from harness.grouping import Changed, groups
@@ -14,7 +14,7 @@ from harness.model import Cell
 from harness.moved import packages_moved
 from harness.observation import SCHEMA
 from harness.plan import lock_input
-from harness.standing import Stood, change_of, why
+from harness.standing import Stood, change_of, is_missing, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,29 +62,34 @@ def compare_stacks(
 ) -> Comparison:
     """Several stacks in one comparison, each with its baseline and its candidate; ``names`` are those of the runs."""
     found: list[Changed | CellChange] = []
+    missing: list[Cell] = []
     not_judged = 0
     for baseline, candidate in sides:
         for key in ordered(baseline, candidate, scenarios):
             each = changed(key, baseline, candidate)
-            if each is None:
-                not_judged += 1
-            else:
+            if each is not None:
                 found.append(each)
+            elif is_missing(baseline.stood(key), candidate.stood(key)):
+                missing.append(cell_of(key, candidate))
+            else:
+                not_judged += 1
     cells = tuple(each.change if isinstance(each, Changed) else each for each in found)
     ratios = worst_first((measured or {}).values())
     training, misuse = counted(cells, misuse=False), counted(cells, misuse=True)
-    answer = verdict(training, misuse, ratios)
+    counts = Found(training, misuse, len(missing), ratios)
+    answer = answered(counts)
     causes = groups((each for each in found if isinstance(each, Changed)), scenarios)
     return Comparison(
         schema=SCHEMA,
         verdict=answer,
-        headline=headline(answer, training, misuse, ratios, causes),
+        headline=headline(answer, counts, causes),
         baseline=names[0],
         candidate=names[1],
         pairs=tuple(pair(*each) for each in sides),
         training=training,
         misuse=misuse,
         not_judged=not_judged,
+        missing=tuple(missing),
         groups=causes,
         cells=cells,
         measured=ratios,
@@ -103,6 +108,11 @@ def ordered(baseline: Side, candidate: Side, scenarios: Mapping[str, Scenario]) 
     return sorted({*baseline.records, *candidate.records}, key=key)
 
 
+def cell_of(key: Key, side: Side) -> Cell:
+    """The cell of a side."""
+    return Cell(stack=side.name, scenario=key.scenario, variant=key.variant, device=key.device)
+
+
 def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange | None:
     """What became of a cell, with the record that may say why it fails; None where there is nothing to compare."""
     before, after = baseline.stood(key), candidate.stood(key)
@@ -111,7 +121,7 @@ def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange |
         return None
     records = [record for record in (after.record, before.record) if record is not None]
     found = CellChange(
-        cell=Cell(stack=candidate.name, scenario=key.scenario, variant=key.variant, device=key.device),
+        cell=cell_of(key, candidate),
         role=records[0].role,
         change=change,
         before=ending(before),

@@ -26,6 +26,7 @@ class Change(StrEnum):
     NEW = "new"
     """Judged by the candidate alone: the baseline has no such feature, or did not run it."""
     GONE = "gone"
+    """Judged by the baseline alone: the candidate has no such feature. What it did not run is ``missing``."""
     UNCHANGED = "unchanged"
 
 
@@ -153,6 +154,8 @@ class Comparison(Frozen, frozen=True):
     """Of the cells that cannot train and pass where the stack says so."""
     not_judged: int
     """Cells that neither side judged, or whose device one side does not have; they are in none of the counts."""
+    missing: tuple[Cell, ...]
+    """Cells of the baseline of which the candidate has no record: nothing is said of them, and they are not counted."""
     groups: tuple[Group, ...]
     cells: tuple[CellChange, ...]
     measured: tuple[Measured, ...] = ()
@@ -162,7 +165,7 @@ class Comparison(Frozen, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 safe, 1 something regressed or got slower or hungrier, 3 some cells are inconclusive."""
+        """0 safe, 1 something regressed or got slower or hungrier, 3 cells are inconclusive, or were not run."""
         return EXIT_CODES[self.verdict]
 
     @property

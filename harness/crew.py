@@ -74,9 +74,7 @@ def crew(
         for side, contender in (("baseline", baseline), ("candidate", candidate))
         for number in range(servers)
     ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        try:
-            yield Crew(runners, pool)
-        finally:
-            for runner in runners:
-                runner.close()
+    with ThreadPoolExecutor(os.cpu_count()) as pool, contextlib.ExitStack() as ending:
+        for runner in runners:
+            ending.callback(runner.close)
+        yield Crew(runners, pool)

@@ -106,9 +106,10 @@ def in_use(root: Path, stack: str, waiting: Callable[[], object] = lambda: None)
     return disk.held(root / f".{stack}.lock", waiting)  # no stack has a name that begins with a dot
 
 
-def drop(root: Path, stack: str) -> None:
-    """Delete the environment of ``stack``, when nobody uses it any more."""
-    with in_use(root, stack):
+def drop(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -> None:
+    """Delete the environment of ``stack``, when nobody uses it any more; half of it passes for none afterwards."""
+    with in_use(root, stack, waiting):
+        (root / stack / MARKER).unlink(missing_ok=True)
         shutil.rmtree(root / stack, ignore_errors=True)
 
 

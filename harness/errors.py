@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+CREDENTIALS = re.compile(r"(?<!/)//[^/\s]*@")
+"""In an address, to the last @ before its path: a password may hold one."""
 
 
 class UserError(Exception):
@@ -24,7 +29,12 @@ class UserError(Exception):
             lines.append(f"  why:  {self.cause}")
         if self.next_step:
             lines.append(f"  next: {self.next_step}")
-        return "\n".join(lines)
+        return without_credentials("\n".join(lines))
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with the user and the password of every address taken out: for people to read."""
+    return CREDENTIALS.sub("//", text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -116,8 +116,8 @@ def wanted(rule: Releases, releases: Iterable[Release]) -> tuple[Release, ...]:
     releases = tuple(releases)
     named = {Version(text) for text in rule.exactly}
     asked = rule.prereleases or any(_is_prerelease(bound) for bound in (rule.since, rule.until))
-    within = [r for r in releases if _from(rule.since, r) and _until(rule.until, r)]
-    taken = list(admitted(within, prereleases=asked))
+    there = admitted(releases, prereleases=asked)  # before the bounds: "nothing else" is said of all releases
+    taken = [r for r in there if _from(rule.since, r) and _until(rule.until, r)]
     if rule.which == "last-patch":
         taken = list({minor(release): release for release in taken}.values())
     taken += [r for r in releases if Version(r.version) in named and r not in taken]

@@ -98,17 +98,19 @@ def group(members: list[tuple[Changed, Diagnosis | None]], scenarios: Mapping[st
     """The group of these, told by its first cell."""
     first, found = members[0]
     record = first.failing
-    remedy = remedy_on_its_stack(found.cause, scenarios, first.others, record.cell) if found is not None else None
+    misuse = record.role is Role.MISUSE
+    curable = found if not misuse else None  # it is meant to fail: what is wrong is that the stack is silent
+    remedy = remedy_on_its_stack(curable.cause, scenarios, first.others, record.cell) if curable is not None else None
     return Group(
         change=first.change.change,
-        misuse=record.role is Role.MISUSE,
+        misuse=misuse,
         outcome=record.outcome,
         gradient=record.gradient,
         cause=found.cause.value if found is not None else None,
         module=found.module if found is not None else None,
         place=found.place if found is not None else None,
         text=found.text if found is not None else (record.message,),
-        advice=advice(found, remedy) if found is not None else None,
+        advice=advice(curable, remedy) if curable is not None else None,
         remedy=f"{remedy.cell.scenario}/{remedy.cell.variant}" if remedy is not None else None,
         cells=tuple(each.change.cell for each, _ in members),
     )

@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import email.utils
 import http.client
-import os
 import random
 import threading
 import time
@@ -15,7 +14,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -41,8 +40,6 @@ DOWN_S = 60.0
 PATIENCE_S = 60.0
 """The longest that Retry-After is waited for."""
 USER_AGENT = "gradmatrix (package index reader; python-urllib)"
-OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
-"""Environment variables that forbid asking."""
 PASSING = {
     HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR,
     HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
@@ -86,8 +83,7 @@ class Index:
     @classmethod
     def of_machine(cls) -> Self:
         """The configured index with the user's cache; not asked where an environment variable says "offline"."""
-        forbidding = next((name for name in OFFLINE if os.environ.get(name, "").lower() not in {"", "0", "false"}), "")
-        return cls(cache=IndexCache(user_folder()), offline=forbidding)
+        return cls(cache=IndexCache(user_folder()), offline=uv.offline())
 
     @cached_property
     def url(self) -> str:
@@ -98,11 +94,16 @@ class Index:
     def notices(self) -> tuple[str, ...]:
         """What whoever reads the releases must know: that they are of another day, that a kept file was damaged."""
         kept = self._cache.notices if self._cache else ()
-        if not self._stale:
+        oldest = self.stale_since
+        if oldest is None:
             return kept
-        oldest = min(self._known[name].asked_at for name in self._stale)
         why = f"was not asked ({self._offline} is set)" if self._offline else "did not answer"
-        return (*kept, f"the package index {why}: releases as of {oldest.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC")
+        return (*kept, f"the package index {why}: releases as of {oldest:%Y-%m-%d %H:%M} UTC")
+
+    @property
+    def stale_since(self) -> dt.datetime | None:
+        """The moment (UTC) of the oldest answer that is used because no newer one could be had; None without any."""
+        return min((self._known[name].asked_at.astimezone(dt.UTC) for name in self._stale), default=None)
 
     def releases(self, package: str, as_of: dt.date | None = None) -> tuple[Release, ...]:
         """Every release of ``package``, oldest version first; empty for an unknown package. IndexUnreachable.
@@ -174,7 +175,7 @@ class Index:
         request = urllib.request.Request(address, headers=headers)  # noqa: S310  (the user's index)
         asked_at = self._clock()
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310  (as above)
+            with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as answer:
                 return Answer(
                     name=name,
                     asked_at=asked_at,
@@ -190,6 +191,31 @@ class Index:
                 error.close()
                 return Answer(name=name, asked_at=asked_at)
             raise
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows where the index points to; its password is for the index alone."""
+
+    def redirect_request(  # noqa: PLR0917  (the base class's arguments)
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """The next question, without credentials where another host, port or scheme gets it."""
+        following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if following is not None and _origin(newurl) != _origin(req.full_url):
+            following.remove_header("Authorization")
+        return following
+
+
+def _origin(url: str) -> tuple[str, str]:
+    """Who answers at ``url``."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
 def _conditions(kept: Answer | None) -> Mapping[str, str]:

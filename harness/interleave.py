@@ -4,6 +4,7 @@ Several fresh servers of each side live at once; each forks the script that is m
 cores, and of all these processes one runs at a time, a block of optimizer steps long (A B B A …). Servers differ in
 what a fork does not change, the layout of their memory and the seed of their hashes; processes in which pages they
 get, so that every server forks several in turn, one per generation. ``statistics.py`` says what is made of it.
+Folders of processes are removed when they end; a user's own script runs in its own working directory, in all of them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ BLOCK_S = 0.08
 FEWEST, MOST = 2, 500
 SLOW_S = 0.1
 """A step that takes longer fills caches in a small part of its time: it needs no lead-in, and one makes a block."""
+MEMORY_MARGIN = 0.05
+"""What counts as the same memory, at least: it has hardly any noise, and a small model is mostly imported libraries."""
 ROUNDS = 3, 8
 """Of a generation, at least and at most: between them, as many as take as long as starting its processes did."""
 LONG_S = 4.0
@@ -274,7 +277,8 @@ class Race:
         if not all(peak for each in self.peaks for peak in each):
             return None
         estimate = statistics.of_servers(np.array(self.peaks, dtype=float), self.generator)
-        return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=self.margin, among=self.among)
+        margin = max(self.margin, MEMORY_MARGIN)
+        return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=margin, among=self.among)
 
 
 def words(error: Exception) -> str:

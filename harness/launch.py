@@ -59,7 +59,10 @@ class CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
     cuda_initialized: bool = False
 
 
-Event = TypeVar("Event", bound=msgspec.Struct)
+Event = TypeVar("Event")
+READY, STARTED, ENDED = msgspec.json.Decoder(_Ready), msgspec.json.Decoder(Started), msgspec.json.Decoder(CellEnded)
+OBSERVATION = msgspec.json.Decoder(Observation)
+"""Made at once: several threads that make the first one of a type at the same time crash msgspec."""
 
 
 class ServerDied(Exception):
@@ -161,12 +164,11 @@ class Server:
             env=dict(self.variables),
             start_new_session=True,
         )
-        assert self._process.stdout is not None
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._reader = threading.Thread(target=read_lines, args=(self._process.stdout, self._lines), daemon=True)
         self._reader.start()
         try:
-            ready = self.event(_Ready, time.monotonic() + IMPORT_TIMEOUT_S)
+            ready = self.event(READY, time.monotonic() + IMPORT_TIMEOUT_S)
         except BaseException:
             self.close()
             raise
@@ -188,13 +190,13 @@ class Server:
         timed_out = False
         try:
             self.send(request.line())
-            started = self.event(Started, began + 60)
+            started = self.event(STARTED, began + 60)
             self._cell = started.pid if started else None
-            event = self.event(CellEnded, began + request.timeout_s, watch=output) if started else None
+            event = self.event(ENDED, began + request.timeout_s, watch=output) if started else None
             timed_out = event is None and started is not None
             if timed_out and started:
                 kill_group(started.pid)
-                event = self.event(CellEnded, time.monotonic() + 30)
+                event = self.event(ENDED, time.monotonic() + 30)
             if event is None:
                 self.close()
                 ended = Ended(timed_out=timed_out, lost=not timed_out, output_tail=tail(output))
@@ -228,9 +230,7 @@ class Server:
             kill_group(self._cell)
         kill_group(self._process.pid)
         self._process.wait()
-        self._reader.join(timeout=1)
-        if self._process.stdout is not None and not self._reader.is_alive():  # else a stranger has its other end
-            self._process.stdout.close()
+        self._reader.join(timeout=1)  # a stranger may have the other end: then whenever that is gone
 
     def send(self, line: str) -> None:
         """A line to the server, or to the cell that reads in its place."""
@@ -238,11 +238,11 @@ class Server:
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
 
-    def event(self, kind: type[Event], deadline: float, watch: Path | None = None) -> Event | None:
+    def event(self, kind: msgspec.json.Decoder[Event], deadline: float, watch: Path | None = None) -> Event | None:
         """The server's next event, None at the deadline; ServerDied where it is gone or does not keep the protocol."""
         line = self.line(deadline, watch)
         try:
-            return None if line is None else msgspec.json.decode(line, type=kind)
+            return None if line is None else kind.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
 
@@ -275,8 +275,8 @@ class Server:
 
 
 def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
-    """Put every line of ``stream`` into ``lines``, and an empty one at its end: pipes cannot be polled on Windows."""
-    with contextlib.suppress(OSError, ValueError):
+    """Put every line of ``stream`` into ``lines``, an empty one at its end, and close it: Windows polls no pipes."""
+    with contextlib.suppress(OSError, ValueError), stream:
         for line in stream:
             lines.put(line)
     lines.put(b"")
@@ -285,7 +285,7 @@ def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
 def read_observation(directory: Path) -> Observation | None:
     """The observation a cell left in ``directory``; None where there is none, or what is there is not ours."""
     try:
-        return msgspec.json.decode((directory / "observation.json").read_bytes(), type=Observation)
+        return OBSERVATION.decode((directory / "observation.json").read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

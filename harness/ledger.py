@@ -56,10 +56,11 @@ class Ledger:
         """Whether this trial has been made."""
         return any((t.tool, t.per_cent, t.number) == (tool, per_cent, number) for t in self.trials)
 
-    def refuse_others(self, stack: str, limit: Callable[[str, float], float]) -> None:
-        """UserError where the trials so far were made with other settings: they do not count together.
+    def refuse_others(self, stack: str, code: str, limit: Callable[[str, float], float]) -> None:
+        """UserError where the trials so far were made with other settings or code: they do not count together.
 
-        ``limit`` gives the seconds that a trial may take, from its tool and slowdown.
+        ``code`` is a digest of what measures; ``limit`` gives the seconds that a trial may take, from its tool and
+        slowdown.
         """
         for each in self.trials:
             limit_s = limit(each.tool, each.per_cent)
@@ -69,4 +70,10 @@ class Ledger:
                     f"{limit_s:g} s.",
                     cause="trials that were made in different ways are not counted together",
                     next_step="name another file with --output, or give the same options as before",
+                )
+            if each.code != code:
+                raise UserError(
+                    f"{self.path} has trials by other code than this: {each.code or 'unknown'}, this is {code}.",
+                    cause="what measures has changed since, and trials of the two are not counted together",
+                    next_step="name another file with --output, or go back to the code of then",
                 )

@@ -4,70 +4,136 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from harness import requirement_files, uv
-from harness.errors import UserError, did_you_mean
+from harness.errors import UserError, did_you_mean, without_credentials
 from harness.requirement_files import Listed
 from harness.wishes import unbound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+T = TypeVar("T")
+
+
+class ProjectTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """[project], as far as it is read."""
+
+    name: str = ""
+    requires_python: str = ""
+    dependencies: list[Any] = []
+    optional_dependencies: dict[str, list[Any]] = {}
+    dynamic: list[str] = []
+
+
+class UvTable(msgspec.Struct, frozen=True):
+    """[tool.uv], as far as it is read."""
+
+    sources: dict[str, Any] = {}
+
+
+class ToolTable(msgspec.Struct, frozen=True):
+    """[tool], as far as it is read."""
+
+    uv: UvTable = UvTable()
+    poetry: Any = None
+
+
+class Pyproject(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """A pyproject.toml, as far as it is read."""
+
+    project: ProjectTable | None = None
+    dependency_groups: dict[str, list[Any]] = {}
+    tool: ToolTable = ToolTable()
+
+
+class Dependency(msgspec.Struct, frozen=True):
+    """What a package of a pylock.toml needs."""
+
+    name: str = ""
+
+
+class LockedEntry(msgspec.Struct, frozen=True):
+    """A package of a pylock.toml."""
+
+    name: str = ""
+    version: str = ""
+    marker: str = ""
+    dependencies: list[Dependency] = []
+
+
+class LockDocument(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """A pylock.toml, as far as it is read."""
+
+    requires_python: str = ""
+    packages: list[LockedEntry] = []
+
+
+class UvLock(msgspec.Struct, frozen=True, rename="kebab"):
+    """A uv.lock: its Python alone, uv reads the rest."""
+
+    requires_python: str = ""
+
 
 EXPORT = ("export", "--frozen", "--no-emit-workspace", "--no-header", "--no-hashes", "--quiet")
 
 
 def pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> Listed:
     """The dependencies of a project, with these of its extras and dependency groups."""
-    document = toml(path)
-    project = document.get("project")
-    if not isinstance(project, dict):
-        cause = "it has no [project] table" + (", poetry's is not read" if "poetry" in document.get("tool", {}) else "")
+    document = toml(path, Pyproject)
+    project = document.project
+    if project is None:
+        cause = "it has no [project] table" + (", poetry's is not read" if document.tool.poetry is not None else "")
         raise UserError(
             f"{path} does not say what the project needs.",
             cause=cause,
             next_step="write [project] dependencies there, or name a requirements file",
         )
-    if "dependencies" in project.get("dynamic", ()):
+    if "dependencies" in project.dynamic:
         raise UserError(
             f"{path} has dynamic dependencies.",
             cause="what its build makes of them is not known without building it",
             next_step="name the requirements file that they come from",
         )
-    texts = [*entries(path, project.get("dependencies", ()), "[project] dependencies")]
-    optional = canonical(project.get("optional-dependencies", {}))
+    texts = entries(path, project.dependencies, "[project] dependencies")
+    optional = canonical(project.optional_dependencies)
     for extra in extras:
         texts += entries(path, chosen(path, "extra", extra, optional), f"extra {extra!r}")
-    grouped = canonical(document.get("dependency-groups", {}))
+    grouped = canonical(document.dependency_groups)
     for group in groups:
         texts += of_group(path, group, grouped, ())
-    own = canonicalize_name(str(project.get("name", "")))
-    found = tuple(dict.fromkeys(own_extras_resolved(path, texts, own, optional)))
+    own = canonicalize_name(project.name)
+    found = tuple(dict.fromkeys(own_extras_resolved(path, texts, own, optional, set())))
     if not found:
         raise UserError(
             f"{path} has no dependencies.",
             cause=f"extras are {listed(optional)}, dependency groups are {listed(grouped)}",
             next_step="name some with --extra or --group, or another file",
         )
-    sources = document.get("tool", {}).get("uv", {}).get("sources", {})
+    sources = document.tool.uv.sources
     notices = (f"{path.name}: [tool.uv.sources] is not heeded: {', '.join(sorted(sources))}",) if sources else ()
-    return Listed(found, notices=notices, requires_python=str(project.get("requires-python", "")))
+    return Listed(found, notices=notices, requires_python=project.requires_python)
 
 
-def own_extras_resolved(path: Path, texts: Sequence[str], own: str, optional: dict[str, Any]) -> Iterator[str]:
-    """``texts`` with a project's reference to its own extras replaced by what those ask for."""
+def own_extras_resolved(
+    path: Path, texts: Sequence[str], own: str, optional: dict[str, Any], seen: set[str]
+) -> Iterator[str]:
+    """``texts`` with a project's reference to its own extras replaced by what those ask for, each once."""
     for text in texts:
         parsed = Requirement(text)
         if not own or canonicalize_name(parsed.name) != own:
             yield text
             continue
-        for extra in sorted(parsed.extras):
+        for extra in sorted({str(canonicalize_name(each)) for each in parsed.extras} - seen):
+            seen.add(extra)
             inner = entries(path, chosen(path, "extra", extra, optional), f"extra {extra!r}")
-            yield from own_extras_resolved(path, [each for each in inner if each != text], own, optional)
+            yield from own_extras_resolved(path, inner, own, optional, seen)
 
 
 def of_group(path: Path, group: str, grouped: dict[str, Any], above: tuple[str, ...]) -> list[str]:
@@ -108,20 +174,19 @@ def uv_lock(path: Path, extras: Sequence[str], groups: Sequence[str], scratch: P
     pins = requirement_files.read(exported).requirements
     wanted = {canonicalize_name(Requirement(each).name) for each in pyproject(manifest, extras, groups).requirements}
     asked = tuple(unbound(each) for each in map(Requirement, pins) if canonicalize_name(each.name) in wanted)
-    return Listed(pins, locked=True, asked=asked, requires_python=str(toml(path).get("requires-python", "")))
+    return Listed(pins, locked=True, asked=asked, requires_python=toml(path, UvLock).requires_python)
 
 
 def pylock(path: Path) -> Listed:
     """A pylock.toml (PEP 751): its packages at their versions."""
-    document = toml(path)
+    document = toml(path, LockDocument)
     pins, depended, notices = [], set(), []
-    for entry in document.get("packages", ()):
-        name, version, marker = entry.get("name"), entry.get("version"), entry.get("marker")
-        depended |= {canonicalize_name(str(each.get("name"))) for each in entry.get("dependencies", ())}
-        if not name or not version:
-            notices.append(f"{path.name}: {name or 'a package'} has no version there and is left out")
+    for entry in document.packages:
+        depended |= {canonicalize_name(each.name) for each in entry.dependencies}
+        if not entry.name or not entry.version:
+            notices.append(f"{path.name}: {entry.name or 'a package'} has no version there and is left out")
             continue
-        pins.append(f"{name}=={version}" + (f" ; {marker}" if marker else ""))
+        pins.append(f"{entry.name}=={entry.version}" + (f" ; {entry.marker}" if entry.marker else ""))
     if not pins:
         raise UserError(
             f"{path} locks no package.", cause="it has no [[packages]] with a version", next_step="name another file"
@@ -130,15 +195,18 @@ def pylock(path: Path) -> Listed:
     asked = tuple(unbound(each) for each in parsed if canonicalize_name(each.name) not in depended)
     if not depended:
         notices.append(f"{path.name} does not say which of its packages were asked for: all of them are kept")
-    requires = str(document.get("requires-python", ""))
     pinned = tuple(map(str, parsed))
-    return Listed(pinned, locked=True, asked=asked, notices=tuple(notices), requires_python=requires)
+    return Listed(pinned, locked=True, asked=asked, notices=tuple(notices), requires_python=document.requires_python)
 
 
-def toml(path: Path) -> dict[str, Any]:
-    """The document; UserError with the line where it is no TOML."""
+def toml(path: Path, kind: type[T]) -> T:
+    """The document as this ``kind``; UserError with the line, or the place, where it is none."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"{path.name} is not written as such a file is.", cause=str(error), next_step=f"correct {path}"
+        ) from error
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"line (\d+)", str(error))
         place = f"{path.name}:{line[1]}" if line else path.name
@@ -147,17 +215,17 @@ def toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read.", cause=str(error), next_step="name a TOML file in UTF-8") from error
 
 
-def entries(path: Path, given: Any, place: str) -> list[str]:  # noqa: ANN401  (whatever TOML holds)
+def entries(path: Path, given: Iterable[Any], place: str) -> list[str]:
     """Requirements in a table; UserError with the line of the one that is none."""
     found = []
-    for entry in given if isinstance(given, (list, tuple)) else [given]:
+    for entry in given:
         try:
             found.append(str(Requirement(entry)))  # TypeError where it is no text
         except (InvalidRequirement, TypeError) as error:
             number = line_of(path, str(entry))
             raise UserError(
-                f"{path.name}:{number}: {entry!r} in {place} cannot be read.",
-                cause=str(error).splitlines()[0],
+                f"{path.name}:{number}: {without_credentials(repr(entry))} in {place} cannot be read.",
+                cause=without_credentials(str(error).splitlines()[0]),
                 next_step=f"correct line {number} of {path} and run again; nothing was run",
             ) from error
     return found
@@ -169,7 +237,7 @@ def line_of(path: Path, text: str) -> int:
     return next((number for number, line in enumerate(lines, start=1) if text in line), 1)
 
 
-def chosen(path: Path, kind: str, name: str, known: dict[str, Any]) -> Any:  # noqa: ANN401  (checked by who reads it)
+def chosen(path: Path, kind: str, name: str, known: dict[str, list[Any]]) -> list[Any]:
     """The table of an extra or a group; UserError where there is none of that name."""
     key = str(canonicalize_name(name))
     if key not in known:
@@ -181,7 +249,7 @@ def chosen(path: Path, kind: str, name: str, known: dict[str, Any]) -> Any:  # n
     return known[key]
 
 
-def canonical(tables: dict[str, Any]) -> dict[str, Any]:
+def canonical(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """The tables by their normalized names."""
     return {str(canonicalize_name(name)): table for name, table in tables.items()}
 

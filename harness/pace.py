@@ -9,7 +9,7 @@ import msgspec
 
 from harness import scripts
 from harness.disk import tail
-from harness.launch import CellEnded, Server, Started, kill_group, read_observation
+from harness.launch import STARTED, CellEnded, Server, kill_group, read_observation
 from harness.verdict import Ended, judge
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class _Imports(msgspec.Struct):
     modules: list[str]
 
 
+IMPORTED, _IMPORTS = msgspec.json.Decoder(Imported), msgspec.json.Decoder(_Imports)
+_EVENT: msgspec.json.Decoder[Block | CellEnded] = msgspec.json.Decoder(Block | CellEnded)
+
+
 class Exhausted(Exception):
     """The script ran to its end: it has no more steps. Another process may go on."""
 
@@ -53,12 +57,14 @@ class PacedCell:
         self.server = server
         self.request = request
         self.pid: int | None = None
+        self.unheard = False
+        """It broke after it was told to run: what it may not have read, the server takes for a request."""
 
     def start(self) -> Block:
         """Start the script and let it run to the end of its first step. Exhausted, Broken, ServerDied."""
         self.request.directory.mkdir(parents=True, exist_ok=True)
         self.server.send(self.request.line())
-        started = self.server.event(Started, time.monotonic() + START_TIMEOUT_S)
+        started = self.server.event(STARTED, time.monotonic() + START_TIMEOUT_S)
         if started is None:
             self.server.close()  # it would begin some time, and nobody would wait for it
             raise Broken("its process did not start in time")
@@ -68,13 +74,16 @@ class PacedCell:
     @property
     def imported(self) -> bytes:
         """The line that asks another server to import what this cell had to import by itself."""
-        found = msgspec.json.decode((self.request.directory / "imported.json").read_bytes(), type=_Imports)
-        return msgspec.json.encode(found)
+        return msgspec.json.encode(_IMPORTS.decode((self.request.directory / "imported.json").read_bytes()))
 
     def run(self, steps: int) -> Block:
         """Run ``steps`` optimizer steps. Exhausted, Broken, ServerDied."""
         self.server.send(f'{{"steps": {steps}}}\n')
-        return self._block()
+        try:
+            return self._block()
+        except Broken:
+            self.unheard = True
+            raise
 
     def stop(self) -> None:
         """End the script; the server is ready for another one, where it can fork. Broken, ServerDied: it is not."""
@@ -101,7 +110,7 @@ class PacedCell:
         if line is None:
             raise Broken(f"no answer within {timeout_s:g} s")
         try:
-            return msgspec.json.decode(line, type=Block | CellEnded)
+            return _EVENT.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Broken(f"it does not keep the protocol: {error}") from error
 

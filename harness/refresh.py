@@ -20,6 +20,7 @@ from harness.rules import joined
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from harness.index import Index
     from harness.model import Lock, Stack
     from harness.project import Project
     from harness.releases import Release
@@ -53,6 +54,7 @@ class News(Frozen, frozen=True, kw_only=True):
 
     schema: Literal[1] = 1
     day: dt.date
+    """Of what the package index says: before today where it was not asked, or did not answer."""
     releases: tuple[Fresh, ...] = ()
     added: tuple[str, ...] = ()
     """Generated stacks that the matrix had not."""
@@ -62,6 +64,8 @@ class News(Frozen, frozen=True, kw_only=True):
     """Stacks of an ended period, or typed ones, that have no current lock."""
     yanked: tuple[Yanked, ...] = ()
     notices: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
+    """What is to be known of the index's answers: that they are old, that a kept one was damaged."""
     suggestion: str = ""
     """Tables for matrix.toml, which is never written."""
 
@@ -73,7 +77,10 @@ class News(Frozen, frozen=True, kw_only=True):
 
 
 def refresh(project: Project, today: dt.date, *, write: bool) -> News:
-    """Read the index on ``today``, and ``write`` the generated stacks; UserError where it does not answer."""
+    """Read the index on ``today``, and ``write`` the generated stacks.
+
+    UserError where it does not answer and nothing is kept, or where what is kept is too old to write by.
+    """
     typed = project.typed_matrix
     rules = generated.asking(typed)
     locks = {lock.stack: lock for lock in project.known_locks(stack.name for stack in project.known_stacks)}
@@ -90,11 +97,14 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
     now = joined(project.matrix_file, typed.stacks, pairs)  # a collision is told before anything is written
     added, removed = generated.differing(project.known_stacks, now)
     if write:
+        _check_removed(removed, project.index)
         generated.write(project.generated_file, given)
     fresh = tuple(fresh_releases(sorted(asked), locks.values(), offered, today))
     new = {stack.name for stack in added}
+    stale_since = project.index.stale_since
     return News(
-        day=today,
+        day=today if stale_since is None else stale_since.date(),
+        index=project.index.notices,
         releases=fresh,
         added=tuple(stack.name for stack in added),
         removed=tuple(stack.name for stack in removed),
@@ -165,6 +175,17 @@ def _check_exactly(place: str, rule: Releases, releases: Iterable[Release]) -> N
             f"There is no release {unknown!r} of {rule.package}, which {place} asks for exactly.",
             cause=did_you_mean(unknown, versions.values()),
             next_step="correct matrix.toml",
+        )
+
+
+def _check_removed(removed: Iterable[Stack], index: Index) -> None:
+    """UserError where stacks would go that an old answer may only not know of yet."""
+    names = [stack.name for stack in removed]
+    if names and index.stale_since is not None:
+        raise UserError(
+            f"Nothing was written: by what is kept of the package index these stacks would go: {', '.join(names)}.",
+            cause=", ".join(index.notices),
+            next_step="run it again with the index; refresh --check writes nothing",
         )
 
 

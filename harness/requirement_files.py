@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from harness.errors import UserError
+from harness.errors import UserError, without_credentials
 from harness.wishes import unbound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-OPTION = re.compile(r"^(-[a-zA-Z]|--[a-z-]+)(?:\s*[= ]\s*|(?<=-[a-zA-Z]))(.*)$")
+OPTION = re.compile(r"^(?:(--[a-z][a-z-]*)(?:\s*[= ]\s*(.*))?|(-[a-zA-Z])\s*=?\s*(.*))$")
+OF_THE_INDEX = {"-i", "--index-url", "--extra-index-url", "--no-index", "-f", "--find-links", "--trusted-host"}
 COMMENT = re.compile(r"(?:^|\s+)#.*$")
 PER_REQUIREMENT = re.compile(r"\s--(?:hash|config-settings?|global-option)[= ]\S+")
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
@@ -101,7 +102,7 @@ def lines(path: Path, notices: list[str], constraints: list[str], above: tuple[P
         if option is None:
             yield line
             continue
-        name, value = option[1], option[2].strip().strip("'\"")
+        name, value = option[1] or option[3], (option[2] or option[4] or "").strip().strip("'\"")
         if name in ("-r", "--requirement"):
             yield from lines(named(line, value), notices, constraints, (*above, path))
         elif name in ("-c", "--constraint"):
@@ -109,8 +110,11 @@ def lines(path: Path, notices: list[str], constraints: list[str], above: tuple[P
             constraints += [str(requirement_of(each)) for each in bounds]
         elif name in ("-e", "--editable"):
             raise wrong(line, "an editable install is no release: name a wheel or a VCS address instead")
+        elif name == "--pre":
+            raise wrong(line, "pre-releases are taken where a requirement names one, as in torch>=2.14.0rc1")
         else:
-            notices.append(f"{path.name}:{line.number}: {name} is not heeded, the index of this machine is read")
+            instead = ", the index of this machine is read" if name in OF_THE_INDEX else ""
+            notices.append(f"{path.name}:{line.number}: {name} is not heeded{instead}")
 
 
 def logical_lines(path: Path) -> Iterator[Line]:
@@ -145,15 +149,20 @@ def cleaned(text: str) -> str:
 
 
 def requirement_of(line: Line) -> Requirement:
-    """The requirement of a line; UserError with file and line where it is none."""
+    """The requirement of a line; UserError with file and line where it is none.
+
+    What variables hold may be a secret: a complaint shows the line as it is written.
+    """
     text = VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), line.text)
     if DIRECT.search(text):
-        raise wrong(line, f"an address needs its package's name before it: NAME @ {text}")
+        raise wrong(line, f"an address needs its package's name before it: NAME @ {line.text}")
     if PLAIN_PATH.search(text) and " @ " not in text:
         raise wrong(line, "a path is no requirement here: write NAME @ file:///… to a wheel")
     try:
         return Requirement(text)
     except InvalidRequirement as error:
+        if text != line.text:
+            raise wrong(line, "with its variables filled in it is no requirement") from None
         raise wrong(line, str(error).splitlines()[0]) from error
 
 
@@ -180,7 +189,7 @@ def text_of(path: Path) -> str:
 def wrong(line: Line, cause: str) -> UserError:
     """A complaint about a line, with the line."""
     return UserError(
-        f"{line.path.name}:{line.number}: {line.text!r} cannot be read.",
-        cause=cause,
+        f"{line.path.name}:{line.number}: {without_credentials(line.text)!r} cannot be read.",
+        cause=without_credentials(cause),
         next_step=f"correct line {line.number} of {line.path} and run again; nothing was run",
     )

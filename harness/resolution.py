@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 from harness import lock as locks
 from harness import lock_text, wishes
 from harness.builds import ONLY_CUDA, TRITON
-from harness.errors import UserError, did_you_mean
+from harness.errors import UserError, did_you_mean, without_credentials
 from harness.given import Given
 from harness.index import IndexUnreachable
 from harness.model import LockedPackage, Stack
@@ -89,8 +89,23 @@ def candidate(
     lock, text = attempt(given, index)
     if lock.failure is not None:
         raise impossible(baseline, given, wanted, lock, index, stacks=stacks)
+    check_granted(wanted, lock)
     found = kept(given, lock, text, folder)
     return replace(found, lock=as_built(found.lock, baseline.lock)) if baseline.interpreter and baseline.lock else found
+
+
+def check_granted(wanted: Iterable[Wish], lock: Lock) -> None:
+    """UserError where a wish is not in the lock: a marker of the baseline or of the wish kept it out."""
+    for each in wanted:
+        version, parsed = lock.version(each.name), Requirement(each.requirement)
+        if version is None and each.twin:
+            continue
+        if version is None or not (parsed.url or parsed.specifier.contains(version, prereleases=True)):
+            raise UserError(
+                f"--to {each.text} has no effect on Python {lock.python}.",
+                cause=f"a marker keeps it out: the candidate would have {version or 'no'} {each.name}",
+                next_step="give --python a version for which it is asked for, or correct the marker; nothing was run",
+            )
 
 
 def as_built(lock: Lock, there: Lock) -> Lock:
@@ -158,7 +173,7 @@ def of_releases(lock: Lock, index: Index) -> Lock:
 
 def without_place(text: str) -> str:
     """A requirement without credentials and without the folder of a file: locks are shown in reports."""
-    return re.sub(r"\bfile://\S*/", "", re.sub(r"//[^/@\s]*@", "//", text)) if " @ " in text else text
+    return re.sub(r"\bfile://\S*/", "", without_credentials(text)) if " @ " in text else text
 
 
 def kept(given: Given, lock: Lock, text: str, folder: AnyPath) -> Resolved:
@@ -215,11 +230,11 @@ def not_there(wish: Wish, baseline: Given, given: Given, index: Index, stacks: S
         return None
     releases = index.releases(wish.name)
     if not releases:
+        package = did_you_mean(wish.name, sorted(names_of(baseline)))
         word = did_you_mean(wish.text, [*stacks, wishes.LATEST])
-        known = sorted(names_of(baseline))
         return UserError(
             f"--to {wish.text}: the package index has no package {wish.name}.",
-            cause=word if word.startswith("perhaps") else did_you_mean(wish.name, known),
+            cause=next((each for each in (package, word) if each.startswith("perhaps")), package),
             next_step="correct the name and run again; nothing was run",
         )
     day = dt.datetime.now(dt.UTC).date() if given.as_of == "today" else given.as_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from harness import statistics
 from harness.cores import pin
 from harness.launch import CAN_FORK, IMPORT_TIMEOUT_S, Server, ServerDied
-from harness.pace import Broken, Imported, PacedCell
+from harness.pace import IMPORTED, Broken, PacedCell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ LEAD_IN = 1
 WARMUP_BLOCK = 4
 WARMUP_S = 5.0
 """Longest warm-up of one process; what is not steady then is measured, and said."""
+TRIES = 5
+"""Of a block. Where another process takes the core between the two readings that make a clock, it is off by as long."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,12 @@ class Runner:
     _cells: int = 0
 
     def open(self) -> None:
-        """Start the server unless it lives: it imports what is measured. ServerDied."""
+        """Start the server unless it lives: it imports what is measured. ServerDied, OSError."""
         if self._server is not None and self._server.alive:
             return
+        self._shut()
         self._servers += 1
-        self._server = Server(
+        server = Server(
             self.contender.python,
             [source.path for source in self.sources if not source.own],
             self.directory / f"server-{self._servers}",
@@ -70,10 +74,10 @@ class Runner:
             fork=self.fork,
             ahead=[source.path for source in self.sources if source.own],
         )
-        self._server.__enter__()
-        if self.fork and self._server.cuda_initialized:  # importing opened CUDA, which no fork can use then
+        self._server = server.__enter__()
+        if self.fork and server.cuda_initialized:  # importing opened CUDA, which no fork can use then
             self.fork = False
-            self._server.close()
+            self._shut()
             self.open()
 
     def scout(self, request: Callable[[Path], Request]) -> bytes:
@@ -90,8 +94,8 @@ class Runner:
         self.open()
         assert self._server is not None
         self._server.send(line.decode() + "\n")
-        if self._server.event(Imported, time.monotonic() + IMPORT_TIMEOUT_S) is None:
-            self._server.close()
+        if self._server.event(IMPORTED, time.monotonic() + IMPORT_TIMEOUT_S) is None:
+            self._shut()
             raise Broken(f"importing took more than {IMPORT_TIMEOUT_S:g} s")
 
     def begin(self, request: Callable[[Path], Request]) -> None:
@@ -102,7 +106,8 @@ class Runner:
             pin(cell.pid, self.cores)
 
     def _started(self, request: Callable[[Path], Request]) -> PacedCell:
-        """The script in a new process, after its first step."""
+        """The script in a new process, after its first step; one that failed to start is ended before."""
+        self.end()
         self.open()
         assert self._server is not None
         self._cells += 1
@@ -127,23 +132,30 @@ class Runner:
         return self._cell is not None and self._cell.pid is not None
 
     def block(self, steps: int) -> tuple[float, ...]:
-        """Run a block: the seconds of each step but the lead-in. Exhausted, Broken, ServerDied."""
+        """Run a block, again where its clock ran backwards: the seconds of each step but the lead-in.
+
+        Exhausted, Broken, ServerDied.
+        """
         assert self._cell is not None
-        block = self._cell.run(self.lead_in + steps)
-        self.peak_bytes = block.peak_memory_bytes
-        return block.step_times_s[self.lead_in :]
+        for _ in range(TRIES):
+            block = self._cell.run(self.lead_in + steps)
+            self.peak_bytes = block.peak_memory_bytes
+            if all(step_s > 0 for step_s in block.step_times_s):
+                return block.step_times_s[self.lead_in :]
+        raise Broken(f"its clock ran backwards in each of {TRIES} blocks")
 
     def end(self) -> None:
-        """Stop the script; the server stays, where it can."""
-        if self._cell is None:
+        """Stop the script and remove its folder; the server stays, where it can."""
+        cell, self._cell = self._cell, None
+        if cell is None:
             return
         try:
-            self._cell.stop()
+            cell.stop()
         except (ServerDied, Broken, OSError):
             self._shut()
-        self._cell = None
-        if not self.fork:
+        if cell.unheard or not self.fork:
             self._shut()
+        shutil.rmtree(cell.request.directory, ignore_errors=True)
 
     def close(self) -> None:
         """Stop everything."""
@@ -152,6 +164,6 @@ class Runner:
 
     def _shut(self) -> None:
         """End the server; what needs one starts another."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()

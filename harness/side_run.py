@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from harness import disk, environment, relations
+from harness import environment, relations
 from harness.builds import ONLY_CUDA, has_driver
 from harness.devices import device_class
 from harness.environment import Environment
@@ -114,6 +113,11 @@ class SideRun:
         return self.side.lock.stack
 
     @property
+    def place(self) -> tuple[str, Path | None]:
+        """What its environment is known by: two sides of one lock share it, unless one is run in place."""
+        return self.name, self.side.given.interpreter
+
+    @property
     def folder(self) -> Path:
         """Where upgrades keep their records and locks."""
         return folder_of(self.project)
@@ -160,8 +164,7 @@ class SideRun:
 
     def again(self, number: int, keys: Collection[Key], *, fresh: bool) -> dict[Key, str]:
         """The outcomes of a further run of these cells, each in a process of its own; kept under its ``number``."""
-        folder = self.folder / f"repeat-{number}"
-        store = Store(folder, folder / "published")
+        store = self.repeats(number)
         found: dict[Key, str] = {}
         for device in sorted({key.device for key in keys}):
             pairs = frozenset((key.scenario, key.variant) for key in keys if key.device == device)
@@ -169,6 +172,16 @@ class SideRun:
             records = self.ran(self.stack_run("fresh", store), chosen)
             found |= {key: record.outcome for key, record in records.items() if key in keys}
         return found
+
+    def kept(self, number: int, keys: Collection[Key]) -> dict[Key, str]:
+        """The outcomes of that further run as an earlier upgrade kept them, of the cells that it ran."""
+        kept = self.repeats(number).recorded_here(self.name).values()
+        return {key_of(record.cell): record.outcome for record in kept if key_of(record.cell) in keys}
+
+    def repeats(self, number: int) -> Store:
+        """Where the records of a further run are."""
+        folder = self.folder / f"repeat-{number}"
+        return Store(folder, folder / "published")
 
     def planned(self, keys: Collection[Key]) -> list[Planned]:
         """These cells, ready to be measured."""
@@ -194,6 +207,20 @@ class SideRun:
             (place / KEPT).touch()
 
 
+@contextlib.contextmanager
+def both_installed(first: SideRun, second: SideRun) -> Iterator[tuple[Path, Path]]:
+    """The interpreters of two sides, held meanwhile; one environment is held once, where both sides are the same.
+
+    They are taken in the order of their names, so that of two upgrades none waits for the other for ever.
+    """
+    with contextlib.ExitStack() as held:
+        pythons: dict[tuple[str, Path | None], Path] = {}
+        for run in sorted((first, second), key=lambda run: run.name):
+            if run.place not in pythons:
+                pythons[run.place] = held.enter_context(run.installed())
+        yield pythons[first.place], pythons[second.place]
+
+
 def folder_of(project: Project) -> Path:
     """Where upgrades keep their records, locks and reports."""
     return project.work / "upgrade"
@@ -217,12 +244,13 @@ def key_of(cell: Cell) -> Key:
     return Key(cell.scenario, cell.variant, cell.device)
 
 
-def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> list[Key]:
-    """The cells that ran on both sides and ended in another way; of a scenario that cannot be imported one alone.
+def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> dict[Key, list[Key]]:
+    """The cells that ran on both sides and ended in another way, each with all for which it stands.
 
-    All cells of such a scenario share the one import.
+    Those are the cells of a scenario that cannot be imported, which share the one import; every other one stands for
+    itself alone.
     """
-    found: dict[object, Key] = {}
+    found: dict[object, list[Key]] = {}
     for key, before in baseline.items():
         after = candidate.get(key)
         if after is None or (before.outcome, before.passed) == (after.outcome, after.passed):
@@ -230,8 +258,8 @@ def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> 
         phases = {Outcome.parse(record.outcome).phase for record in (before, after)}
         if UNTRIED & {before.outcome, after.outcome} or phases & {Phase.RESOLVE, Phase.INSTALL}:
             continue
-        found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, key)
-    return list(found.values())
+        found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, []).append(key)
+    return {cells[0]: cells for cells in found.values()}
 
 
 def with_partners(keys: Iterable[Key], scenarios: Iterable[Scenario]) -> set[Key]:
@@ -248,8 +276,21 @@ def with_partners(keys: Iterable[Key], scenarios: Iterable[Scenario]) -> set[Key
 
 
 def tidied(environments: Path, but: Collection[str]) -> None:
-    """Delete what upgrades that were killed left of their environments: none that was kept, or is in use."""
+    """Delete what upgrades that were killed left of their environments: none that was kept, or is in use.
+
+    Each is held while it goes: whoever wants it meanwhile waits, and installs it anew.
+    """
     for left in environments.glob(f"{MARK}*"):
-        if left.name in but or (left / KEPT).exists() or disk.is_held(environments / f".{left.name}.lock"):
+        if left.name in but or (left / KEPT).exists():
             continue
-        shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(InUse):
+            environment.drop(environments, left.name, in_use)
+
+
+class InUse(Exception):
+    """Somebody else has this environment."""
+
+
+def in_use() -> None:
+    """Do not wait for whoever has it. InUse."""
+    raise InUse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 import tempfile
@@ -15,7 +16,7 @@ from packaging.version import Version
 
 from harness import lock as locks
 from harness import manifests, requirement_files
-from harness.errors import UserError
+from harness.errors import UserError, without_credentials
 from harness.given import Given, label, of_environment, without_label
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from harness.project import Project
     from harness.requirement_files import Listed
 
+PYLOCK = re.compile(r"pylock(?:\.[\w-]+)?\.toml")
 UNDERSTOOD = "a stack of matrix.toml, a lock, a requirements file, a pyproject.toml, or the folder of an environment"
 
 
@@ -39,17 +41,32 @@ def side(word: str, project: Project, reading: Reading) -> Given:
     """The side that ``word`` names; UserError where it names none."""
     if word in {stack.name for stack in project.matrix.stacks}:
         return of_stack(project.matrix.stack(word), project)
-    path = Path(word).expanduser()
+    path = path_of(word)
     if path.is_dir():
         return of_folder(path, project, reading)
     if path.is_file():
         return of_file(path, project, reading)
     kind = "file or folder" if looks_like_a_path(word) else "stack, file or folder"
     raise UserError(
-        f"There is no {kind} {word!r}.",
+        f"There is no {kind} {without_credentials(word)!r}.",
         cause=meant(word, [stack.name for stack in project.matrix.stacks], path),
         next_step=f"name {UNDERSTOOD}",
     )
+
+
+def path_of(word: str) -> Path:
+    """A word as a path; a home that is nobody's stays as it is written."""
+    with contextlib.suppress(RuntimeError):
+        return Path(word).expanduser()
+    return Path(word)
+
+
+def has_parts(word: str) -> bool:
+    """Whether a word names what has extras and dependency groups: a pyproject.toml, a uv.lock, or their folder."""
+    path = path_of(word)
+    if path.is_dir():
+        return any((path / name).is_file() for name in ("uv.lock", "pyproject.toml"))
+    return path.name == "uv.lock" or (path.suffix == ".toml" and not PYLOCK.fullmatch(path.name))
 
 
 def looks_like_a_path(word: str) -> bool:
@@ -59,6 +76,8 @@ def looks_like_a_path(word: str) -> bool:
 
 def meant(word: str, names: list[str], path: Path) -> str:
     """The nearest of these names and of what lies beside a path that is not there; else the names alone."""
+    if "://" in word:
+        return "an address is neither a file nor a folder of this machine"
     folder = path.parent
     beside = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
     near = difflib.get_close_matches(word, [*names, *(str(folder / name) for name in beside)], n=1, cutoff=0.6)
@@ -146,7 +165,7 @@ def of_toml(path: Path, project: Project, reading: Reading) -> Given:
     if path.name == "uv.lock":
         with tempfile.TemporaryDirectory() as scratch:
             found = manifests.uv_lock(path, reading.extras, reading.groups, Path(scratch))
-    elif re.fullmatch(r"pylock(?:\.[\w-]+)?\.toml", path.name):
+    elif PYLOCK.fullmatch(path.name):
         found = manifests.pylock(path)
     else:
         found = manifests.pyproject(path, reading.extras, reading.groups)

@@ -1,10 +1,10 @@
-"""Pure: how a cell stands on each side, and so what became of it: one exhaustive match over the pair."""
+"""Pure: how a cell stands on each side, and so what became of it: exhaustive matches over the pair."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from harness.changes import LIMITS, LOCK, MACHINE, NOT_OURS
 from harness.comparison import Change
@@ -30,7 +30,9 @@ class Standing(Enum):
     PASSED = auto()
     FAILED = auto()
     NOTHING = auto()
-    """It has no record of it, or no such feature."""
+    """It has no such feature, or no such device."""
+    MISSING = auto()
+    """It has no record of it."""
     OPEN = auto()
     """Its runs disagree about whether it passes, or it ended in a failure of the machine."""
 
@@ -68,7 +70,9 @@ class Stood:
     @property
     def standing(self) -> Standing:
         """What it says; a cell that fails in several ways fails, and is flaky all the same."""
-        if self.record is None or self.record.outcome in {UNSUPPORTED, NO_DEVICE}:
+        if self.record is None:
+            return Standing.MISSING
+        if self.record.outcome in {UNSUPPORTED, NO_DEVICE}:
             return Standing.NOTHING
         if self.spurious or self.record.passed is None:
             return Standing.OPEN
@@ -83,7 +87,11 @@ def as_it_ran(outcome: str) -> str:
 
 
 def change_of(before: Stood, after: Stood) -> Change | None:
-    """What became of a cell; None where there is nothing to compare: no side judged it, or one lacks the device."""
+    """What became of a cell; None where there is nothing to compare.
+
+    That is where no side judged it, where one lacks the device, or where the candidate has no record: that a feature is
+    gone is said by a run, and by nothing else.
+    """
     if before.lacks_device or after.lacks_device:
         return None
     if not is_asked_the_same(before.record, after.record):
@@ -94,36 +102,54 @@ def change_of(before: Stood, after: Stood) -> Change | None:
     return attributed(change, before, after) if change in OF_VERDICTS else change
 
 
+def is_missing(before: Stood, after: Stood) -> bool:
+    """Whether the baseline says something of a cell of which the candidate has no record."""
+    return after.standing is Standing.MISSING and before.standing not in {Standing.MISSING, Standing.NOTHING}
+
+
 def matched(before: Standing, after: Standing) -> Change | None:
     """Every pair of standings; two failures are told apart by ``of_failures``."""
-    match before, after:
-        case (Standing.OPEN, _) | (_, Standing.OPEN):
-            change: Change | None = Change.INCONCLUSIVE
-        case Standing.NOTHING, Standing.NOTHING:
-            change = None
-        case Standing.NOTHING, _:
-            change = Change.NEW
-        case _, Standing.NOTHING:
-            change = Change.GONE
-        case Standing.PASSED, Standing.FAILED:
-            change = Change.REGRESSED
-        case Standing.FAILED, Standing.PASSED:
-            change = Change.FIXED
-        case _:  # both passed, or both failed
-            change = Change.UNCHANGED
-    return change
+    match before:
+        case Standing.PASSED:
+            return where(after, passed=Change.UNCHANGED, failed=Change.REGRESSED, nothing=Change.GONE)
+        case Standing.FAILED:
+            return where(after, passed=Change.FIXED, failed=Change.UNCHANGED, nothing=Change.GONE)
+        case Standing.NOTHING | Standing.MISSING:
+            return where(after, passed=Change.NEW, failed=Change.NEW, nothing=None)
+        case Standing.OPEN:
+            unsaid = Change.INCONCLUSIVE
+            return where(after, passed=unsaid, failed=unsaid, nothing=unsaid)
+        case _:
+            assert_never(before)
+
+
+def where(after: Standing, *, passed: Change, failed: Change, nothing: Change | None) -> Change | None:
+    """The change that the candidate's standing picks; nothing is said where it has no record."""
+    match after:
+        case Standing.PASSED:
+            return passed
+        case Standing.FAILED:
+            return failed
+        case Standing.NOTHING:
+            return nothing
+        case Standing.MISSING:
+            return None
+        case Standing.OPEN:
+            return Change.INCONCLUSIVE
+        case _:
+            assert_never(after)
 
 
 def of_failures(before: Stood, after: Stood) -> Change:
     """Of a cell that fails on both sides: in the same way, or in another one."""
-    if verdict(before.record) == verdict(after.record):
+    if way_of_failing(before.record) == way_of_failing(after.record):
         return Change.UNCHANGED
     if before.flaky or after.flaky:
         return Change.INCONCLUSIVE
     return Change.BROKE_DIFFERENTLY
 
 
-def verdict(record: Record | None) -> tuple[object, ...]:
+def way_of_failing(record: Record | None) -> tuple[object, ...]:
     """All that makes one failure another one."""
     return () if record is None else (record.outcome, record.gradient)
 

@@ -7,9 +7,10 @@ In a round every server runs two blocks, in an order that is the same backwards:
 * The effect of one process is the trimmed mean of its blocks, each relative to the median of its round; that of a
   server is the mean over the processes that it forked, one in each generation.
 * The interval is the standard error of a bootstrap over servers (within their side), each drawn with all of its
-  processes and blocks, times the quantile of Student's t with as many degrees of freedom as there are servers, less
-  two. To draw processes and blocks anew as well would count their noise twice: servers differ by it already (Davison
-  and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8); intervals were up to 1.4 times too wide.
+  processes and blocks, times the quantile of Student's t. Sides may differ in noise: the degrees of freedom are those
+  of Welch and Satterthwaite ("The generalization of Student's problem", 1947). To draw processes and blocks anew as
+  well would count their noise twice: servers differ by it already (Davison and Hinkley, "Bootstrap Methods and their
+  Application", 1997, section 3.8); intervals were up to 1.4 times too wide.
   A bootstrap of n servers is too narrow by sqrt((n - 1) / n); that is put right (Hesterberg, "What Teachers Should
   Know About the Bootstrap", 2015).
 * Looking several times spends the error probability as Lan and DeMets have it ("Discrete sequential boundaries for
@@ -56,8 +57,8 @@ class Estimate:
     difference: float
     error: float
     """Its standard error."""
-    freedom: int
-    """Degrees of freedom."""
+    freedom: float
+    """Degrees of freedom: from those of one side to those of both."""
     floor: float
     """The largest difference between two halves of the baseline's servers."""
     baseline: float
@@ -99,21 +100,28 @@ def _estimate(effects: Floats, levels: Floats, generator: np.random.Generator) -
     """From effects of shape (generations, servers), and the servers' levels in the unit that was measured."""
     half = effects.shape[1] // 2
     servers = effects.mean(axis=0)
-    sides = [_resampled(effects[:, start : start + half], generator) for start in (0, half)]
-    error = float(np.std(sides[1] - sides[0])) * math.sqrt(half / (half - 1))
+    sides = servers[:half], servers[half:]
+    resampled = [_resampled(side, generator) for side in sides]
+    error = float(np.std(resampled[1] - resampled[0])) * math.sqrt(half / (half - 1))
     return Estimate(
-        difference=float(servers[half:].mean() - servers[:half].mean()),
+        difference=float(sides[1].mean() - sides[0].mean()),
         error=max(error, SMALLEST),
-        freedom=2 * half - 2,
-        floor=_floor(servers[:half]),
+        freedom=_freedom(*sides),
+        floor=_floor(sides[0]),
         baseline=float(np.median(levels[:half])),
         candidate=float(np.median(levels[half:])),
     )
 
 
-def _resampled(effects: Floats, generator: np.random.Generator) -> Floats:
+def _freedom(baseline: Floats, candidate: Floats) -> float:
+    """Degrees of freedom of two sides with as many servers, whose noise may differ."""
+    of_one = baseline.size - 1
+    variances = max(float(baseline.var()), SMALLEST**2), max(float(candidate.var()), SMALLEST**2)
+    return of_one * sum(variances) ** 2 / sum(each**2 for each in variances)
+
+
+def _resampled(servers: Floats, generator: np.random.Generator) -> Floats:
     """Means of one side, of servers drawn with replacement, each with all that it forked."""
-    servers = effects.mean(axis=0)
     drawn = generator.integers(servers.size, size=(RESAMPLES, servers.size))
     return np.asarray(servers[drawn].mean(axis=1))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Self
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -20,8 +21,6 @@ from harness.run import failed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rich.console import Console
-
     from harness.model import Cell, LockedPackage, Record, Scenario
     from harness.plan import Planned
     from harness.publish.published import Published
@@ -31,6 +30,8 @@ NAMES_WIDTH = 56
 """Columns of characters that the names of scenarios and variants take."""
 COLUMN_WIDTH = 24
 """Columns of characters that a stack takes."""
+LONG = {"installing", "importing", "waiting", "changed", "starting", "measuring"}
+"""First words of the stages that take long, but for cells."""
 STYLES = {"✓": "green", "✗": "red", "–": "dim"}
 
 
@@ -52,6 +53,7 @@ class Display:
             console=console,
             transient=True,
         )
+        self._told = ""
         self._task = self._progress.add_task("", stack="", stage="", total=None)
 
     def __enter__(self) -> Self:
@@ -62,8 +64,11 @@ class Display:
         self._progress.stop()
 
     def stage(self, stack: str, text: str) -> None:
-        """Show what the run is at."""
+        """Show what the run is at; where nobody watches a terminal, only what takes long, a line each."""
         self._progress.update(self._task, stack=stack, stage=text)
+        if not self.console.is_terminal and text != self._told and text.partition(" ")[0] in LONG:
+            self._told = text
+            Console(stderr=True, highlight=False).print(Text(one_line(f"{stack}: {text}")), soft_wrap=True)
 
     def planned(self, stack: str, cells: Sequence[Planned]) -> None:
         """Set the bar's length; with ``explain`` say of every cell why it is run or not."""

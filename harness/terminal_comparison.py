@@ -112,7 +112,7 @@ def show_drift(console: Console, comparison: Comparison) -> None:
         return
     line(console, "")
     line(console, "Drift of losses", "bold")
-    line(console, f"{told} Stated, not judged.", "dim")
+    line(console, f"{told} Differences are relative to the largest loss of both sides; stated, not judged.", "dim")
     apart = [each for each in drifted(comparison) if each.largest]
     for each in apart[:MOST_DRIFTED]:
         line(console, f"{each.words}: {'; '.join(map(str, each.cells))}", "", 2)

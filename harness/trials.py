@@ -45,6 +45,8 @@ class Trial(Frozen, frozen=True, kw_only=True):
     limit_s: float
     """What it was allowed."""
     stack: str
+    code: str = ""
+    """Digest of the code that measured it; empty in old files."""
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -99,7 +101,7 @@ class Tally:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The share's 95 % interval of Clopper and Pearson."""
+        """The share's 95 % interval of Clopper and Pearson, as if no two trials shared servers."""
         found = stats.binomtest(self.right, self.of).proportion_ci(0.95, "exact")
         return float(found.low), float(found.high)
 

@@ -12,10 +12,11 @@ from harness.disk import write_atomically
 from harness.errors import UserError
 from harness.measured import Key
 from harness.model import Role
-from harness.outcome import TRAINS
+from harness.outcome import TRAINS, Outcome, Phase
 from harness.publish.comparison.reports import as_json
 from harness.run import new_run_id, workplace
 from harness.side_run import SideRun
+from harness.standing import as_it_ran
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -61,6 +62,12 @@ def resolved_sides(
     project: Project, word: str, words: Sequence[str], reading: Reading, *, as_of: dt.date | None
 ) -> tuple[Resolved, Resolved]:
     """Baseline and candidate, resolved; UserError where there is no such pair."""
+    if (reading.extras or reading.groups) and not any(map(sides.has_parts, [word, *words])):
+        raise UserError(
+            f"{word} has no extras and no dependency groups.",
+            cause="--extra and --group choose parts of a pyproject.toml or a uv.lock",
+            next_step="leave them out, or name such a file",
+        )
     given = sides.side(word, project, reading)
     asked = candidates.asked(words, given, project, reading, dated=as_of is not None)
     folder = side_run.folder_of(project) / "locks"
@@ -125,22 +132,71 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
 
 
 Repeats = dict[Key, tuple[str, ...]]
+Ran = tuple[tuple[SideRun, "Mapping[Key, Record]"], tuple[SideRun, "Mapping[Key, Record]"]]
+"""Both sides with the records of their cells."""
 
 
 def repeated(
     first: SideRun, second: SideRun, before: Mapping[Key, Record], after: Mapping[Key, Record], plan: Plan
 ) -> tuple[Repeats, Repeats]:
-    """The outcomes of further runs of the changed cells, as many on either side."""
-    keys = side_run.changed(before, after)
-    everything = side_run.with_partners(keys, plan.scenarios) & before.keys() & after.keys()
-    found: list[Repeats] = []
-    for run in (first, second):
-        rounds = []
-        for number in range(1, plan.repeats + 1) if keys else ():
-            run.stage(f"changed cells again, {number} of {plan.repeats}")
-            rounds.append(run.again(number, everything, fresh=plan.selection.fresh))
-        found.append({key: tuple(outcomes[key] for outcomes in rounds if key in outcomes) for key in keys})
+    """The outcomes of further runs of the changed cells, as many on either side.
+
+    Of cells that share a failed import one is run again for all; all are where it then ends in another way.
+    """
+    sides: Ran = ((first, before), (second, after))
+    shared = side_run.changed(before, after)
+    found = rounds(sides, shared.keys(), plan)
+    doubted = {key for cell, others in shared.items() for key in others if is_doubted(cell, key, sides, found)}
+    further = rounds(sides, doubted, plan)
+    for number, (_, records) in enumerate(sides):
+        imports = (cell for cell in shared if is_import(records[cell]))
+        handed_on = {key: found[number][cell] for cell in imports for key in shared[cell]}
+        found[number] = handed_on | found[number] | further[number]
     return found[0], found[1]
+
+
+def is_import(record: Record) -> bool:
+    """Whether the scenario could not be imported."""
+    return Outcome.parse(record.outcome).phase is Phase.IMPORT
+
+
+def is_doubted(cell: Key, key: Key, sides: Ran, found: Sequence[Repeats]) -> bool:
+    """Whether the further runs of ``cell`` do not speak for ``key``: they disagree, or the import is not shared."""
+    return key != cell and any(
+        set(repeats[cell]) - {records[cell].outcome} or is_import(records[cell]) is not is_import(records[key])
+        for (_, records), repeats in zip(sides, found, strict=True)
+    )
+
+
+def rounds(sides: Ran, keys: Collection[Key], plan: Plan) -> list[Repeats]:
+    """The outcomes of further runs of these cells on each side; what an earlier upgrade kept is not run once more.
+
+    Unless it disagreed: then all cells of that scenario are, which may have to agree with each other.
+    """
+    numbers = range(1, plan.repeats + 1) if keys else ()
+    there = set.intersection(*(set(records) for _, records in sides))
+    everything = side_run.with_partners(keys, plan.scenarios) & there
+    open_ones = {(key.scenario, key.device) for key in everything if is_open(key, sides, numbers)}
+    anew = {key for key in everything if (key.scenario, key.device) in open_ones}
+    found: list[Repeats] = []
+    for run, _ in sides:
+        ended = []
+        for number in numbers:
+            run.stage(f"changed cells again, {number} of {plan.repeats}")
+            kept = run.again(number, everything - anew, fresh=plan.selection.fresh)
+            ended.append(kept | run.again(number, anew, fresh=True))
+        found.append({key: tuple(outcomes[key] for outcomes in ended if key in outcomes) for key in keys})
+    return found
+
+
+def is_open(key: Key, sides: Ran, numbers: Iterable[int]) -> bool:
+    """Whether what earlier upgrades kept of a cell's further runs disagrees with its record."""
+    return any(
+        as_it_ran(outcome) != as_it_ran(records[key].outcome)
+        for run, records in sides
+        for number in numbers
+        for outcome in run.kept(number, {key}).values()
+    )
 
 
 def to_measure(
@@ -173,7 +229,7 @@ def measure(
     """The cells measured in both environments at once."""
     if not keys:
         return {}
-    with first.installed() as baseline, second.installed() as candidate:
+    with side_run.both_installed(first, second) as (baseline, candidate):
         settings = project.settings()
         with workplace(project.work / "work", new_run_id()) as directory:
             return interleave.measure(
@@ -188,9 +244,11 @@ def measure(
             )
 
 
-def keep_report(project: Project, baseline: Resolved, candidate: Resolved, comparison: Comparison) -> Path:
-    """Write the comparison into this checkout's upgrades; the file."""
-    words = f"{baseline.given.name} to {candidate.given.name}"
+def keep_report(
+    project: Project, baseline: Resolved, candidate: Resolved, comparison: Comparison, parts: Sequence[str] = ()
+) -> Path:
+    """Write the comparison into this checkout's upgrades; the file, named after the sides and ``parts`` that ran."""
+    words = " ".join([f"{baseline.given.name} to {candidate.given.name}", *(["of", *parts] if parts else ())])
     name = re.sub(r"[^A-Za-z0-9._=<>-]+", "-", words).strip("-.")[:120]
     path = side_run.folder_of(project) / "reports" / re.sub(r"[<>=]+", "-", name) / "report.json"
     write_atomically(path, as_json(comparison))

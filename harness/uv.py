@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import uv
 
-from harness.errors import UserError
+from harness.errors import UserError, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,8 @@ LEAKS = (
     "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE", "VIRTUAL_ENV", "CONDA_PREFIX",
 )  # fmt: skip
 """Environment variables that would make a lock depend on the machine that made it."""
+OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
+"""Environment variables that forbid asking: for uv both mean the same."""
 TIMED_OUT = 124
 NETWORK = re.compile(
     r"failed to (?:fetch|download)|error sending request|dns error|timed out|request failed after|could not connect"
@@ -48,6 +50,8 @@ def run(
 ) -> Ran:
     """Run ``uv ARGUMENTS``; never raises for a uv that fails or is too slow."""
     environment = {key: value for key, value in os.environ.items() if key not in LEAKS}
+    if offline():
+        environment["UV_OFFLINE"] = "1"
     environment |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", **(variables or {})}
     try:
         ran = subprocess.run(
@@ -63,6 +67,11 @@ def run(
     except subprocess.TimeoutExpired:
         return Ran(TIMED_OUT, "", f"uv timed out: no answer in {timeout_s:g} s")
     return Ran(ran.returncode, ran.stdout, scrub(ran.stderr))
+
+
+def offline() -> str:
+    """The name of the environment variable that forbids asking the network; empty where none does."""
+    return next((name for name in OFFLINE if os.environ.get(name, "").lower() not in {"", "0", "false"}), "")
 
 
 @cache
@@ -110,7 +119,7 @@ def _default_index_url() -> str:
 
 def scrub(text: str) -> str:
     """``text`` with the host of every address, and credentials with it, replaced."""
-    return re.sub(r"\b(?:https?|file)://[^/\s`'\")]*", "the package index", text)
+    return re.sub(r"\b(?:https?|file)://[^/\s`'\")]*", "the package index", without_credentials(text))
 
 
 def summary(stderr: str) -> str:

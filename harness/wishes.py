@@ -10,7 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from harness.errors import UserError
+from harness.errors import UserError, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -40,7 +40,7 @@ def wish(text: str) -> Wish:
         parsed = Requirement(text)
     except InvalidRequirement as error:
         raise UserError(
-            f"--to {text} cannot be read.",
+            f"--to {without_credentials(text)} cannot be read.",
             cause=f"it is no stack, no file, and no requirement: {str(error).splitlines()[0]}",
             next_step='write it like --to transformers==5.0.0, --to "trl<1", --to latest, --to NAME-OF-A-STACK, '
             "--to ./a.whl",
@@ -66,18 +66,21 @@ def with_twins(wishes: Iterable[Wish], asked: Iterable[str]) -> tuple[Wish, ...]
 def applied(asked: Iterable[str], wishes: Iterable[Wish], *, latest: bool) -> tuple[str, ...]:
     """The requirements of a candidate: the wishes in the place of what the baseline asks of their packages.
 
-    ``latest`` takes the bounds off all others. Extras and markers of the baseline stay.
+    ``latest`` takes the bounds off all others. Extras and markers of the baseline stay: a package that it names on
+    several lines, each with a marker, is wished on every one of them.
     """
-    left = {each.name: each for each in wishes}
+    wished = {each.name: each for each in wishes}
+    left = dict(wished)
     found = []
     for text in asked:
         old = Requirement(text)
         name = canonicalize_name(old.name)
-        if name in left:
-            found.append(merged(old, Requirement(left.pop(name).requirement)))
+        if name in wished:
+            left.pop(name, None)
+            found.append(merged(old, Requirement(wished[name].requirement)))
         else:
             found.append(unbound(old) if latest and not old.url else text)
-    return (*found, *(each.requirement for each in left.values()))
+    return (*dict.fromkeys(found), *(each.requirement for each in left.values()))
 
 
 def merged(old: Requirement, new: Requirement) -> str:

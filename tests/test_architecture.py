@@ -113,7 +113,7 @@ PURE = {
     "comparison": {"datetime", "enum", "typing", "harness"},
     "standing": {"collections", "dataclasses", "enum", "typing", "harness"},
     "grouping": {"collections", "dataclasses", "re", "typing", "harness"},
-    "answer": {"collections", "typing", "harness"},
+    "answer": {"collections", "dataclasses", "typing", "harness"},
     "compare": {"collections", "dataclasses", "typing", "harness"},
     "wishes": {"collections", "dataclasses", "re", "typing", "packaging", "harness"},
     "claims": {"datetime", "enum", "typing", "harness"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import cli
-from harness.bench_comparison import Bench, Wanted, kept_busy
+from harness import bench_comparison, cli
+from harness.bench_comparison import Bench, Wanted, code_digest, kept_busy
 from harness.errors import UserError
 from harness.ledger import Ledger
 from harness.model import Steps
@@ -68,12 +69,33 @@ def test_trials_of_other_settings_are_not_gone_on_with(tmp_path: Path) -> None:
         list(bench(tmp_path, ledger).run())
 
 
+def test_trials_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
+    """What measures has changed since; a file of before there was a digest is no better."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(msgspec.structs.replace(make_trial(), limit_s=1.0))
+    with pytest.raises(UserError, match="by other code than this: unknown"):
+        list(bench(tmp_path, ledger).run())
+
+
+def test_other_measuring_code_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One character of one module."""
+    shutil.copytree(bench_comparison.HERE, here := tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(bench_comparison, "HERE", here)
+    same = code_digest.__wrapped__()
+    for module in bench_comparison.MEASURING:
+        path = here / f"{module}.py"
+        path.write_bytes((before := path.read_bytes()) + b"#")
+        assert same == code_digest() != code_digest.__wrapped__()
+        path.write_bytes(before)
+
+
 def test_nothing_is_measured_again(tmp_path: Path) -> None:
     """Where all trials are known, no server is started: there is no such Python."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     known = [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)]
     for per_cent, number in known:
-        ledger.add(msgspec.structs.replace(make_trial(per_cent=per_cent, number=number), limit_s=1.0))
+        made = make_trial(per_cent=per_cent, number=number)
+        ledger.add(msgspec.structs.replace(made, limit_s=1.0, code=code_digest()))
     assert [] == list(bench(tmp_path, ledger).run())
 
 

@@ -135,6 +135,29 @@ def test_a_source_that_is_not_there_is_told(root: Path) -> None:
     assert "secret" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "word",
+    [
+        "https://user:secret@host/pkg-1.0.whl",
+        "https://user:se@secret@host/pkg-1.0-py3-none-any.whl",
+        "foo=git+https://user:secret@host/x",
+        "git+http://user:p@secret@127.0.0.1:9/nothing",
+    ],
+)
+def test_no_complaint_shows_a_password(root: Path, word: str) -> None:
+    """Of an address that cannot be a candidate."""
+    with pytest.raises(UserError) as error:
+        asked(root, word)
+    assert "secret" not in f"{error.value.what} {error.value.cause} {error.value.next_step}"
+
+
+def test_a_single_equals_sign_is_told(root: Path) -> None:
+    """With the way to write it."""
+    with pytest.raises(UserError, match="cannot be read") as error:
+        asked(root, "trl[peft]=1.0")
+    assert "a version is written trl[peft]==1.0" == error.value.cause
+
+
 def test_credentials_of_an_address_are_not_shown(root: Path) -> None:
     """They are for git alone."""
     [found] = asked(root, "trl @ git+https://user:secret@example.org/trl").wishes

@@ -8,6 +8,7 @@ from harness.compare import Key, Side, compare, compare_stacks
 from harness.comparison import Change
 from harness.measured import Size
 from harness.model import Role
+from harness.publish.comparison.packages import warnings
 from tests.compared import NEW, OLD, SCENARIOS, everything, measured, raising, record, side
 
 
@@ -111,7 +112,50 @@ def test_a_cell_of_which_nothing_can_be_said_leaves_it_open() -> None:
 def test_runs_without_a_cell_in_common_are_open() -> None:
     """Nothing was compared, so nothing is safe."""
     before, after = side(OLD, record(OLD, "first")), side(NEW, record(NEW, "second"))
-    assert (3, "Open: no cell was judged on both sides, 1 gone.") == answer(before, after)
+    assert (3, "Open: no cell was judged on both sides, 1 cell was not run on the candidate.") == answer(before, after)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (1, (3, "Open: 12 cells were not run on the candidate.")),
+        (12, (0, "Safe: nothing regressed in 12 cells, 1 cell was not run on the candidate.")),
+    ],
+)
+def test_cells_that_the_candidate_did_not_run_are_told_and_many_leave_it_open(
+    run: int, expected: tuple[int, str]
+) -> None:
+    """They are no features that are gone: nothing is known of them."""
+    names = [variant.name for variant in SCENARIOS["sums"].variants]
+    before, after = side(OLD, *(record(OLD, n) for n in names)), side(NEW, *(record(NEW, n) for n in names[:run]))
+    found = compare(before, after, SCENARIOS)
+    assert expected == (found.exit_code, found.headline)
+    assert (names[run:], run, 0) == ([each.variant for each in found.missing], len(found.cells), found.not_judged)
+
+
+def test_many_cells_that_were_not_run_are_counted_by_scenario() -> None:
+    """A line that names hundreds is not read."""
+    names = [f"variant{number}" for number in range(13)]
+    before, after = side(OLD, *(record(OLD, name) for name in names)), side(NEW, record(NEW, names[0]))
+    few, many = (compare(before, each, SCENARIOS) for each in (after, side(NEW)))
+    assert "of them: sums: variant1, variant10," in warnings(few)[0]
+    assert "of them: 13 of sums. " in warnings(many)[0]
+
+
+def test_a_regression_wins_over_cells_that_were_not_run() -> None:
+    """Both are told."""
+    before = side(OLD, record(OLD, "first"), record(OLD, "second"))
+    after = side(NEW, record(NEW, "first", "step:exception", **raising()))
+    assert (1, "Do not upgrade yet: 1 cell regressed, 1 cell was not run on the candidate.") == answer(before, after)
+
+
+def test_a_measurement_that_failed_is_told() -> None:
+    """Nobody may take it for one that found nothing."""
+    notices = ("not measured: it ended by itself",)
+    failed = measured(step_time=None, memory=None, stopped="failed", notices=notices)
+    ratios = {each.key: each for each in (failed, measured(Size.SAME, variant="remedy"))}
+    found = compare(HEALTHY, AS_WELL, SCENARIOS, ratios)
+    assert "Safe: nothing regressed in 1 cell, 1 of 2 cells could not be measured." == found.headline
 
 
 def test_many_cells_of_one_cause_are_told_as_one_cause() -> None:

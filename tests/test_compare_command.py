@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,27 @@ def test_a_stack_against_itself_is_safe(project: Project, capsys: pytest.Capture
     assert capsys.readouterr().out.startswith("Safe: nothing regressed in 1 cell.\n")
 
 
+def test_a_run_that_is_compared_with_itself_is_told(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says nothing that anybody wants to know; records of another moment do."""
+    write(project.results, ran("first"))
+    compare(project, "first", "first")
+    assert "warning: Both sides are the very same records" in capsys.readouterr().out
+
+
+def test_a_report_that_cannot_be_written_takes_no_answer_away(
+    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was not full yet when that was tried."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write(project.results, ran("first"))
+    monkeypatch.setattr("harness.disk.write_atomically", full)
+    assert 2 == compare(project, "first", "first", "--json", str(tmp_path / "a.json"))
+    assert capsys.readouterr().out.startswith("Safe: ")
+
+
 def test_the_same_inputs_with_another_verdict_are_exit_code_3(project: Project, runs: tuple[str, str]) -> None:
     """Nobody can say which of the two is right."""
     assert 3 == compare(project, *runs)
@@ -87,6 +109,8 @@ def test_what_goes_to_the_standard_output_is_alone_there(
         (["first", "first", "--json", "-", "--html", "-"], "Two reports cannot both go to the standard output."),
         (["first", "first", "--json", "no/such/folder/a.json"], "its folder is not there"),
         (["first", "first", "--html", "."], "it is a folder"),
+        (["first", "first", "--html", "a" * 300], "file name too long"),
+        (["no-such", "first", "--json", "/dev/null"], "it is no ordinary file"),
         (["first", "first", "--scenario", "smus"], "perhaps you meant 'sums'"),
         (["first", "first", "--stacks", "first", "frist"], "perhaps you meant 'first'"),
     ],

@@ -11,6 +11,7 @@ import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -19,12 +20,16 @@ from rich.console import Console
 
 from harness.compare import compare, compare_stacks
 from harness.comparison import Comparison
+from harness.model import Role
 from harness.publish.comparison.markdown import MOST_BYTES, as_markdown
 from harness.publish.comparison.page import as_html, hash_of
 from harness.publish.comparison.reports import Form, as_json, as_schema, reports
 from harness.terminal_comparison import show_comparison
 from tests.compared import HOSTILE, NEW, OLD, SCENARIOS, everything, raising, record, side
-from tests.factories import make_scenario, make_variant
+from tests.factories import make_observation, make_scenario, make_variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -168,6 +173,34 @@ def test_without_a_measurement_no_ratio_is_shown() -> None:
         assert "not measured side by side" in text
         assert "×" not in text
         assert "slower" not in text
+
+
+@pytest.mark.parametrize("form", [terminal, as_markdown, lambda comparison: as_html(comparison).decode()])
+def test_cells_that_fail_on_both_sides_are_named(form: Callable[[Comparison], str]) -> None:
+    """They are what is to be mended next; a misuse of which both are silent is told apart, and what trains is not."""
+    sides = [
+        side(
+            lock,
+            record(lock),
+            record(lock, "first", "step:exception", **raising()),
+            record(lock, "frozen", "gradient:none", role=Role.MISUSE),
+        )
+        for lock in (OLD, NEW)
+    ]
+    text = form(compare(sides[0], sides[1], SCENARIOS))
+    _, title, rest = text.partition("Fail on both sides")
+    assert title
+    found = re.search(r"step:exception.*?first.*?misuse, silent: gradient:none.*?frozen", rest, re.DOTALL)
+    assert (True, False) == (found is not None, found is not None and "plain" in found[0])
+
+
+def test_no_advice_is_given_for_a_misuse_of_which_the_stack_is_silent() -> None:
+    """It is meant to fail: that nothing is said of it is what regressed."""
+    before = side(OLD, record(OLD, "frozen", "step:no-grad-fn", role=Role.MISUSE, passed=True))
+    seen = make_observation("n")
+    after = side(NEW, record(NEW, "frozen", "gradient:none", role=Role.MISUSE, observation=seen))
+    [group] = compare(before, after, SCENARIOS).groups
+    assert (True, None, None) == (group.cause is not None, group.advice, group.remedy)
 
 
 def test_cells_of_several_stacks_are_named_with_their_stacks() -> None:

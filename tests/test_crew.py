@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from harness.measured import Key, Measured, Size
 from harness.model import Steps
 from harness.plan import Limits
 from harness.pool import Settings, Source
+from harness.runner import Contender
 from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
 from tests.pacing import SCRIPT, SLOWER, asks, contender
 
@@ -51,8 +53,20 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path) -> None
     assert equal.memory is not None
     assert Size.MORE is equal.memory.verdict
     assert hashes.stopped != "failed"
-    seen = {path.read_text(encoding="ascii") for path in tmp_path.glob("*/*/hash.txt")}
-    assert len(seen) == 2 * SERVERS  # each server's own, the same in all that it forked
+    lines = [path.read_text(encoding="ascii").splitlines() for path in tmp_path.glob("*/hash.txt")]
+    assert [1] * 2 * SERVERS == [len(set(each)) for each in lines]  # the same in all that a server forked
+    assert len({each[0] for each in lines}) == 2 * SERVERS
+    assert not list(tmp_path.glob("*/cell-*"))  # also of the one that failed
+
+
+def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path) -> None:
+    """Of one side; what the other one started is ended with it."""
+    baseline, nowhere = contender(), Contender(tmp_path / "nowhere")
+    with crew(baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, servers=SERVERS) as both:
+        found = Race(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
+        pids = descendants(os.getpid())
+    assert ("failed", None, True) == (found.stopped, found.step_time, "No such file" in found.notices[0])
+    assert all(ends(pid) for pid in pids)
 
 
 def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:

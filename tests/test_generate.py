@@ -101,13 +101,20 @@ def test_snapshots_are_of_the_past_in_order_and_named_once(
         ({"until": "4.57", "which": "all", "exactly": ("4.57.0",)}, ["4.56.0", "4.56.1", "4.57.0"]),
         ({"since": "5", "prereleases": True, "which": "all"}, ["5.0.0"]),
         ({"since": "5.0.0rc1", "which": "all"}, ["5.0.0rc1", "5.0.0"]),
-        ({"since": dt.date(2025, 9, 1), "until": dt.date(2025, 9, 2)}, ["5.0.0rc1"]),
+        ({"since": dt.date(2025, 9, 1), "until": dt.date(2025, 9, 2)}, []),
         ({"since": "6"}, []),
     ],
 )
 def test_the_wanted_releases(keys: dict[str, Any], expected: list[str]) -> None:
-    """By bounds and patches; yanked ones only exactly, pre-releases only if asked or if there is nothing else."""
+    """By bounds and patches; yanked ones only exactly, pre-releases only if asked."""
     assert expected == chosen(**keys)
+
+
+def test_prereleases_are_wanted_where_a_package_has_nothing_else() -> None:
+    """At all: a final release outside of the bounds is something else."""
+    only, final = release("2.0rc1", "2026-01-02"), release("1.0", "2025-01-02")
+    bounds = rule(since=dt.date(2026, 1, 1))
+    assert ((only,), ()) == (wanted(bounds, (only,)), wanted(bounds, (final, only)))
 
 
 def test_a_release_without_a_day_is_within_no_days() -> None:

@@ -238,6 +238,17 @@ def test_credentials_are_sent_and_not_stored(served: PackageIndex, tmp_path: Pat
     assert 1 == len(served.requests)
 
 
+def test_credentials_go_to_no_other_host(served: PackageIndex) -> None:
+    """Whatever the index points to; its own further pages get them."""
+    with PackageIndex() as other:
+        other.add("alpha", "2.0", "2025-03-01")
+        address = f"{other.url}/alpha/"
+        served.failures = [(302, {"Location": "/simple/alpha/"}), (302, {"Location": address})]
+        assert ["2.0"] == versions(Index(served.url.replace("http://", "http://somebody:s3cret@")))
+        assert [True, True] == ["Authorization" in headers for headers in served.asked]
+        assert [False] == ["Authorization" in headers for headers in other.asked]
+
+
 def test_no_more_than_a_few_questions_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many packages are asked for."""
     under_way, most, lock = 0, 0, threading.Lock()

@@ -117,6 +117,11 @@ def test_a_part_that_is_not_there_is_told(
         ('[project]\ndynamic = ["dependencies"]\n', "dynamic dependencies"),
         ('[project]\nname = "x"\ndependencies = [\n  "torch",\n  "trl=1",\n]\n', r"pyproject\.toml:5: 'trl=1'"),
         ("[project]\ndependencies = [1]\n", r"pyproject\.toml:2: 1 in"),
+        ('tool = 1\n[project]\nname = "x"\n', "is not written as such a file is"),
+        ('[project]\nname = "x"\noptional-dependencies = []\n', "is not written as such a file is"),
+        ("[project]\ndynamic = 1\n", "is not written as such a file is"),
+        ('[project]\nname = "x"\n[dependency-groups]\ndev = "ruff"\n', "is not written as such a file is"),
+        ('[project]\ndependencies = ["x=git+https://u:pw@host/x"]\n', r"'x=git\+https://host/x' in"),
         ('[project]\nname = "x"\n', "has no dependencies"),
     ],
 )
@@ -124,6 +129,24 @@ def test_a_project_that_cannot_be_read_is_told(tmp_path: Path, text: str, compla
     """With the line, where it has one."""
     with pytest.raises(UserError, match=complaint):
         manifests.pyproject(written(tmp_path, "pyproject.toml", text), (), ())
+
+
+def test_extras_that_name_each_other_are_read_once(tmp_path: Path) -> None:
+    """Each adds what it asks for."""
+    extras = '[project.optional-dependencies]\na = ["p[b]", "trl"]\nb = ["P[a]", "ruff"]\n'
+    text = f'[project]\nname = "p"\ndependencies = ["torch", "p[a]"]\n{extras}'
+    found = manifests.pyproject(written(tmp_path, "pyproject.toml", text), (), ())
+    assert ("torch", "ruff", "trl") == found.requirements
+
+
+@pytest.mark.parametrize(
+    "text", ['packages = ["a"]\n', '[[packages]]\nname = "a"\nversion = "1"\ndependencies = "x"\n']
+)
+def test_a_pylock_of_another_form_is_told(tmp_path: Path, text: str) -> None:
+    """With the place."""
+    with pytest.raises(UserError, match="is not written as such a file is") as error:
+        manifests.pylock(written(tmp_path, "pylock.toml", text))
+    assert "$.packages[" in error.value.cause
 
 
 def test_a_uv_lock_tells_versions_and_its_project_what_was_asked_for(tmp_path: Path) -> None:

@@ -90,6 +90,52 @@ def test_an_option_for_pip_is_told_and_left_out(tmp_path: Path) -> None:
     assert ("requirements.txt:1: --extra-index-url is not heeded, the index of this machine is read",) == found.notices
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--no-index", "--no-index is not heeded, the index of this machine is read"),
+        ("-i https://example.org/simple", "-i is not heeded, the index of this machine is read"),
+        ("--only-binary=:all:", "--only-binary is not heeded"),
+        ("--require-hashes", "--require-hashes is not heeded"),
+    ],
+)
+def test_an_option_is_told_by_its_whole_name(tmp_path: Path, option: str, told: str) -> None:
+    """Long or short, with or without a value."""
+    assert (f"requirements.txt:1: {told}",) == read(tmp_path, f"{option}\ntorch\n").notices
+
+
+def test_a_short_option_may_touch_its_value(tmp_path: Path) -> None:
+    """As pip allows it."""
+    assert ("peft",) == read(tmp_path, "-rmore.txt\n", more="peft\n").requirements
+
+
+def test_pre_releases_at_large_are_refused(tmp_path: Path) -> None:
+    """They would change what resolves."""
+    with pytest.raises(UserError, match=r"requirements\.txt:1: '--pre' cannot be read") as error:
+        read(tmp_path, "--pre\ntorch\n")
+    assert "torch>=2.14.0rc1" in error.value.cause
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git+https://${GH_TOKEN}@example.org/x",
+        "git+https://user:s3cr3t@example.org/x",
+        "git+https://user:p@s3cr3t@example.org/x",
+        "foo == ${GH_TOKEN}!",
+        "foo = https://user:s3cr3t@example.org/x",
+        "-r https://user:s3cr3t@example.org/x.txt",
+    ],
+)
+def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    """Neither of an address nor of a variable."""
+    monkeypatch.setenv("GH_TOKEN", "s3cr3t")
+    with pytest.raises(UserError) as error:
+        read(tmp_path, f"torch\n{line}\n")
+    assert "s3cr3t" not in f"{error.value.what} {error.value.cause} {error.value.next_step}"
+    assert error.value.what.startswith("requirements.txt:2: ")
+
+
 def test_variables_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As pip does."""
     monkeypatch.setenv("TORCH", "2.6.0")

@@ -106,6 +106,39 @@ def test_what_need_not_move_stays(served: PackageIndex, tmp_path: Path) -> None:
     assert {"alpha": "2.0", "beta": "1.1", "delta": "1.0"} == versions(candidate(served, baseline, tmp_path, "alpha<3"))
 
 
+@pytest.mark.parametrize(
+    ("asked", "word", "cause"),
+    [
+        ("delta ; python_version < '3'", "delta==1.1", "would have no delta"),
+        ("alpha", "delta==1.1 ; python_version < '3'", "would have no delta"),
+    ],
+)
+def test_a_wish_that_a_marker_keeps_out_is_told(
+    served: PackageIndex, tmp_path: Path, asked: str, word: str, cause: str
+) -> None:
+    """The candidate would be the baseline, and safe."""
+    with pytest.raises(UserError, match="has no effect") as error:
+        candidate(served, given("alpha", asked), tmp_path, word)
+    assert cause in error.value.cause
+
+
+def test_of_lines_with_markers_the_one_that_counts_is_wished(served: PackageIndex, tmp_path: Path) -> None:
+    """Not the first one alone."""
+    baseline = given("delta==1.0 ; python_version < '3'", "delta==1.0 ; python_version >= '3'")
+    assert {"delta": "1.1"} == versions(candidate(served, baseline, tmp_path, "delta==1.1"))
+
+
+@pytest.mark.parametrize("variable", ["GRADMATRIX_OFFLINE", "UV_OFFLINE"])
+def test_a_resolution_that_may_not_ask_does_not(
+    served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """By uv neither: its cache is empty."""
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(UserError, match="does not resolve: resolve:index-unreachable") as error:
+        resolved(served, given("alpha"), tmp_path)
+    assert "network was disabled" in error.value.cause
+
+
 def test_what_must_move_moves(served: PackageIndex, tmp_path: Path) -> None:
     """And nothing else."""
     baseline = locked(served, tmp_path, "alpha", "delta")

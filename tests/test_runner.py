@@ -10,14 +10,15 @@ import pytest
 
 from harness.launch import Server, ServerDied
 from harness.pace import Block, Broken, Exhausted
+from harness.runner import Contender, Runner
 from tests.conftest import ends, is_running, needs_fork
 from tests.pacing import MIB, a_runner, asks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.runner import Runner
+    from harness.launch import Request
 
 pytestmark = needs_fork
 STEPS = 20
@@ -50,6 +51,12 @@ def cell_pid(runner: Runner) -> int:
     assert runner._cell is not None  # noqa: SLF001  (to be looked at)
     assert runner._cell.pid is not None  # noqa: SLF001  (the same)
     return runner._cell.pid  # noqa: SLF001  (the same)
+
+
+def begin_and_run(runner: Runner, request: Callable[[Path], Request], steps: int) -> None:
+    """A script, and a block of it."""
+    runner.begin(request)
+    runner.block(steps)
 
 
 def test_a_block_counts_no_lead_in(shared: Runner) -> None:
@@ -93,9 +100,8 @@ def test_the_server_outlives_its_scripts(shared: Runner) -> None:
 
 def test_a_script_that_ends_can_be_started_again(shared: Runner) -> None:
     """It is no more running, and then it is."""
-    shared.begin(asks("short"))
-    with pytest.raises(Exhausted):
-        shared.block(1000)
+    with pytest.raises(Exhausted):  # its warm-up takes all that it has, where the machine is busy
+        begin_and_run(shared, asks("short"), 1000)
     ended = shared.running
     shared.end()
     shared.begin(asks())
@@ -105,15 +111,70 @@ def test_a_script_that_ends_can_be_started_again(shared: Runner) -> None:
 
 
 def test_after_a_script_that_hangs_the_next_one_runs(shared: Runner) -> None:
-    """On the same server."""
-    shared.begin(asks("hangs", timeout_s=1))
-    pid = server_pid(shared)
+    """Nothing that was meant for the one is read by the other."""
     with pytest.raises(Broken):
+        begin_and_run(shared, asks("hangs", timeout_s=2), STEPS)
+    shared.end()
+    shared.begin(asks())
+    assert STEPS == len(shared.block(STEPS))
+    shared.end()
+
+
+def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(shared: Runner) -> None:
+    """It did not read what it was told: the server would take that for a request."""
+    shared.begin(asks())
+    os.kill(script := cell_pid(shared), signal.SIGKILL)
+    assert ends(script)
+    with pytest.raises(Broken, match="killed by signal 9"):
         shared.block(STEPS)
     shared.end()
     shared.begin(asks())
-    assert (STEPS, pid) == (len(shared.block(STEPS)), server_pid(shared))
+    assert STEPS == len(shared.block(STEPS))
     shared.end()
+
+
+def test_a_stopped_script_leaves_no_folder(shared: Runner) -> None:
+    """There are many of them, and a trainer's checkpoints are large."""
+    shared.begin(asks())
+    before = list(shared.directory.glob("cell-*"))
+    shared.end()
+    assert (1, []) == (len(before), list(shared.directory.glob("cell-*")))
+
+
+def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """As often as it is asked for; there is nothing to close then."""
+    runner = Runner(Contender(tmp_path / "nowhere"), tmp_path, [], {}, ())
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            runner.open()
+    runner.close()
+    assert not runner.running
+
+
+class Clocked:
+    """A script whose blocks take what was thought up."""
+
+    def __init__(self, *blocks: tuple[float, ...]) -> None:
+        self.blocks = list(blocks)
+
+    def run(self, _steps: int) -> Block:
+        """The next one."""
+        return Block(self.blocks.pop(0), None)
+
+
+def test_a_block_whose_clock_ran_backwards_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it was in the lead-in: the next step is too long then."""
+    runner = a_runner(tmp_path)
+    monkeypatch.setattr(runner, "_cell", Clocked((0.1, -0.01, 0.1), (0.0, 0.1, 0.2), (0.1, 0.2, 0.3)))
+    assert (0.2, 0.3) == runner.block(2)
+
+
+def test_a_clock_that_only_runs_backwards_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody measures for ever."""
+    runner = a_runner(tmp_path)
+    monkeypatch.setattr(runner, "_cell", Clocked(*[(-0.1, 0.1)] * 100))
+    with pytest.raises(Broken, match="its clock ran backwards"):
+        runner.block(1)
 
 
 def test_what_one_script_had_to_import_another_server_imports_ahead(shared: Runner, runner: Runner) -> None:
@@ -126,8 +187,7 @@ def test_what_one_script_had_to_import_another_server_imports_ahead(shared: Runn
 
 def had_to_import(runner: Runner) -> bool:
     """What its last script wrote."""
-    folder = runner.directory / f"cell-{runner._cells}"  # noqa: SLF001  (the last one's)
-    return (folder / "late.txt").read_text(encoding="ascii") == "True"
+    return (runner.directory / "late.txt").read_text(encoding="ascii") == "True"
 
 
 def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(shared: Runner, runner: Runner) -> None:
@@ -156,9 +216,8 @@ def test_a_killed_server_is_told_and_another_one_started(runner: Runner) -> None
 
 def test_a_server_that_its_script_kills_is_told(runner: Runner) -> None:
     """No answer comes, and none is waited for."""
-    runner.begin(asks("kills_server"))
     with pytest.raises(ServerDied):
-        runner.block(STEPS)
+        begin_and_run(runner, asks("kills_server"), STEPS)
     runner.end()
 
 
@@ -218,13 +277,8 @@ def test_a_closed_runner_leaves_no_process(tmp_path: Path) -> None:
 
 def test_peak_memory_is_that_of_the_last_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None where the system does not tell it."""
-
-    class Told:
-        def run(self, steps: int) -> Block:
-            return Block((0.1,) * steps, None)
-
     runner = a_runner(tmp_path)
     runner.peak_bytes = 1
-    monkeypatch.setattr(runner, "_cell", Told())
+    monkeypatch.setattr(runner, "_cell", Clocked((0.1, 0.1, 0.1)))
     runner.block(2)
     assert runner.peak_bytes is None

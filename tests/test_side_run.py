@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -130,16 +131,16 @@ def test_changed_cells_are_those_that_ran_on_both_sides() -> None:
     """And ended in another way."""
     before = {PLAIN: make_record(), REPORTED: make_record()}
     fails = make_record("step:no-grad-fn")
-    assert [REPORTED] == side_run.changed(before, {PLAIN: make_record(), REPORTED: fails})
+    assert {REPORTED: [REPORTED]} == side_run.changed(before, {PLAIN: make_record(), REPORTED: fails})
     for untried in ("setup:unsupported", "install:build", "resolve:conflict"):
-        assert [] == side_run.changed(before, {REPORTED: make_record(untried)})
+        assert {} == side_run.changed(before, {REPORTED: make_record(untried)})
 
 
 def test_a_scenario_that_cannot_be_imported_is_tried_again_once() -> None:
     """Its cells share the import."""
     before = {PLAIN: make_record(), REPORTED: make_record("step:no-grad-fn")}
     broken = make_record("import:missing-module", isolation="none")
-    assert [PLAIN] == side_run.changed(before, {PLAIN: broken, REPORTED: broken})
+    assert {PLAIN: [PLAIN, REPORTED]} == side_run.changed(before, {PLAIN: broken, REPORTED: broken})
 
 
 def test_a_disagreement_takes_its_partner_along() -> None:
@@ -162,6 +163,20 @@ def test_what_a_killed_upgrade_left_is_deleted(tmp_path: Path) -> None:
     )
 
 
+def test_half_an_environment_passes_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deletion that is killed leaves no marker; whoever is deleting holds it."""
+    (tmp_path / "+left").mkdir()
+    (tmp_path / "+left" / environment.MARKER).touch()
+    seen = []
+
+    def rmtree(path: Path, **_: object) -> None:
+        seen.append(((path / environment.MARKER).exists(), disk.is_held(tmp_path / ".+left.lock")))
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    side_run.tidied(tmp_path, [])
+    assert [(False, True)] == seen
+
+
 def test_a_side_is_installed_for_measuring(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And held meanwhile; an environment that is there is taken as it is."""
     ready = Environment(root / "installed", Build.CPU, None, installed=True)
@@ -172,6 +187,35 @@ def test_a_side_is_installed_for_measuring(root: Path, monkeypatch: pytest.Monke
         assert (root / "installed", True) == (python, held)
     with side_of(root, renamed(make_lock("here")), root / "python").installed() as python:
         assert root / "python" == python
+
+
+@pytest.mark.parametrize("python", [None, "python"])
+def test_one_environment_is_held_once(root: Path, monkeypatch: pytest.MonkeyPatch, python: str | None) -> None:
+    """Where both sides are the same lock; one that is there already is another place."""
+    ready = Environment(root / "installed", Build.CPU, None, installed=True)
+    monkeypatch.setattr(environment, "ensure", lambda *_: ready)
+    there = None if python is None else root / python
+    sides = [side_of(root, renamed(make_lock("side")), there), of_its_own(root)]
+    watcher = sides[1].progress
+    with side_run.both_installed(*sides) as pythons:
+        assert (there or root / "installed", root / "installed") == pythons
+    assert isinstance(watcher, Watcher)
+    assert not [text for text in watcher.stages if "waiting" in text]
+
+
+def test_environments_are_taken_in_one_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that of two upgrades, there and back, none waits for the other for ever."""
+    taken: list[str] = []
+
+    def ensure(lock: Lock, *_: object) -> Environment:
+        taken.append(lock.stack)
+        return Environment(root / lock.stack, Build.CPU, None, installed=True)
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+    first, second = side_of(root, make_lock("a")), side_of(root, make_lock("b"))
+    with side_run.both_installed(second, first) as pythons:
+        assert (root / "b", root / "a") == pythons
+    assert ["a", "b"] == taken
 
 
 def test_only_the_cells_that_are_asked_for_are_measured(root: Path, world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from harness.comparison import Change
 from harness.model import Gradient, Role
-from harness.standing import Standing, Stood, change_of, matched, why
+from harness.standing import Standing, Stood, change_of, is_missing, matched, why
 from tests.compared import NEW, OLD, record
 from tests.factories import make_observation
 
@@ -39,7 +39,8 @@ def stood(outcome: str | None, *repeats: str, lock: object = OLD, **facts: objec
         ("setup:unsupported", "step:exception", "new"),
         ("setup:unsupported", "setup:unsupported", None),
         (None, "trains", "new"),
-        ("trains", None, "gone"),
+        ("trains", None, None),
+        ("process:lost", None, None),
         (None, "setup:unsupported", None),
         ("trains", "process:lost", "inconclusive"),
         ("install:network", "step:exception", "inconclusive"),
@@ -48,14 +49,36 @@ def stood(outcome: str | None, *repeats: str, lock: object = OLD, **facts: objec
     ],
 )
 def test_a_pair_of_outcomes_is_one_change(before: str | None, after: str | None, expected: str | None) -> None:
-    """A feature that is missing is gone or new and no regression; what speaks of a machine is never one."""
+    """A feature that is missing is gone or new and no regression; what speaks of a machine is never one.
+
+    Of a cell that the candidate did not run nothing is said.
+    """
     assert expected == change_of(stood(before), stood(after, lock=NEW))
 
 
 def test_every_pair_of_standings_has_a_change() -> None:
-    """Nothing is left to chance: who says nothing on both sides is the only pair without one."""
+    """Nothing is left to chance: those where the candidate did not run, or no side has judged, are without one."""
     without = {pair for pair in itertools.product(Standing, repeat=2) if matched(*pair) is None}
-    assert {(Standing.NOTHING, Standing.NOTHING)} == without
+    not_run = {(before, Standing.MISSING) for before in Standing}
+    assert {*not_run, (Standing.NOTHING, Standing.NOTHING), (Standing.MISSING, Standing.NOTHING)} == without
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("trains", None, True),
+        ("process:lost", None, True),
+        ("setup:unsupported", None, False),
+        (None, None, False),
+        (None, "trains", False),
+        ("trains", "setup:unsupported", False),
+    ],
+)
+def test_a_cell_is_missing_where_the_candidate_did_not_run_it(
+    before: str | None, after: str | None, *, expected: bool
+) -> None:
+    """A run that says "no such feature" is no missing one."""
+    assert expected is is_missing(stood(before), stood(after, lock=NEW))
 
 
 def test_another_gradient_status_of_two_failures_broke_differently() -> None:

@@ -135,6 +135,28 @@ def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, proc
     assert pytest.approx(scatter, rel=0.15) == said
 
 
+@pytest.mark.parametrize("noisier", [1.0, 10.0])
+def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: float) -> None:
+    """Of 2000 pairs of equal means, without margin or floor: within chance 1 % (with pooled degrees of freedom 3)."""
+    generator = np.random.default_rng(2)
+    noise = np.repeat([0.01, 0.01 * noisier], SERVERS)
+    found = [
+        statistics.of_servers(np.exp(generator.normal(0, noise, (1, 2 * SERVERS))), generator) for _ in range(2000)
+    ]
+    assert sum(each.p < 0.01 for each in found) <= 34
+
+
+def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> None:
+    """Five servers a side: eight where they scatter alike, four where one of them alone does."""
+    scatter = np.array([-0.02, -0.01, 0, 0.01, 0.02])
+    generator = np.random.default_rng(1)
+    alike, unlike = (
+        statistics.of_servers(np.exp(np.concatenate([scatter * factor, scatter]))[None, :], generator)
+        for factor in (1, 1e-3)
+    )
+    assert (8, 4) == pytest.approx((alike.freedom, unlike.freedom), rel=1e-3)
+
+
 def test_equal_sides_are_hardly_ever_called_different() -> None:
     """Of 400 simulated comparisons, each looked at four times, with the margin of no help: 1 % at most."""
     found = told(400, 3, margin=1e-6)

@@ -207,3 +207,14 @@ def test_the_list_shows_scenarios_and_variants(console: Console) -> None:
         f"  {'odd':30} {'reported':9} what odd means",
         f"  {'frozen':30} {'misuse':9} what frozen means",
     ] == shown(console)
+
+
+def test_where_nobody_watches_what_takes_long_is_told_once(
+    console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log of CI is not silent for minutes; cells are no lines of it, and standard output is left alone."""
+    with terminal.Display(console) as display:
+        for text in ("installing", "installing", "sums plain", "measuring 1 of 2: sums/plain/cpu, 30 s at most"):
+            display.stage("new", text)
+    expected = "new: installing\nnew: measuring 1 of 2: sums/plain/cpu, 30 s at most\n"
+    assert (expected, []) == (capsys.readouterr().err, [line for line in shown(console) if line])

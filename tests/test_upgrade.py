@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -24,11 +24,12 @@ from tests.pretended import TRAINED, Watcher, World, pretend
 from tests.upgrading import PLAIN, REPORTED, files, make_checkout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from harness.comparison import Comparison
     from harness.plan import Planned
+    from harness.side_run import SideRun
 
 FAILS = Answer(
     make_observation(raised=make_raised("element 0 of tensors does not require grad"), reached="step"),
@@ -112,6 +113,56 @@ def test_what_fails_now_and_then_is_flaky(root: Path, world: World) -> None:
     world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, TRAINED, FAILS]}
     comparison = upgraded(root)
     assert (3, Change.INCONCLUSIVE) == (comparison.exit_code, changes(comparison)["reported"])
+
+
+def test_what_is_flaky_is_run_again_by_the_next_upgrade(root: Path, world: World) -> None:
+    """Its repeats alone, on both sides."""
+    world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, TRAINED, FAILS, TRAINED, TRAINED, FAILS, FAILS]}
+    assert Change.INCONCLUSIVE == changes(upgraded(root))["reported"]
+    asked = len(world.asked)
+    assert Change.REGRESSED == changes(upgraded(root))["reported"]
+    assert ["sums/reported"] * 4 == world.asked[asked:]
+
+
+@dataclass
+class Again:
+    """Has the face of a SideRun whose further runs of every cell end alike."""
+
+    outcome: str
+    asked: list[set[Key]] = field(default_factory=list)
+
+    def stage(self, _: str) -> None:
+        """Nobody watches."""
+
+    def kept(self, _: int, __: object) -> dict[Key, str]:
+        """No earlier upgrade ran."""
+        return {}
+
+    def again(self, _: int, keys: Collection[Key], *, fresh: bool) -> dict[Key, str]:
+        """One outcome for all."""
+        if keys and not fresh:
+            self.asked.append(set(keys))
+        return dict.fromkeys(keys, self.outcome)
+
+
+@pytest.mark.parametrize(
+    ("ends", "asked", "before", "after"),
+    [
+        ("import:exception", [{PLAIN}, {PLAIN}], {PLAIN}, {PLAIN, REPORTED}),
+        ("trains", [{PLAIN}, {PLAIN}, {REPORTED}, {REPORTED}], {PLAIN, REPORTED}, {PLAIN, REPORTED}),
+    ],
+)
+def test_the_further_runs_of_an_import_count_for_all_that_share_it(
+    ends: str, asked: list[set[Key]], before: set[Key], after: set[Key]
+) -> None:
+    """Where they end in another way, every cell is run again by itself, on both sides."""
+    trained = {PLAIN: make_record(), REPORTED: make_record()}
+    broken = dict.fromkeys(trained, make_record("import:exception", isolation="none"))
+    first, second = Again("trains"), Again(ends)
+    plan = Plan(scenarios=(make_scenario("sums"),), selection=Selection(), repeats=2)
+    found = upgrade.repeated(cast("SideRun", first), cast("SideRun", second), trained, broken, plan)
+    assert (asked, asked, (before, after)) == (first.asked, second.asked, tuple(map(set, found)))
+    assert {(ends, ends)} == set(found[1].values())
 
 
 def test_the_number_of_repeats_is_a_choice(root: Path, world: World) -> None:
@@ -213,6 +264,21 @@ def test_a_script_of_the_user_s_own_is_measured() -> None:
     key = Key("train", "script", "cpu")
     before = {key: make_record(role=Role.REPORTED), PLAIN: make_record(), REPORTED: make_record(role=Role.REPORTED)}
     assert [key, PLAIN] == upgrade.to_measure(before, before, Timing(), [own, make_scenario("sums")])
+
+
+def test_a_lock_against_itself_is_measured(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its one environment: it must not wait for itself."""
+    monkeypatch.setattr(interleave, "measure", measuring := Measuring())
+    project = Project.at(root)
+    sides = upgrade.resolved_sides(project, "first", ["first"], Reading(), as_of=None)
+    upgrade.upgrade(project, *sides, plan_of(project, timing=Timing()), Watcher())
+    assert [("first", "first", ["sums/plain"], 300.0, 0.01)] == measuring.asked
+
+
+def test_parts_are_chosen_of_what_has_parts(root: Path) -> None:
+    """An extra of a stack is a mistake."""
+    with pytest.raises(UserError, match="first has no extras and no dependency groups"):
+        upgrade.resolved_sides(Project.at(root), "first", ["second"], Reading(extras=("rl",)), as_of=None)
 
 
 def test_another_side_has_a_day_of_its_own(root: Path) -> None:

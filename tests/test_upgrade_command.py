@@ -113,6 +113,29 @@ def test_reports_are_written(root: Path, world: World) -> None:
     assert [True] * 3 == [(root / f"a.{suffix}").stat().st_size > 0 for suffix in ("md", "html", "json")]
 
 
+def test_a_report_that_cannot_be_written_loses_no_answer(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, and where all of it is kept."""
+
+    def report(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "a.html")
+
+    monkeypatch.setattr(command, "report", report)
+    assert 2 == run(root, "first", "--to", "second")
+    error = capsys.readouterr().err
+    assert "Safe: nothing regressed in 2 cells. But a report cannot be written" in error
+    assert str(root / ".gradmatrix/upgrade/reports/first-to-second/report.json") in error
+
+
+def test_runs_of_parts_are_kept_apart(root: Path, world: World) -> None:
+    """None takes another's place."""
+    run(root, "first", "--to", "second")
+    run(root, "first", "--to", "second", "--cell", "sums/plain")
+    reports = root / ".gradmatrix/upgrade/reports"
+    assert ["first-to-second", "first-to-second-of-sums-plain"] == sorted(path.name for path in reports.iterdir())
+
+
 def test_a_part_can_be_run(root: Path, world: World) -> None:
     """A variant, for example."""
     run(root, "first", "--to", "second", "--cell", "sums/plain")
@@ -136,6 +159,11 @@ def test_a_script_of_one_s_own_takes_the_place_of_the_scenarios(root: Path, worl
         (["first", "--to", "./gone.whl"], "There is no wheel"),
         (["first", "--to", "second", "--script", "gone.py"], "names no file"),
         (["first", "--to", "second", "--time", "sums/plane"], "there is no such cell"),
+        (["first", "--to", "second", "--time", "sums/plane"], "perhaps you meant 'sums/plain'"),
+        (["first", "--to", "second", "--script", "train.py 'x"], "No closing quotation"),
+        (["first", "--to", "second", "--extra", "rl"], "has no extras"),
+        (["first", "--to", "~nobody-at-all/r.txt"], "There is no file or folder '~nobody-at-all/r.txt'"),
+        (["https://user:secret@host/r.txt", "--to", "second"], "There is no file or folder 'https://host/r.txt'"),
         (["first", "--to", "second", "--cell", "sums/plane"], "perhaps you meant 'plain'"),
         (["first", "--to", "second", "--json", "-", "--html", "-"], "cannot both go to the standard output"),
         (["first", "--to", "second", "--html", "no/such/place.html"], "cannot be written"),

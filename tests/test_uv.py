@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from harness import uv
 from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_hosts_and_credentials_are_scrubbed() -> None:
     """What is published names no host."""
     text = "Failed to fetch: `https://user:secret@index.example:8080/simple/torch/`"
     assert uv.scrub(text) == "Failed to fetch: `the package index/simple/torch/`"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "offline"),
+    [
+        ("GRADMATRIX_OFFLINE", "1", True),
+        ("UV_OFFLINE", "true", True),
+        ("UV_OFFLINE", "0", False),
+        ("OTHER", "1", False),
+    ],
+)
+def test_a_uv_that_may_not_ask_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, *, offline: bool
+) -> None:
+    """Both variables are uv's --offline, whatever uv is told to do."""
+    for each in uv.OFFLINE:
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, value)
+    fake = tmp_path / "uv"
+    fake.write_text('#!/bin/sh\necho "offline:$UV_OFFLINE"\n', encoding="utf-8")
+    fake.chmod(0o755)
+    monkeypatch.setattr(uv, "binary", lambda: str(fake))
+    assert f"offline:{'1' if offline else ''}\n" == uv.run(["pip", "compile", "-"]).stdout
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,21 @@ def test_a_package_that_nobody_asked_for_is_added() -> None:
     assert (*ASKED, "huggingface-hub<1") == applied("huggingface-hub<1")
 
 
+def test_a_package_on_several_lines_is_wished_on_all_of_them() -> None:
+    """Each for its Python, as tools export it: the first may not be the one that counts."""
+    asked = ("numpy<2 ; python_version < '3.12'", "numpy>=2 ; python_version >= '3.12'")
+    expected = ('numpy==2.1; python_version < "3.12"', 'numpy==2.1; python_version >= "3.12"')
+    assert expected == wishes.applied(asked, [wishes.wish("numpy==2.1")], latest=False)
+    assert expected == wishes.applied(asked, [wishes.wish("numpy==2.1")], latest=True)
+
+
+def test_a_wish_that_cannot_be_read_shows_no_password() -> None:
+    """Of its address."""
+    with pytest.raises(UserError) as error:
+        wishes.wish("foo=git+https://user:se@cret@host/x")
+    assert "--to foo=git+https://host/x cannot be read." == error.value.what
+
+
 def test_a_wish_for_an_address_keeps_it() -> None:
     """A wheel file or a source."""
     assert "trl[peft] @ file:///a/trl-1-py3-none-any.whl" in applied("trl @ file:///a/trl-1-py3-none-any.whl")[3]

@@ -33,7 +33,8 @@ WIDTH = 156
 """Columns of characters that the table needs: on a smaller terminal its lines go on below."""
 LEGEND = (
     "flagged: called slower in time, or called different where the sides are equal; ±: half of the interval, and s: "
-    "seconds of both sides, both medians"
+    "seconds of both sides, both medians; 95 %: as if no two comparisons shared servers, which those of equal sides do "
+    "(--per-crew). Each is one cell of an upgrade: of several cells each has a wider interval, and finds less"
 )
 PARTS = ("aa", "power", "rivals")
 OUTPUT = "bench-comparison.jsonl"

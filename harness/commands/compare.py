@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from harness.project import Project
 
 STANDARD_OUTPUT = "-"
-EXIT = "0 safe, 1 something regressed or got slower or hungrier, 3 some cells are inconclusive"
+SAME = "Both sides are the very same records: a run is compared with itself."
+EXIT = "0 safe, 1 something regressed, 3 open: cells are inconclusive, or were not run"
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,6 +68,8 @@ def compare_command(options: argparse.Namespace, project: Project, console: Cons
         names = chosen(options.scenario, pairs)
         pairs = [(of_scenarios(one, names), of_scenarios(other, names)) for one, other in pairs]
     scenarios = {each.name: each for each in (*project.chosen_scenarios(), *project.known_scenarios().values())}
+    if all(one.records == other.records for one, other in pairs):
+        notes = (*notes, SAME)
     comparison = compare_stacks((baseline.name, candidate.name), pairs, scenarios, notes=notes)
     report(options, comparison, console)
     for problem in dict.fromkeys([*baseline.problems, *candidate.problems]):
@@ -77,13 +81,15 @@ def report(options: argparse.Namespace, comparison: Comparison, console: Console
     """Print a comparison, and write what ``add_reports`` was asked for; what goes to the standard output is alone."""
     asked = targets(options)
     written = list(reports(comparison, asked))
+    alone = STANDARD_OUTPUT in {*asked.values(), options.json_schema}
+    if not alone:
+        show_comparison(console, comparison)  # first: a disk that is full now does not take the answer away
     for each in written:
         write(each.target, each.content)
     if options.json_schema is not None:
         write(options.json_schema, as_schema())
-    if STANDARD_OUTPUT in {*asked.values(), options.json_schema}:
+    if alone:
         return
-    show_comparison(console, comparison)
     for form, target in asked.items():
         console.print(Text(f"{form.value}: {target}"), style="dim", soft_wrap=True)
 
@@ -103,12 +109,26 @@ def refuse(options: argparse.Namespace) -> None:
             next_step="write one of them into a file",
         )
     for target in files:
-        if target != STANDARD_OUTPUT and (Path(target).is_dir() or not Path(target).absolute().parent.is_dir()):
+        cause = obstacle(Path(target)) if target != STANDARD_OUTPUT else ""
+        if cause:
             raise UserError(
-                f"{target} cannot be written.",
-                cause="it is a folder" if Path(target).is_dir() else "its folder is not there",
-                next_step="name a file in a folder that is there",
+                f"{target} cannot be written.", cause=cause, next_step="name a file in a folder that can be written to"
             )
+
+
+def obstacle(path: Path) -> str:
+    """Why a file cannot be put at ``path``, found out by putting one beside it for a moment; empty where it can."""
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.exists() and not path.is_file():
+            return "it is no ordinary file"
+        if not path.absolute().parent.is_dir():
+            return "its folder is not there"
+        with NamedTemporaryFile(dir=path.absolute().parent, prefix=f"{path.name}.", suffix=".partial"):
+            return ""
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
 
 
 def write(target: str, content: bytes) -> None:

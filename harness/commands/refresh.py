@@ -55,6 +55,8 @@ def lines(news: News, *, wrote: bool) -> Iterator[str]:
         then = "the next lock is without it" if yanked.moves else "its lock is of its day, and stays"
         yield f"yanked    {yanked.package} {yanked.version} in {yanked.stack}: {then}"
     yield from (f"note: {notice}" for notice in news.notices)
+    if news.suggestion:
+        yield f"For matrix.toml, to keep a release beside what comes after it:\n\n{news.suggestion}"
     yield from _next_steps(news, wrote=wrote)
 
 
@@ -63,5 +65,3 @@ def _next_steps(news: News, *, wrote: bool) -> Iterator[str]:
         yield "next: nox -s harness -- refresh, which writes the generated stacks"
     elif news.added or news.unlocked or news.releases or any(yanked.moves for yanked in news.yanked):
         yield "next: nox -s lock, which locks what has no lock, and moves stacks as of today"
-    if news.suggestion:
-        yield f"For matrix.toml, to keep a release beside what comes after it:\n\n{news.suggestion}"

@@ -15,13 +15,13 @@ from harness import scripts, terminal, upgrade
 from harness.commands.compare import STANDARD_OUTPUT, add_reports, refuse, report, targets
 from harness.commands.options import add
 from harness.complaints import PYTHON
-from harness.errors import UserError
+from harness.errors import UserError, did_you_mean
 from harness.matrix import Script
 from harness.moved import packages_moved
 from harness.plan import Selection
 from harness.publish.comparison.packages import move
 from harness.publish.text import one_line, plain
-from harness.sides import Reading
+from harness.sides import Reading, path_of
 from harness.upgrade import Plan, Timing
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ baseline:
   ./a.whl, git+https://…, "name @ git+https://…"      a wheel file or a source
 
 exit code:
-  0  nothing regressed, nothing got slower or hungrier
+  0  nothing regressed, nothing got slower or hungrier; where the budget was spent before a ratio was clear, it is told
+     as open, and more budget answers it
   1  something did
   2  it could not be done: nothing resolves, a file cannot be read, …
-  3  inconclusive: repeats disagree, the machine failed, or the budget was spent before it was clear
+  3  inconclusive: repeats disagree, the machine failed, or too little ran on both sides
 
 examples:
   gradmatrix upgrade trl-0.15 --to latest
@@ -118,7 +119,7 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--budget", type=seconds, default=300.0, metavar="TIME", help="of all measuring: 120s, 5m (default: 300s)"
     )
     measuring.add_argument(
-        "--margin", type=share, default=0.01, metavar="N%", help="what counts as the same (default: 1%%)"
+        "--margin", type=share, default=0.01, metavar="N%", help="what counts as the same (default: 1%%; memory: 5%%)"
     )
     add_reports(parser)
 
@@ -138,8 +139,17 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
             console.print(Text(plain(line)), soft_wrap=True)
     with terminal.Display(console) as display:
         comparison = upgrade.upgrade(project, baseline, candidate, plan, display)
-    path = upgrade.keep_report(project, baseline, candidate, comparison)
-    report(options, comparison, console)
+    own = [each.name for each in plan.scenarios if each.arguments is not None]
+    parts = [*options.scenario, *options.cell, *options.device, *own]
+    path = upgrade.keep_report(project, baseline, candidate, comparison, parts)
+    try:
+        report(options, comparison, console)
+    except OSError as error:
+        raise UserError(
+            f"{comparison.headline} But a report cannot be written: {error}.",
+            cause="the place cannot be written, or the disk is full",
+            next_step=f"the whole comparison is kept in {path}; the same command with another place runs no cell again",
+        ) from error
     if not quiet(options):
         console.print(Text(f"kept: {path}"), style="dim", soft_wrap=True)
     return comparison.exit_code
@@ -177,8 +187,8 @@ def own_scripts(given: Sequence[str], project: Project) -> tuple[Scenario, ...]:
     """The scripts of the command line as scenarios, named after their files."""
     tables: list[Script] = []
     for text in given:
-        words = shlex.split(text)
-        path = Path(words[0]).expanduser() if words else Path()
+        words = split(text)
+        path = path_of(words[0]) if words else Path()
         if not path.is_file():
             raise UserError(
                 f"--script {text!r} names no file.",
@@ -192,6 +202,18 @@ def own_scripts(given: Sequence[str], project: Project) -> tuple[Scenario, ...]:
     return scripts.load_all(project.matrix_file, tables, project.known_scenarios())
 
 
+def split(text: str) -> list[str]:
+    """A script and its arguments as a shell reads them; UserError where a quotation does not end."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UserError(
+            f"--script {text!r} cannot be read.",
+            cause=str(error),
+            next_step="write the file and its arguments in one: --script 'train.py --epochs 1'",
+        ) from error
+
+
 def timing(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Timing | None:
     """What is measured, of the options; None for nothing."""
     known = {
@@ -201,8 +223,8 @@ def timing(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Timing
         if word not in known:
             raise UserError(
                 f"--time {word}: there is no such cell in this run.",
-                cause="a cell is written SCENARIO/VARIANT, and a script's variant is called script",
-                next_step="nox -s harness -- list",
+                cause=did_you_mean(word, known),
+                next_step="write SCENARIO/VARIANT as nox -s harness -- list shows it, or SCRIPT/script",
             )
     if options.timing == "none" and not options.time:
         return None

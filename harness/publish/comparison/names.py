@@ -36,7 +36,8 @@ class Names:
     @classmethod
     def of(cls, comparison: Comparison) -> Names:
         """The names in a comparison."""
-        return cls(comparison.several, len({each.cell.device for each in comparison.cells}) > 1)
+        devices = {cell.device for cell in (*(each.cell for each in comparison.cells), *comparison.missing)}
+        return cls(comparison.several, len(devices) > 1)
 
     def together(self, cells: Iterable[Cell]) -> tuple[Together, ...]:
         """Cells in the order in which they come, those of a scenario together."""

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from harness.answer import cells as counted
+from harness.publish.comparison.names import Names
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from harness.comparison import Comparison, Pair, SideFacts
     from harness.moved import PackageMove
+
+
+MOST_MISSING_NAMED = 12
+"""Cells that were not run: where there are more, they are counted by scenario, and the data names them."""
 
 
 def described(side: SideFacts) -> str:
@@ -83,7 +90,21 @@ def kind(each: PackageMove) -> str:
 
 def warnings(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know of the sides before believing the rest."""
-    return (*comparison.notes, *(text for pair in comparison.pairs for text in warnings_of(pair)))
+    of_pairs = (text for pair in comparison.pairs for text in warnings_of(pair))
+    return (*comparison.notes, *of_pairs, *not_run(comparison))
+
+
+def not_run(comparison: Comparison) -> Iterator[str]:
+    """What the candidate has no record of: nobody may take it for what is gone, or for what did not change."""
+    if comparison.missing:
+        names = map(str, Names.of(comparison).together(comparison.missing))
+        by_scenario = Counter(cell.scenario for cell in comparison.missing)
+        counts = (f"{count} of {scenario}" for scenario, count in by_scenario.items())
+        named = "; ".join(names if len(comparison.missing) <= MOST_MISSING_NAMED else counts)
+        yield (
+            f"The candidate has no record of {counted(len(comparison.missing))} that the baseline ran, so nothing is"
+            f" said of them: {named}. Run them on the candidate, too."
+        )
 
 
 def warnings_of(pair: Pair) -> Iterator[str]:

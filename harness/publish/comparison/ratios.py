@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.answer import cells as counted
 from harness.measured import MEMORY_WORDS, TIME_WORDS, Size
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 NOT_MEASURED = (
     "Speed and memory were not measured side by side, so nothing is said of them: step times of separate runs differ "
-    "with the machine and the moment. gradmatrix upgrade measures both sides in one run."
+    "with the machine and the moment. gradmatrix upgrade measures both sides in one run, unless it has --no-timing."
 )
 MEBIBYTE = 2**20
 
@@ -84,8 +85,10 @@ def inconclusive(measured: Measured, ratio: Ratio) -> str:
         return ""
     margin = f"±{ratio.margin:.1%}"
     spent = f"The budget was spent after {measured.spent_s:.0f} s" if measured.stopped == "budget" else "Stopped"
-    noise = " The baseline differs from itself by more than that." if ratio.floor - 1 > ratio.margin else ""
-    wider = f" It is the wider for {ratio.among} comparisons in this run." if ratio.among > 1 else ""
+    noise = " The baseline differs from itself by more than the margin." if ratio.floor - 1 > ratio.margin else ""
+    wider = (
+        f" It is wider than that of one comparison: {ratio.among} of this run hold together." if ratio.among > 1 else ""
+    )
     return f"{spent} before the interval lay inside {margin} or outside it.{wider}{noise}"
 
 
@@ -105,10 +108,16 @@ def measuring(comparison: Comparison) -> str:
     if not measured:
         return NOT_MEASURED
     spent = sum(each.spent_s for each in measured)
-    ratio = next((each for one in measured for each in (one.step_time, one.memory) if each is not None), None)
+    ratio = next((one.step_time for one in measured if one.step_time is not None), None)
+    memory = next((one.memory for one in measured if one.memory is not None), None)
     among = f", all {ratio.among} together" if ratio is not None and ratio.among > 1 else ""
-    held = f" Intervals are of {ratio.confidence:.1%}{among}; same means within ±{ratio.margin:.1%}." if ratio else ""
+    of_memory = f", of memory ±{memory.margin:.1%}" if memory is not None else ""
+    held = (
+        f" Intervals are of {ratio.confidence:.1%}{among}; same means within ±{ratio.margin:.1%}{of_memory}."
+        if ratio
+        else ""
+    )
     return (
-        f"Candidate over baseline, both sides alive at once and their blocks alternating, {len(measured)} cells in"
+        f"Candidate over baseline, both sides alive at once and their blocks alternating, {counted(len(measured))} in"
         f" {spent:.0f} s.{held} Noise is what the baseline differs from itself by in the same run (A/A)."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.answer import cells as counted
@@ -42,11 +42,13 @@ NOTES = {
     Change.INCONCLUSIVE: "Nothing can be said of these: run them again, or look at why they are flaky.",
     Change.ELSEWHERE: "Another verdict on another machine or build of torch, with the same packages: no news of them.",
     Change.NEW: "Judged on the candidate alone.",
-    Change.GONE: "Judged on the baseline alone.",
+    Change.GONE: "Judged on the baseline alone: the candidate has no such feature.",
 }
 MISUSE = "Does the stack tell you?"
 MISUSE_NOTE = "Misuse cannot train. It passes where the stack says so, and has regressed where it has become silent."
 MISUSE_WORDS = {Change.REGRESSED: "silent now", Change.FIXED: "told of now"}
+BOTH = "Fail on both sides"
+BOTH_NOTE = "In the same way, so they say nothing against the candidate."
 SPURIOUS = "Failures of the machine"
 SPURIOUS_NOTE = "No network, a full disk or a lost process: they say nothing of the stacks, and never are a regression."
 
@@ -95,11 +97,11 @@ class Section:
 def sections(comparison: Comparison) -> tuple[Section, ...]:
     """What is to be said of cells, by change, those that need somebody's attention first; misuse and the machine apart.
 
-    Cells that did not change are counted elsewhere.
+    Of the cells that did not change those that fail are last; the others are counted elsewhere.
     """
     told = Told(comparison)
     found = [told.of_change(change) for change in TITLES]
-    found += [told.of_misuse(), told.of_the_machine()]
+    found += [told.of_misuse(), told.of_the_machine(), told.of_both_sides()]
     return tuple(sorted((section for section in found if section.items), key=lambda each: not each.is_urgent))
 
 
@@ -128,6 +130,16 @@ class Told:
         """Cells of which a side ended in a failure of the machine."""
         cells = [each for each in self._single if each.spurious]
         return Section(SPURIOUS, SPURIOUS_NOTE, tuple(self._by_reason(cells)))
+
+    def of_both_sides(self) -> Section:
+        """Cells that fail as they did before: no news of the candidate, and what is to be mended all the same."""
+        cells = [each for each in self._by_cell.values() if each.change is Change.UNCHANGED and fails(each.after)]
+        silent = [each for each in cells if each.role is Role.MISUSE]
+        items = [
+            *self._by_reason(each for each in cells if each.role is not Role.MISUSE),
+            *(replace(each, title=f"misuse, silent: {each.title}") for each in self._by_reason(silent)),
+        ]
+        return Section(BOTH, BOTH_NOTE, tuple(items))
 
     def _items(self, change: Change, *, misuse: bool) -> Iterator[Item]:
         yield from (self._grouped(each) for each in self._groups if (each.change, each.misuse) == (change, misuse))
@@ -211,11 +223,12 @@ def summary(comparison: Comparison) -> str:
     found = Counter(each.change for each in comparison.cells)
     told = ", ".join(f"{found[change]} {change.value}" for change in Change if found[change]) or "nothing to compare"
     failing = sum(each.change is Change.UNCHANGED and fails(each.after) for each in comparison.cells)
-    alike = f" ({failing} of them fail on both sides)" if failing else ""
+    alike = f" ({failing} of them fail{'s' if failing == 1 else ''} on both sides)" if failing else ""
     rest = (
         f"; {comparison.not_judged} more cannot be judged (no such feature or device)" if comparison.not_judged else ""
     )
-    return f"{counted(len(comparison.cells))}: {told}{alike}{rest}."
+    missing = f"; {len(comparison.missing)} more not run on the candidate" if comparison.missing else ""
+    return f"{counted(len(comparison.cells))}: {told}{alike}{rest}{missing}."
 
 
 def fails(ending: Ending | None) -> bool:
