@@ -19,6 +19,7 @@ from harness import lock as locks
 from harness import lock_text, wishes
 from harness.builds import ONLY_CUDA, TRITON
 from harness.errors import UserError, did_you_mean, without_credentials
+from harness.generate import TWINS
 from harness.given import Given
 from harness.index import IndexUnreachable
 from harness.model import LockedPackage, Stack
@@ -124,7 +125,7 @@ def changed(baseline: Given, wanted: Sequence[Wish], *, latest: bool, as_of: dt.
     """What is asked for by the candidate: of the baseline's versions those are kept that nobody wants changed."""
     names = {each.name for each in wanted}
     words = [wishes.LATEST] * latest + [each.text for each in wanted if not each.twin]
-    twins = tuple(f"{each.name} moves with {wishes.TWINS[each.name]}: one library" for each in wanted if each.twin)
+    twins = tuple(f"{each.name} moves with {TWINS[each.name]}: one library" for each in wanted if each.twin)
     return Given(
         name=", ".join(words),
         python=baseline.python,

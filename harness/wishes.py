@@ -11,13 +11,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from harness.errors import UserError, without_credentials
+from harness.generate import TWINS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 LATEST = "latest"
-TWINS = {"lightning": "pytorch-lightning", "pytorch-lightning": "lightning"}
-"""One library under two names: scenarios import whichever there is, so both move together."""
 VCS = re.compile(r"^(?:git|hg|bzr|svn)\+")
 
 

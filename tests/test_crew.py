@@ -67,6 +67,7 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
         found = Race(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
         pids = set(descendants(os.getpid())) - others
     assert ("failed", None, True) == (found.stopped, found.step_time, "No such file" in found.notices[0])
+    assert pids
     assert all(ends(pid) for pid in pids)
 
 
