@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-SERVERS = 5
+SERVERS = 6
 """Fresh servers per side."""
 
 

@@ -13,7 +13,7 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 BLOCK_S = 0.08
 """A block takes about so long, or FEWEST steps."""
 FEWEST, MOST = 2, 500
@@ -49,8 +51,12 @@ LONG_S = 4.0
 """A round that takes longer may be the only one of its generation: processes differ more than rounds do."""
 FIRST_LOOK = 2
 """Generations before the first look."""
+LOOKS = 0.05, 0.15, 0.3, 0.6, 1.0
+"""Fractions of the budget at which the verdict is looked at: each look costs a part of the error probability."""
 STEPS = 50_000
 """More than any measurement takes; a script that makes its data in advance makes data for as many."""
+FAILURES = (Exhausted, Broken, ServerDied, OSError)
+"""What ends a measurement."""
 RESTARTS = 50
 """How often a script that ends is started again, on average over the servers."""
 
@@ -133,6 +139,7 @@ class Race:
     generator: np.random.Generator = field(default_factory=np.random.default_rng)
     spent: float = 0.0
     """Of the error probability."""
+    next_look: float = LOOKS[0]
     restarts: int = 0
 
     @property
@@ -146,33 +153,44 @@ class Race:
             self.prepare()
             while True:
                 self.generation()
-                if len(self.generations) >= FIRST_LOOK or self.gone >= 1:
-                    found = self.look()
+                gone = self.gone
+                if gone >= 1 or (len(self.generations) >= FIRST_LOOK and gone >= self.next_look):
+                    found = self.look(gone)
                     if found.verdict is not Size.INCONCLUSIVE:
                         return self.result(found, "clear")
-                    if self.gone >= 1:
+                    if gone >= 1:
                         return self.result(found, "budget")
-        except (Exhausted, Broken, ServerDied, OSError) as error:
-            return self.result(None, "failed", (f"not measured: {words(error)}",))
+        except FAILURES as error:
+            return self.result(None, "failed", (words(error),))
 
     def prepare(self) -> None:
         """Servers that have imported what the script needs, so that no process of a generation has to."""
-        self.crew.each(lambda runner: runner.open(), self.shuffled(self.runners))
+        self.crew.each(lambda runner: self.do(runner, runner.open), self.shuffled(self.runners))
         if all(runner.fork for runner in self.runners):
             half = len(self.runners) // 2
             sides = [self.runners[:half], self.runners[half:]]
-            lines = self.crew.each(lambda side: side[0].scout(self.request), sides)
+            lines = self.crew.each(lambda side: self.do(side[0], side[0].scout, self.request), sides)
             others = [(runner, line) for side, line in zip(sides, lines, strict=True) for runner in side[1:]]
-            self.crew.each(lambda each: each[0].learn(each[1]), others)
+            self.crew.each(lambda each: self.do(each[0], each[0].learn, each[1]), others)
+
+    def do(self, runner: Runner, task: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+        """A task of a runner; what it raises has a note of which side that was."""
+        try:
+            return task(*arguments, **options)
+        except FAILURES as error:
+            baseline = any(runner is each for each in self.runners[: len(self.runners) // 2])
+            error.add_note("baseline" if baseline else "candidate")
+            raise
 
     @property
     def gone(self) -> float:
         """The fraction of the budget that is spent."""
         return (time.monotonic() - self.began) / self.budget_s if self.budget_s > 0 else 1.0
 
-    def look(self) -> Ratio:
-        """What can be said now; costs a part of the error probability."""
-        total = statistics.spent(self.gone)
+    def look(self, gone: float) -> Ratio:
+        """What can be said when ``gone`` of the budget is spent; costs a part of the error probability."""
+        self.next_look = min((each for each in LOOKS if each > gone), default=1.0)
+        total = statistics.spent(gone)
         alpha, self.spent = total - self.spent, total
         estimate = statistics.of_blocks(self.generations, self.generator)
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
@@ -214,7 +232,7 @@ class Race:
 
         Not one side after the other: processes that started early were seen to be slower by a per cent for good.
         """
-        self.crew.each(lambda runner: runner.begin(self.request), self.shuffled(runners))
+        self.crew.each(lambda runner: self.do(runner, runner.begin, self.request), self.shuffled(runners))
 
     def shuffled(self, runners: Sequence[Runner]) -> list[Runner]:
         """``runners`` in an order of chance."""
@@ -243,7 +261,8 @@ class Race:
         order = [each for number, pair in enumerate(pairs) for each in (pair[::-1] if (number + swapped) % 2 else pair)]
         times: list[list[float]] = [[] for _ in self.runners]
         for each in order + order[::-1]:
-            taken = self.runners[each].block(self.steps)
+            runner = self.runners[each]
+            taken = self.do(runner, runner.block, self.steps)
             times[each].append(sum(taken) / len(taken))
         return np.array(times)
 
@@ -282,6 +301,7 @@ class Race:
 
 
 def words(error: Exception) -> str:
-    """What went wrong, for people."""
+    """What went wrong, for people, and on which side."""
     found = process_outcome(None, error.ended) if isinstance(error, ServerDied) else None
-    return f"a server ended: {found[1]}" if found else str(error)
+    text = f"a server ended: {found[1]}" if found else str(error)
+    return f"{' on the '.join(['not measured', *getattr(error, '__notes__', ())])}: {text}"

@@ -14,7 +14,9 @@ In a round every server runs two blocks, in an order that is the same backwards:
   A bootstrap of n servers is too narrow by sqrt((n - 1) / n); that is put right (Hesterberg, "What Teachers Should
   Know About the Bootstrap", 2015).
 * Looking several times spends the error probability as Lan and DeMets have it ("Discrete sequential boundaries for
-  clinical trials", 1983), with Pocock's spending function; the interval of a look has what that look may spend.
+  clinical trials", 1983), with the square of the time as Kim and DeMets do ("Design and analysis of group sequential
+  tests based on the type I error spending rate function", 1987): little of it early, where only a large difference is
+  clear anyway. The interval of a look has what that look may spend; of few looks, each has more.
 * Many comparisons share the error probability evenly (Bonferroni): all intervals of a report hold together.
 * Warm-up ends where the marginal standard error of what follows is least: MSER (White, "An effective truncation
   heuristic for bias reduction in simulation output", 1997).
@@ -167,8 +169,8 @@ def verdict(estimate: Estimate, half: float, margin: float) -> Size:
 
 
 def spent(fraction: float, alpha: float = ALPHA) -> float:
-    """What of ``alpha`` may be spent when ``fraction`` of the budget is gone (Pocock's spending function)."""
-    return alpha * math.log1p((math.e - 1) * min(max(fraction, 0.0), 1.0))
+    """What of ``alpha`` may be spent when ``fraction`` of the budget is gone."""
+    return alpha * min(max(fraction, 0.0), 1.0) ** 2
 
 
 def steady_from(times: Sequence[float]) -> int | None:

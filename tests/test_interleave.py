@@ -33,7 +33,18 @@ if TYPE_CHECKING:
 
 KEY = Key("paced", "control", "cpu")
 HALF = 3
+LASTS = 40
+"""Generations."""
 SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
+
+
+class Dated(Race):
+    """A race whose budget lasts for so many generations, however fast they are."""
+
+    @property
+    def gone(self) -> float:
+        """The fraction of the budget that is spent."""
+        return len(self.generations) / LASTS if self.budget_s else 1.0
 
 
 @contextmanager
@@ -47,7 +58,7 @@ def a_race(
         each.step_s *= slower
     with ThreadPoolExecutor(2) as pool:
         runners: list[Runner] = told  # type: ignore[assignment]  # they are told, and do nothing
-        yield Race(Crew(runners, pool), KEY, asks(), budget_s, margin, generator=np.random.default_rng(1)), told, log
+        yield Dated(Crew(runners, pool), KEY, asks(), budget_s, margin, generator=np.random.default_rng(1)), told, log
 
 
 @pytest.mark.parametrize("half", [1, 2, 3, 5])
@@ -128,13 +139,11 @@ def test_a_budget_that_is_spent_ends_it() -> None:
     )
 
 
-def test_looking_spends_the_error_probability_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_spends_the_error_probability_once() -> None:
     """Each look has what has become free since the last one, and all of them no more than the whole."""
-    gone = iter([0.2, 0.5, 1.0, 1.2])
-    monkeypatch.setattr(Race, "gone", property(lambda _: next(gone)))
     with a_race() as (race, _, _):
         race.generations = [np.exp(np.random.default_rng(1).normal(0, 0.01, (3, 2 * HALF, 2)))]
-        confidences = [1 - race.look().confidence for _ in range(3)]
+        confidences = [1 - race.look(gone).confidence for gone in (0.2, 0.5, 1.0)]
     assert pytest.approx(statistics.ALPHA) == sum(confidences)
     assert pytest.approx(statistics.spent(0.2)) == confidences[0]
     assert race.spent == statistics.ALPHA
@@ -170,16 +179,20 @@ def test_a_script_that_ends_before_a_round_does_is_told() -> None:
     """It is not started for ever."""
     with a_race(steps_left=8) as (race, told, _):
         found = race.run()
-    assert ("failed", None, ("not measured: it has no more steps",)) == (found.stopped, found.step_time, found.notices)
+    assert ("failed", None, ("not measured on the baseline: it has no more steps",)) == (
+        found.stopped,
+        found.step_time,
+        found.notices,
+    )
     assert sum(each.begun for each in told) <= (interleave.RESTARTS + 1) * 2 * HALF
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (Broken("RuntimeError: no"), "not measured: RuntimeError: no"),
-        (ServerDied(Ended(signal=9)), "not measured: a server ended: killed by signal 9"),
-        (BrokenPipeError(32, "Broken pipe"), "not measured: [Errno 32] Broken pipe"),
+        (Broken("RuntimeError: no"), "not measured on the candidate: RuntimeError: no"),
+        (ServerDied(Ended(signal=9)), "not measured on the candidate: a server ended: killed by signal 9"),
+        (BrokenPipeError(32, "Broken pipe"), "not measured on the candidate: [Errno 32] Broken pipe"),
     ],
 )
 def test_what_goes_wrong_is_told_and_ends_the_race(error: Exception, words: str) -> None:
