@@ -82,7 +82,7 @@ def measure(
         deadline = time.monotonic() + budget_s
         stage(f"starting {len(both.runners)} servers to measure {len(cells)} cells")
         with contextlib.suppress(ServerDied, OSError):  # every cell tries again, and tells
-            both.each(lambda runner: runner.open(), both.runners)  # what that takes is nobody's share
+            both.open()  # what that takes is nobody's share
         found: dict[Key, Measured] = {}
         for number, cell in enumerate(cells):
             key = Key(cell.cell.scenario, cell.cell.variant, cell.cell.device)
@@ -170,8 +170,8 @@ class Race:
             half = len(self.runners) // 2
             sides = [self.runners[:half], self.runners[half:]]
             lines = self.crew.each(lambda side: self.do(side[0], side[0].scout, self.request), sides)
-            others = [(runner, line) for side, line in zip(sides, lines, strict=True) for runner in side[1:]]
-            self.crew.each(lambda each: self.do(each[0], each[0].learn, each[1]), others)
+            every = [(runner, line) for side, line in zip(sides, lines, strict=True) for runner in side]
+            self.crew.each(lambda each: self.do(each[0], each[0].learn, each[1]), every)
 
     def do(self, runner: Runner, task: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         """A task of a runner; what it raises has a note of which side that was."""

@@ -80,6 +80,11 @@ class Runner:
             self._shut()
             self.open()
 
+    def rehearse(self) -> None:
+        """Start a server, and end it: what it imports is compiled then. ServerDied, OSError."""
+        self.open()
+        self._shut()
+
     def scout(self, request: Callable[[Path], Request]) -> bytes:
         """Run the first step; what the script then had imported, as a line for :meth:`learn`.
 

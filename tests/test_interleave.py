@@ -155,7 +155,7 @@ def test_one_server_of_each_side_finds_out_what_the_others_import() -> None:
         race.prepare()
     assert [1, 0, 0, 1, 0, 0] == [each.scouts for each in told]
     lines = [b"what 0 imported", b"what 3 imported"]
-    assert [[], [lines[0]], [lines[0]], [], [lines[1]], [lines[1]]] == [each.learned for each in told]
+    assert [[lines[0]]] * 3 + [[lines[1]]] * 3 == [each.learned for each in told]
 
 
 def test_every_generation_has_new_processes() -> None:
