@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.text import Text
@@ -26,7 +27,7 @@ from harness.commands import (
     why,
 )
 from harness.environment import InstallFailed
-from harness.errors import UserError
+from harness.errors import UserError, did_you_mean
 from harness.project import Project
 from harness.publish.text import plain
 
@@ -39,7 +40,9 @@ FAMILIES = (matrix, page, why, upgrade, compare, trace, check, capsule, audit, b
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command: 0 done, 1 found what it was asked to find, 2 could not be done, 3 no lock, or inconclusive."""
-    options = parser().parse_args(arguments)
+    options, unknown = parser().parse_known_args(arguments)
+    if unknown:
+        refuse(options.parser, unknown[0])
     console = Console(highlight=False)
     try:
         project = Project.at(options.root, matrix_file=options.matrix, results=options.results)
@@ -72,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
     for family in FAMILIES:
         family.register(commands)
     return top
+
+
+def refuse(command: argparse.ArgumentParser, unknown: str) -> NoReturn:
+    """Say which word a command does not know, with its own usage and not that of all commands; exit code 2."""
+    known = re.findall(r"--[a-z-]+", command.format_usage())
+    meant = did_you_mean(unknown.partition("=")[0], known) if unknown.startswith("-") else "it takes no more words"
+    command.error(f"unrecognized argument: {unknown} ({meant})")
 
 
 def script() -> None:

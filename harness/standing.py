@@ -46,8 +46,13 @@ class Stood:
 
     @property
     def spurious(self) -> bool:
-        """Its record speaks of the machine."""
-        return self.record is not None and self.record.outcome in SPURIOUS
+        """Its record speaks of the machine, or all its further runs do."""
+        return self.record is not None and (self.record.outcome in SPURIOUS or self.unconfirmed)
+
+    @property
+    def unconfirmed(self) -> bool:
+        """It was run again, and no further run says anything of the stack."""
+        return bool(self.repeats) and OF_THE_MACHINE.issuperset(self.repeats)
 
     @property
     def lacks_device(self) -> bool:
@@ -216,7 +221,10 @@ def nothing_of(name: str, side: Stood) -> str:
 def unsure(name: str, side: Stood) -> Iterator[str]:
     """Why a side cannot be relied on."""
     if side.spurious and side.record is not None:
-        yield f"The {name} ended in a failure of the machine: {side.record.outcome}."
+        if side.record.outcome in SPURIOUS:
+            yield f"The {name} ended in a failure of the machine: {side.record.outcome}."
+        else:
+            yield f"The {name} was run again, and only the machine failed: {', '.join(dict.fromkeys(side.repeats))}."
     elif side.flaky and side.record is not None:
         yield f"The {name} is flaky: {tally((side.record.outcome, *side.repeats))}."
 

@@ -38,6 +38,25 @@ def test_a_name_and_all_exclude_each_other(
     assert "nox -t all" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["isolation", "first", "--devise", "cpu"], "--devise (perhaps you meant '--device')"),
+        (["isolation", "first", "--devise=cpu"], "perhaps you meant '--device'"),
+        (["isolation", "first", "--quick"], "known are: --root, --matrix"),
+        (["list", "first"], "first (it takes no more words)"),
+    ],
+)
+def test_what_a_command_does_not_know_is_told_with_its_own_usage(
+    capsys: pytest.CaptureFixture[str], words: list[str], meant: str
+) -> None:
+    """A slip of the keys in the twentieth option of a command is not answered with the list of all commands."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    err = capsys.readouterr().err
+    assert (2, True, True) == (ended.value.code, err.startswith(f"usage: gradmatrix {words[0]} "), meant in err)
+
+
 @pytest.mark.parametrize("command", ["run", "bench"])
 def test_without_a_core_stack_one_must_be_named(root: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     """The default is what it is about."""

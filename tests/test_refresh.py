@@ -180,7 +180,7 @@ def test_a_period_that_has_ended_is_told_until_it_is_locked(root: Path, capsys: 
         root, '[generate.snapshots]\nevery = "quarter"\nfrom = 2025-03-31\nuntil = 2025-03-31\nrequirements = ["alpha"]'
     )
     assert 1 == refresh(root, "--check")
-    assert "unlocked  snapshot-2025-03-31\nnext: nox -s lock" in capsys.readouterr().out
+    assert f"unlocked  snapshot-2025-03-31\nnext: nox -s lock -- --root {root}, which" in capsys.readouterr().out
     snapshot = msgspec.structs.replace(lock("snapshot-2025-03-31", alpha="1.1"), requirements=("alpha",))
     write_lock(root, snapshot)
     path = root / "results" / "locks" / "snapshot-2025-03-31.json"

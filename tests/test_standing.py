@@ -116,6 +116,15 @@ def test_a_lost_repeat_is_no_disagreement() -> None:
     assert not stood("trains", "process:lost", "trains").flaky
 
 
+def test_further_runs_that_the_machine_ended_confirm_nothing() -> None:
+    """One failure that nothing repeats is not called a regression."""
+    after = stood("step:exception", "process:lost", "process:lost")
+    told = change_of(stood("trains", "trains", "trains"), after)
+    assert (Change.INCONCLUSIVE, True, False) == (told, after.spurious, after.flaky)
+    expected = "The candidate was run again, and only the machine failed: process:lost."
+    assert expected in why(Change.INCONCLUSIVE, stood("trains", "trains"), after)
+
+
 def test_variants_that_disagree_are_not_flaky() -> None:
     """Each run trains; that two of them disagree is found when records are read."""
     assert not stood("relation:disagrees", "trains").flaky

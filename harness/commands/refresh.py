@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from harness import refresh as refreshing
-from harness.commands.options import add
+from harness.commands.options import add, again
 from harness.publish.text import plain
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ def refresh_command(options: argparse.Namespace, project: Project, console: Cons
     if options.json:
         console.print(Text(refreshing.as_json(news).decode()), soft_wrap=True)
     else:
-        for line in lines(news, wrote=not options.check):
+        for line in lines(news, again(options), wrote=not options.check):
             console.print(Text(plain(line)), soft_wrap=True)
     return 1 if options.check and news.anything else 0
 
 
-def lines(news: News, *, wrote: bool) -> Iterator[str]:
-    """What is told to people, a line each."""
+def lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
+    """What is told to people, a line each; ``same`` are the options that make the next command mean the same."""
     if not news.anything:
         yield f"The matrix has all that the package index has on {news.day}."
     for release in news.releases:
@@ -57,11 +57,12 @@ def lines(news: News, *, wrote: bool) -> Iterator[str]:
     yield from (f"note: {notice}" for notice in news.notices)
     if news.suggestion:
         yield f"For matrix.toml, to keep a release beside what comes after it:\n\n{news.suggestion}"
-    yield from _next_steps(news, wrote=wrote)
+    yield from _next_steps(news, same, wrote=wrote)
 
 
-def _next_steps(news: News, *, wrote: bool) -> Iterator[str]:
+def _next_steps(news: News, same: str, *, wrote: bool) -> Iterator[str]:
     if (news.added or news.removed) and not wrote:
-        yield "next: nox -s harness -- refresh, which writes the generated stacks"
+        yield f"next: nox -s harness -- refresh{same}, which writes the generated stacks"
     elif news.added or news.unlocked or news.releases or any(yanked.moves for yanked in news.yanked):
-        yield "next: nox -s lock, which locks what has no lock, and moves stacks as of today"
+        lock = f"nox -s lock --{same}" if same else "nox -s lock"
+        yield f"next: {lock}, which locks what has no lock, and moves stacks as of today"
