@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from harness.errors import UserError, without_credentials
 from harness.generate import TWINS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from packaging.specifiers import Specifier
 
 LATEST = "latest"
 VCS = re.compile(r"^(?:git|hg|bzr|svn)\+")
@@ -116,12 +119,21 @@ def at_most(requirement: Requirement) -> str:
     found = Requirement(unbound(requirement))
     tops = []
     for each in requirement.specifier:
-        if each.operator in ("==", "===", "<=", "~="):
-            tops.append(f"<={each.version.removesuffix('.*')}")
-        elif each.operator in ("<", "!="):
+        if each.operator in ("<", "!="):
             tops.append(str(each))
+        elif each.operator == "~=" or each.version.endswith(".*"):
+            tops.append(f"<{after_all_of(each)}")
+        elif each.operator in ("==", "===", "<="):
+            tops.append(f"<={each.version}")
     found.specifier = SpecifierSet(",".join(tops))
     return str(found)
+
+
+def after_all_of(prefix: Specifier) -> str:
+    """The first version that is too high for ``==5.1.*``, or for ``~=5.1.2``: both are all of 5.1."""
+    release = Version(prefix.version.removesuffix(".*")).release
+    release = release[:-1] if prefix.operator == "~=" else release
+    return ".".join(map(str, [*release[:-1], release[-1] + 1]))
 
 
 def bounds(requirements: Iterable[str], but: Collection[str]) -> list[str]:

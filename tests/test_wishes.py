@@ -96,7 +96,11 @@ def test_what_is_no_requirement_is_told(word: str) -> None:
     ("asked", "relaxed"),
     [
         ("trl==1.0", "trl<=1.0"),
-        ("trl==1.*", "trl<=1"),
+        ("trl==1.*", "trl<2"),
+        ("trl==1.2.*", "trl<1.3"),
+        ("trl~=1.2", "trl<2"),
+        ("trl~=1.2.3", "trl<1.3"),
+        ("trl!=1.*", "trl!=1.*"),
         ("trl<1,>=0.5", "trl<1"),
         ("trl>=9", "trl"),
         ("trl", "trl"),
