@@ -117,6 +117,17 @@ def test_a_narrow_terminal_shows_whole_rows(tmp_path: Path, capsys: pytest.Captu
     assert "0 % gradmatrix, step time, other core busy 1 0 0 1 0 0 100.0% 2.5% to 100.0% 2.00% 30" in rows
 
 
+def test_a_summary_says_where_other_code_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was right then may not be now."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(msgspec.structs.replace(make_trial(), code=code_digest()))
+    cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    assert "note" not in capsys.readouterr().out
+    ledger.add(msgspec.structs.replace(make_trial(number=1), code="0123456789ab"))
+    cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    assert "note: measured by other code than this checkout's: 0123456789ab" in capsys.readouterr().out
+
+
 def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
     """There is no table to print."""
     assert 2 == cli.main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")])

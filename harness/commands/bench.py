@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness import environment
-from harness.bench_comparison import Bench, Wanted
+from harness.bench_comparison import Bench, Wanted, code_digest
 from harness.commands.options import add, chosen
 from harness.errors import UserError
 from harness.ledger import Ledger
@@ -89,6 +89,9 @@ def comparison_command(options: argparse.Namespace, project: Project, console: C
     found = tallies(ledger.trials)
     console.print(table(found), soft_wrap=True)
     console.print(LEGEND, soft_wrap=True)
+    others = ", ".join(sorted({each.code or "unknown" for each in ledger.trials} - {code_digest()}))
+    if others:
+        console.print(Text(f"note: measured by other code than this checkout's: {others}"), soft_wrap=True)
     missed = shortcomings(found)
     for each in missed:
         console.print(Text(each, style="red"), soft_wrap=True)
