@@ -37,6 +37,8 @@ class Found:
     missing: int
     """Cells of the baseline of which the candidate has no record."""
     measured: Sequence[Measured]
+    passing: int
+    """Cells that pass on a side: where none does, nothing could have regressed."""
 
     @property
     def compared(self) -> int:
@@ -64,13 +66,13 @@ def answered(found: Found) -> Verdict:
     """Regressions of cells, time or memory first; then what cannot be said of a cell.
 
     A ratio that is inconclusive, or could not be had, is told and does not count: its budget is the user's choice, and
-    more of it would not make a cell fail. Where no cell was judged on both sides, or the candidate has not run what the
-    baseline has, nothing is safe.
+    more of it would not make a cell fail. Where no cell was judged on both sides, none passes on either, or the
+    candidate has not run what the baseline has, nothing is safe.
     """
     grew = any(Size.MORE in sizes(each) for each in found.measured)
     if grew or found.training.regressed or found.misuse.regressed:
         return Verdict.REGRESSIONS
-    if found.inconclusive or not found.compared or found.lacks_too_much:
+    if found.inconclusive or not found.compared or not found.passing or found.lacks_too_much:
         return Verdict.INCONCLUSIVE
     return Verdict.SAFE
 
@@ -91,6 +93,8 @@ def headline(verdict: Verdict, found: Found, groups: Iterable[Group] = ()) -> st
     parts = [*against(found, causes), *in_favour(found), *unmeasured(found.measured)]
     if not found.compared and not found.inconclusive:
         parts.insert(0, "no cell was judged on both sides")
+    elif found.compared and not found.passing:
+        parts.insert(0, f"{cells(found.compared)} compared, and none passes on either side")
     if verdict is Verdict.SAFE:
         parts.insert(0, f"nothing regressed in {cells(found.compared)}")
     return f"{OPENING[verdict]}: {', '.join(parts)}."

@@ -76,7 +76,8 @@ def compare_stacks(
     cells = tuple(each.change if isinstance(each, Changed) else each for each in found)
     ratios = worst_first((measured or {}).values())
     training, misuse = counted(cells, misuse=False), counted(cells, misuse=True)
-    counts = Found(training, misuse, len(missing), ratios)
+    passing = sum(any(end is not None and end.passed for end in (each.before, each.after)) for each in cells)
+    counts = Found(training, misuse, len(missing), ratios, passing)
     answer = answered(counts)
     causes = groups((each for each in found if isinstance(each, Changed)), scenarios)
     return Comparison(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 LISTING = """
 import importlib.metadata, json
-print(json.dumps([[d.metadata["Name"], d.requires or [], d.read_text("direct_url.json")]
+def origin(d):  # conda notes in which folder it built a package, which is a release all the same
+    return None if (d.read_text("INSTALLER") or "").strip() == "conda" else d.read_text("direct_url.json")
+print(json.dumps([[d.metadata["Name"], d.requires or [], origin(d)]
                   for d in importlib.metadata.distributions() if d.metadata]))
 """
 TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
@@ -74,13 +78,17 @@ def of_environment(path: Path, threads: int) -> Given:
     lock = check.installed(python, threads)
     distributions = listing(python, threads)
     roots, notices = asked_in(distributions, lock)
+    origins = sorted((name, origin) for name, _, origin in distributions if origin)
+    if origins:  # one version of several sources: where it came from is part of what is there
+        digest = hashlib.sha256(msgspec.json.encode((lock.digest, origins))).hexdigest()
+        lock = msgspec.structs.replace(lock, digest=digest)
     pins = "\n".join(without_label(f"{each.name}=={each.version}") for each in lock.packages if is_public(each.version))
     name = path.name if path.is_dir() else str(path)
     return Given(
         name=f"environment {name}",
         python=lock.python,
         as_of="today",
-        requirements=tuple(f"{each.name}=={each.version}" for each in lock.packages),
+        requirements=tuple(f"{each.name}=={each.version}" for each in lock.packages if is_public(each.version)),
         asked=roots,
         preferred=pins + "\n",
         lock=lock,

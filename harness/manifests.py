@@ -7,6 +7,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
+OF_PARTS = re.compile(r"\b(?:extras|dependency_groups)\b")
+"""In a marker of a pylock.toml: it depends on what is asked for."""
 
 
 class ProjectTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -66,12 +69,16 @@ class LockedEntry(msgspec.Struct, frozen=True):
     version: str = ""
     marker: str = ""
     dependencies: list[Dependency] = []
+    vcs: dict[str, Any] = {}
+    archive: dict[str, Any] = {}
+    directory: dict[str, Any] = {}
 
 
 class LockDocument(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """A pylock.toml, as far as it is read."""
 
     requires_python: str = ""
+    default_groups: list[str] = []
     packages: list[LockedEntry] = []
 
 
@@ -81,7 +88,7 @@ class UvLock(msgspec.Struct, frozen=True, rename="kebab"):
     requires_python: str = ""
 
 
-EXPORT = ("export", "--frozen", "--no-emit-workspace", "--no-header", "--no-hashes", "--quiet")
+EXPORT = ("export", "--frozen", "--no-emit-workspace", "--no-emit-local", "--no-header", "--no-hashes", "--quiet")
 
 
 def pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> Listed:
@@ -173,8 +180,13 @@ def uv_lock(path: Path, extras: Sequence[str], groups: Sequence[str], scratch: P
     exported.write_text(ran.stdout, encoding="utf-8")
     pins = requirement_files.read(exported).requirements
     wanted = {canonicalize_name(Requirement(each).name) for each in pyproject(manifest, extras, groups).requirements}
-    asked = tuple(unbound(each) for each in map(Requirement, pins) if canonicalize_name(each.name) in wanted)
-    return Listed(pins, locked=True, asked=asked, requires_python=toml(path, UvLock).requires_python)
+    parsed = [Requirement(each) for each in pins]
+    left = sorted(wanted - {canonicalize_name(each.name) for each in parsed})
+    told = f"{path.name}: of this project alone, and left out: {', '.join(left)}; all else that is locked is kept"
+    # what those need was asked for too, and the export does not tell which it is
+    asked = tuple(unbound(each) for each in parsed if left or canonicalize_name(each.name) in wanted)
+    requires = toml(path, UvLock).requires_python
+    return Listed(pins, locked=True, asked=asked, notices=(told,) if left else (), requires_python=requires)
 
 
 def pylock(path: Path) -> Listed:
@@ -183,10 +195,20 @@ def pylock(path: Path) -> Listed:
     pins, depended, notices = [], set(), []
     for entry in document.packages:
         depended |= {canonicalize_name(each.name) for each in entry.dependencies}
+        if not of_default_install(entry.marker, document.default_groups):
+            continue
+        marker = "" if OF_PARTS.search(entry.marker) else entry.marker
+        source = source_of(entry)
+        if source:
+            pins.append(f"{entry.name} @ {source}" + (f" ; {marker}" if marker else ""))
+            continue
+        if entry.vcs or entry.archive or entry.directory:
+            notices.append(f"{path.name}: {entry.name} is no release of the package index and is left out")
+            continue
         if not entry.name or not entry.version:
             notices.append(f"{path.name}: {entry.name or 'a package'} has no version there and is left out")
             continue
-        pins.append(f"{entry.name}=={entry.version}" + (f" ; {entry.marker}" if entry.marker else ""))
+        pins.append(f"{entry.name}=={entry.version}" + (f" ; {marker}" if marker else ""))
     if not pins:
         raise UserError(
             f"{path} locks no package.", cause="it has no [[packages]] with a version", next_step="name another file"
@@ -199,10 +221,32 @@ def pylock(path: Path) -> Listed:
     return Listed(pinned, locked=True, asked=asked, notices=tuple(notices), requires_python=document.requires_python)
 
 
+def of_default_install(marker: str, groups: Sequence[str]) -> bool:
+    """Whether a marker on extras or groups lets a package in where none is asked for; others are left to the resolver.
+
+    What such a marker says of the machine besides is read as of this one.
+    """
+    if not OF_PARTS.search(marker):
+        return True
+    try:
+        return Marker(marker).evaluate({"extras": frozenset(), "dependency_groups": frozenset(groups)}, "lock_file")
+    except InvalidMarker:
+        return True  # to be told with all that cannot be read
+
+
+def source_of(entry: LockedEntry) -> str:
+    """The address of a package that is locked by a commit; empty where it is not."""
+    url, commit = entry.vcs.get("url"), entry.vcs.get("commit-id")
+    if not url or not commit:
+        return ""
+    folder = entry.vcs.get("subdirectory")
+    return f"{entry.vcs.get('type', 'git')}+{url}@{commit}" + (f"#subdirectory={folder}" if folder else "")
+
+
 def toml(path: Path, kind: type[T]) -> T:
     """The document as this ``kind``; UserError with the line, or the place, where it is none."""
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), kind)
     except msgspec.ValidationError as error:
         raise UserError(
             f"{path.name} is not written as such a file is.", cause=str(error), next_step=f"correct {path}"

@@ -68,7 +68,8 @@ def resolved(given: Given, index: Index, folder: AnyPath, matrix_locks: AnyPath)
             cause=lock.failure.message,
             next_step="mend what it asks for and run again; nothing was run, nothing recorded was touched",
         )
-    return kept(given, lock, text, folder)
+    asked_for = msgspec.structs.replace(lock, requirements=given.asked)  # of a lock not each of its pins
+    return kept(given, asked_for, text, folder)
 
 
 def candidate(

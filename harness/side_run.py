@@ -253,13 +253,18 @@ def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> 
     found: dict[object, list[Key]] = {}
     for key, before in baseline.items():
         after = candidate.get(key)
-        if after is None or (before.outcome, before.passed) == (after.outcome, after.passed):
+        if after is None or ended(before) == ended(after):
             continue
         phases = {Outcome.parse(record.outcome).phase for record in (before, after)}
         if UNTRIED & {before.outcome, after.outcome} or phases & {Phase.RESOLVE, Phase.INSTALL}:
             continue
         found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, []).append(key)
     return {cells[0]: cells for cells in found.values()}
+
+
+def ended(record: Record) -> tuple[object, ...]:
+    """All that makes one ending another one."""
+    return record.outcome, record.passed, None if record.passed else record.gradient
 
 
 def with_partners(keys: Iterable[Key], scenarios: Iterable[Scenario]) -> set[Key]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from harness.requirement_files import Listed
 
 PYLOCK = re.compile(r"pylock(?:\.[\w-]+)?\.toml")
+PATCHES = 100
+"""Releases of one minor version of Python, at most."""
 UNDERSTOOD = "a stack of matrix.toml, a lock, a requirements file, a pyproject.toml, or the folder of an environment"
 
 
@@ -127,7 +129,7 @@ def of_folder(path: Path, project: Project, reading: Reading) -> Given:
 def of_file(path: Path, project: Project, reading: Reading) -> Given:
     """What a file holds, by its name; a lock of ours by either of its two files."""
     if path.suffix in (".json", ".txt") and (path.with_suffix(".json")).is_file():
-        lock = locks.load(path.stem, path.parent)
+        lock = lock_in(path)
         if lock is not None:
             return of_lock(lock, path.parent.resolve())
         if path.suffix == ".json":
@@ -153,6 +155,16 @@ def of_file(path: Path, project: Project, reading: Reading) -> Given:
             next_step="export it as a requirements file, such as poetry export or conda's pip list --format=freeze",
         )
     return of_listed(path, requirement_files.read(path), project, reading)
+
+
+def lock_in(path: Path) -> Lock | None:
+    """The lock that one of two files is part of; UserError where that was named and is none."""
+    try:
+        return locks.load(path.stem, path.parent)
+    except UserError:
+        if path.suffix == ".json":
+            raise
+        return None  # what lies beside a requirements file may be anything
 
 
 def is_interpreter(path: Path) -> bool:
@@ -217,12 +229,17 @@ def python_for(path: Path, requires: str, project: Project, reading: Reading) ->
             cause=str(error),
             next_step='write it like requires-python = ">=3.11"',
         ) from error
-    fits = [each for each in known if allowed.contains(f"{each}.99")]
+    fits = [each for each in known if allows(allowed, each)]
     wanted = reading.python or (fits or known)[0]
-    if not allowed.contains(f"{wanted}.99"):
+    if not allows(allowed, wanted):
         raise UserError(
             f"{path.name} does not allow Python {wanted}.",
             cause=f"it has requires-python = {requires!r}",
             next_step="give --python a version that it allows, such as --python 3.12",
         )
     return wanted
+
+
+def allows(allowed: SpecifierSet, minor: str) -> bool:
+    """Whether any release of that minor version of Python will do."""
+    return any(allowed.contains(f"{minor}.{patch}") for patch in range(PATCHES))

@@ -65,7 +65,7 @@ class Stood:
         if self.record is None:
             return ()
         ran = (each for each in (self.record.outcome, *self.repeats) if each not in OF_THE_MACHINE)
-        return tuple(dict.fromkeys(as_it_ran(each) for each in ran))
+        return tuple(dict.fromkeys(ran))
 
     @property
     def flaky(self) -> bool:
@@ -87,7 +87,7 @@ class Stood:
 
 
 def as_it_ran(outcome: str) -> str:
-    """The outcome of one run: that variants disagree is found when records are read, no run says so."""
+    """The outcome of one run: that variants disagree is found when records are read together, no run says so."""
     return TRAINS if outcome == DISAGREES else outcome
 
 
@@ -231,7 +231,7 @@ def unsure(name: str, side: Stood) -> Iterator[str]:
 
 def tally(outcomes: tuple[str, ...]) -> str:
     """How often each outcome came, as ``trains 2 of 3, step:exception 1 of 3``."""
-    ran = [as_it_ran(each) for each in outcomes if each not in OF_THE_MACHINE]
+    ran = [each for each in outcomes if each not in OF_THE_MACHINE]
     return ", ".join(f"{each} {ran.count(each)} of {len(ran)}" for each in dict.fromkeys(ran))
 
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from harness import candidates, environment, interleave, resolution, side_run, sides
 from harness.compare import Side, compare
 from harness.disk import write_atomically
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from harness.comparison import Comparison
+    from harness.given import Given
     from harness.measured import Measured
     from harness.model import Record, Scenario
     from harness.plan import Selection
@@ -70,6 +73,7 @@ def resolved_sides(
         )
     given = sides.side(word, project, reading)
     asked = candidates.asked(words, given, project, reading, dated=as_of is not None)
+    refuse_python(word, given, asked.side, reading)
     folder = side_run.folder_of(project) / "locks"
     baseline = resolution.resolved(given, project.index, folder, project.locks_folder)
     if asked.side is not None:
@@ -100,6 +104,17 @@ def resolved_sides(
     return baseline, candidate
 
 
+def refuse_python(word: str, given: Given, other: Given | None, reading: Reading) -> None:
+    """UserError where the Python that was asked for is that of no side: both have one of their own."""
+    if reading.python is None or reading.python in {each.python for each in (given, other) if each is not None}:
+        return
+    raise UserError(
+        f"--python {reading.python} has no effect on {word}.",
+        cause=f"it has a Python of its own, {given.python}",
+        next_step="leave it out: it is for a requirements file, a pyproject.toml, or a lock that leaves it open",
+    )
+
+
 def upgrade(project: Project, baseline: Resolved, candidate: Resolved, plan: Plan, progress: Progress) -> Comparison:
     """Run both sides and compare them; what they took is given back, also where it is stopped."""
     runs = [SideRun(side, project, plan.scenarios, progress) for side in (baseline, candidate)]
@@ -124,11 +139,18 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
     if plan.timing is not None:
         measured = measure(project, first, second, to_measure(before, after, plan.timing, plan.scenarios), plan.timing)
     return compare(
-        Side(first.side.given.name, first.side.lock, before, repeats[0]),
-        Side(second.side.given.name, second.side.lock, after, repeats[1]),
+        Side(first.side.given.name, first.side.lock, named(first, before), repeats[0]),
+        Side(second.side.given.name, second.side.lock, named(second, after), repeats[1]),
         {scenario.name: scenario for scenario in plan.scenarios},
         measured,
     )
+
+
+def named(run: SideRun, records: Mapping[Key, Record]) -> dict[Key, Record]:
+    """Records under the name that people gave the side: that of its lock may be a digest."""
+    name = run.side.given.name
+    replace = msgspec.structs.replace
+    return {key: replace(each, cell=replace(each.cell, stack=name)) for key, each in records.items()}
 
 
 Repeats = dict[Key, tuple[str, ...]]

@@ -134,7 +134,9 @@ def obstacle(path: Path) -> str:
 def write(target: str, content: bytes) -> None:
     """Into a file in one step, or to the standard output."""
     if target == STANDARD_OUTPUT:
-        sys.stdout.write(content.decode())
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)  # UTF-8, whatever the terminal has
+        sys.stdout.buffer.flush()
     else:
         disk.write_atomically(Path(target), content)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import re
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,14 @@ from rich.text import Text
 from harness import scripts, terminal, upgrade
 from harness.commands.compare import STANDARD_OUTPUT, add_reports, refuse, report, targets
 from harness.commands.options import add
+from harness.commands.own_scripts import own_scripts
 from harness.complaints import PYTHON
 from harness.errors import UserError, did_you_mean
-from harness.matrix import Script
 from harness.moved import packages_moved
 from harness.plan import Selection
 from harness.publish.comparison.packages import move
 from harness.publish.text import one_line, plain
-from harness.sides import Reading, path_of
+from harness.sides import Reading
 from harness.upgrade import Plan, Timing
 
 if TYPE_CHECKING:
@@ -99,6 +98,12 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "with --scenario both)",
     )
     running.add_argument(
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="where these scripts run, and write what they write (default: an empty folder of each run's own)",
+    )
+    running.add_argument(
         "--repeats", type=count, default=2, metavar="N", help="further runs of a changed cell per side (default: 2)"
     )
     running.add_argument("--fresh", action="store_true", help="run every cell, recorded or not")
@@ -162,7 +167,7 @@ def quiet(options: argparse.Namespace) -> bool:
 
 def planned(options: argparse.Namespace, project: Project) -> Plan:
     """What is run, of the options; UserError where they do not fit together."""
-    own = own_scripts(options.script, project)
+    own = own_scripts(options.script, options.directory, project)
     chosen = project.chosen_scenarios()
     selection = project.selection(
         scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
@@ -181,37 +186,6 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
         timing=timing(options, scenarios),
         keep=options.keep,
     )
-
-
-def own_scripts(given: Sequence[str], project: Project) -> tuple[Scenario, ...]:
-    """The scripts of the command line as scenarios, named after their files."""
-    tables: list[Script] = []
-    for text in given:
-        words = split(text)
-        path = path_of(words[0]) if words else Path()
-        if not path.is_file():
-            raise UserError(
-                f"--script {text!r} names no file.",
-                cause=f"there is no file {str(path)!r}",
-                next_step="write the file and its arguments in one: --script 'train.py --epochs 1'",
-            )
-        name = re.sub(r"[^A-Za-z0-9]+", "-", path.stem).strip("-") or "script"
-        taken = {each.name for each in tables} | set(project.known_scenarios())
-        name = next(each for each in (name, *(f"{name}-{number}" for number in range(2, 1000))) if each not in taken)
-        tables.append(Script(name=name, path=str(path.absolute()), arguments=tuple(words[1:])))
-    return scripts.load_all(project.matrix_file, tables, project.known_scenarios())
-
-
-def split(text: str) -> list[str]:
-    """A script and its arguments as a shell reads them; UserError where a quotation does not end."""
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UserError(
-            f"--script {text!r} cannot be read.",
-            cause=str(error),
-            next_step="write the file and its arguments in one: --script 'train.py --epochs 1'",
-        ) from error
 
 
 def timing(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Timing | None:

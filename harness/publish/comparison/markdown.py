@@ -39,6 +39,8 @@ MOST_OF_THE_END = 400
 MOST_OF_A_LINE = 400
 MOST_MEMBERS = 30
 """Variants that are named of a scenario."""
+MOST_TOGETHER = 15
+"""Lines of cells that are shown of one cause: with thirty names each they stay below a third of a comment."""
 MOST_ROWS = 40
 SYMBOLS = {Verdict.SAFE: "✅", Verdict.REGRESSIONS: "❌", Verdict.INCONCLUSIVE: "❔"}
 CODE = re.compile(r"`([^`\n]+)`")
@@ -99,7 +101,9 @@ def of_item(item: Item) -> str:
     """A cause with its diagnosis and its cells."""
     cells = "1 cell" if item.count == 1 else f"{item.count} cells"
     lines = [f"- {item.mark} **{prose(item.title)}**, {cells}"]
-    lines += [f"  - {named(each)}" for each in item.cells]
+    lines += [f"  - {named(each)}" for each in item.cells[:MOST_TOGETHER]]
+    if len(item.cells) > MOST_TOGETHER:
+        lines.append(f"  - … and {len(item.cells) - MOST_TOGETHER} more lines of cells")
     lines += [f"  - {prose(line)}" for line in item.lines]
     if item.advice:
         lines.append(f"  - 💡 {prose(item.advice)}")

@@ -171,7 +171,7 @@ class Told:
             yield Item(
                 change=change,
                 title=went,
-                lines=(why,) if why else (),
+                lines=(*((why,) if why else ()), *messages(members)),
                 advice=None,
                 cells=self._names.together(each.cell for each in members),
                 count=len(members),
@@ -211,6 +211,12 @@ def quoted(ending: Ending) -> str:
 def notes(changes: Iterable[CellChange]) -> Iterator[str]:
     """What is to be known of changes, once each."""
     return (each for each in dict.fromkeys(change.why for change in changes) if each)
+
+
+def messages(changes: Iterable[CellChange]) -> tuple[str, ...]:
+    """What the candidate said of the first few that fail there, once each."""
+    said = dict.fromkeys(each.after.message for each in changes if each.after is not None and fails(each.after))
+    return tuple(each for each in said if each)[:MOST_BEFORE]
 
 
 def course(each: CellChange) -> str:
