@@ -7,17 +7,19 @@ entry holds all that was asked: where a rule or its base has changed since, ther
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from harness.disk import write_atomically
 from harness.errors import UserError
-from harness.generate import Releases, Snapshots, Window, over_base
+from harness.generate import TWINS, Releases, Snapshots, Window, names_of, over_base
 from harness.model import Stack
 from harness.observation import Frozen
+from harness.releases import both
 from harness.rules import joined
-from harness.window import packages, window
+from harness.window import needed, window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,9 +68,15 @@ class Generated(Frozen, frozen=True):
         return next((tuple(entry.as_stacks()) for entry in self.entries if entry.asked == asked), None)
 
 
-def path_in(folder: Path, matrix_file: Path) -> Path:
-    """Where the stacks of ``matrix_file`` are kept; no stack has a name like that, so no lock has it."""
-    return folder / f"_{matrix_file.stem}.json"
+def path_in(folder: Path, matrix_file: Path, root: Path) -> Path:
+    """Where the stacks of ``matrix_file`` are kept; no stack has a name like that, so no lock has it.
+
+    A file of another folder has one of its own: it must not take the place of this checkout's.
+    """
+    if matrix_file.parent == root:
+        return folder / f"_{matrix_file.stem}.json"
+    place = matrix_file.relative_to(root) if matrix_file.is_relative_to(root) else matrix_file
+    return folder / f"_{matrix_file.stem}-{hashlib.sha256(place.as_posix().encode()).hexdigest()[:8]}.json"
 
 
 def load(path: Path) -> Generated:
@@ -114,15 +122,27 @@ def packages_of(placed: Placed) -> tuple[str, ...]:
     """The packages whose releases ``placed`` needs."""
     rule = placed.rule
     if isinstance(rule, Releases):
-        return (rule.name,)
-    return packages(rule) if isinstance(rule, Window) else ()
+        return (rule.name, *_twin(placed))
+    return needed(rule) if isinstance(rule, Window) else ()
+
+
+def _twin(placed: Placed) -> tuple[str, ...]:
+    """The other name of the rule's package, where its base asks for both."""
+    if not isinstance(placed.rule, Releases) or placed.base is None or placed.rule.name not in TWINS:
+        return ()
+    twin = TWINS[placed.rule.name]
+    return (twin,) if twin in names_of(placed.base.requirements) else ()
 
 
 def given_by(placed: Placed, releases: Mapping[str, Sequence[Release]], today: dt.date) -> tuple[Stack, ...]:
     """The stacks of ``placed``, a rule that needs the index."""
     rule = placed.rule
     if isinstance(rule, Releases) and placed.base is not None:
-        return over_base(rule, placed.base, releases[rule.name])
+        there: Sequence[Release] = releases[rule.name]
+        for twin in _twin(placed):
+            there = both(there, releases[twin])
+        over = [release for release in there if release.uploaded is None or release.uploaded < today]  # a day is whole
+        return over_base(rule, placed.base, over)
     return window(rule, releases, today) if isinstance(rule, Window) else ()
 
 
@@ -139,13 +159,17 @@ def complete(matrix: Matrix, path: Path, matrix_file: Path) -> Matrix:
     return _joined(matrix, known, matrix_file)
 
 
+def kept(path: Path) -> Generated:
+    """What is in the file at ``path``; nothing where it is damaged: ``refresh`` writes it anew."""
+    try:
+        return load(path)
+    except UserError:
+        return Generated()
+
+
 def as_far_as_known(matrix: Matrix, path: Path, matrix_file: Path) -> Matrix:
     """``matrix`` with those stacks of its rules that are known: for what must work before ``refresh`` does."""
-    try:
-        known = load(path)
-    except UserError:
-        known = Generated()
-    return _joined(matrix, known, matrix_file)
+    return _joined(matrix, kept(path), matrix_file)
 
 
 def _joined(matrix: Matrix, known: Generated, matrix_file: Path) -> Matrix:

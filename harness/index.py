@@ -37,6 +37,8 @@ FRESH_S = 300.0
 """For so long an answer is not asked for again."""
 DOWN_S = 60.0
 """For so long an index that did not answer is left alone."""
+LONGEST_S = 86400.0
+"""The longest that an index is left alone which asks for it."""
 PATIENCE_S = 60.0
 """The longest that Retry-After is waited for."""
 USER_AGENT = "gradmatrix (package index reader; python-urllib)"
@@ -77,7 +79,7 @@ class Index:
         self._sleep = sleep
         self._known: dict[str, Answer] = {}
         self._stale: set[str] = set()
-        self._down: tuple[dt.datetime, str] | None = None
+        self._down: tuple[dt.datetime, str] | None = None  # until when it is left alone, and why
         self._lock = threading.Lock()
 
     @classmethod
@@ -112,7 +114,7 @@ class Index:
         """
         name = canonicalize_name(package)
         known = self._known.get(name)
-        if known is None or (name in self._stale and not _covers(known, as_of)):
+        if known is None or (not _covers(known, as_of) and (name in self._stale or self._is_over(as_of))):
             known = self._known[name] = self._answer(name, as_of)
         return known.releases
 
@@ -129,7 +131,8 @@ class Index:
     def _answer(self, name: str, as_of: dt.date | None) -> Answer:
         address, _ = _address(self.url)
         kept = self._cache.read(address, name) if self._cache else None
-        if kept and dt.timedelta() <= self._clock() - kept.asked_at < dt.timedelta(seconds=FRESH_S):
+        recent = kept and dt.timedelta() <= self._clock() - kept.asked_at < dt.timedelta(seconds=FRESH_S)
+        if kept and recent and (_covers(kept, as_of) or not self._is_over(as_of)):
             return kept
         try:
             answer = self._asked(name, kept)
@@ -143,29 +146,34 @@ class Index:
             self._cache.write(address, answer)
         return answer
 
+    def _is_over(self, day: dt.date | None) -> bool:
+        return day is not None and self._clock().astimezone(dt.UTC).date() > day
+
     def _asked(self, name: str, kept: Answer | None) -> Answer:
         """Ask until there is an answer, it is hopeless, or ``attempts`` are spent. IndexUnreachable."""
         if self._offline:
             raise IndexUnreachable(f"The package index was not asked for {name}: {self._offline} is set.")
-        if self._down and self._clock() - self._down[0] < dt.timedelta(seconds=DOWN_S):
+        if self._down and self._clock() < self._down[0]:
             raise IndexUnreachable(f"The package index did not answer for {name}: {self._down[1]}")
         for attempt in range(self._attempts):
             try:
                 return self._ask(name, kept)
             except urllib.error.HTTPError as error:
                 wait_s = _retry_after(error.headers.get("Retry-After"), self._clock())
-                failure, again = f"HTTP {error.code}", error.code in PASSING and (wait_s or 0) <= PATIENCE_S
+                failure, down = f"HTTP {error.code}", error.code in PASSING
+                again = down and (wait_s or 0) <= PATIENCE_S
                 error.close()
             except (OSError, http.client.HTTPException) as error:
-                failure, again, wait_s = uv.scrub(str(error)) or type(error).__name__, True, None
+                failure, down, again, wait_s = uv.scrub(str(error)) or type(error).__name__, True, True, None
             except msgspec.DecodeError as error:
                 raise IndexUnreachable(f"The package index answers in an unknown format for {name}: {error}") from error
             if not again or attempt + 1 == self._attempts:
                 break
-            self._sleep(_backoff_s(attempt) if wait_s is None else wait_s)
-        if again:
+            self._sleep(max(wait_s or 0.0, _backoff_s(attempt)))
+        if down:
+            alone_s = min(max(DOWN_S, wait_s or 0.0), LONGEST_S)
             with self._lock:
-                self._down = self._clock(), failure
+                self._down = self._clock() + dt.timedelta(seconds=alone_s), failure
         raise IndexUnreachable(f"The package index did not answer for {name}: {failure}")
 
     def _ask(self, name: str, kept: Answer | None) -> Answer:
@@ -181,7 +189,7 @@ class Index:
                     asked_at=asked_at,
                     etag=answer.headers.get("ETag"),
                     last_modified=answer.headers.get("Last-Modified"),
-                    releases=releases_of(answer.headers.get("Content-Type", ""), answer.read()),
+                    releases=releases_of(answer.headers.get("Content-Type", ""), answer.read(), name),
                 )
         except urllib.error.HTTPError as error:
             if error.code == HTTPStatus.NOT_MODIFIED and kept:

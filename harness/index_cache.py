@@ -20,7 +20,7 @@ from harness.disk import write_atomically
 from harness.observation import Frozen
 from harness.releases import Release
 
-SCHEMA: Literal[1] = 1
+SCHEMA: Literal[2] = 2
 """Version of the files: those of another one are asked for anew."""
 FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
 
@@ -28,7 +28,7 @@ FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
 class Answer(Frozen, frozen=True, kw_only=True):
     """What the index said of one package, and what it must be shown to say "not modified"."""
 
-    schema: Literal[1] = SCHEMA
+    schema: Literal[2] = SCHEMA
     name: str
     asked_at: dt.datetime
     """When it was asked last, in UTC; a "not modified" counts."""

@@ -25,20 +25,23 @@ class _File(msgspec.Struct, frozen=True):
 
     filename: str
     uploaded: dt.datetime | None = msgspec.field(name="upload-time", default=None)
-    yanked: bool | str = False
+    yanked: bool | str | None = False
+    requires_python: str | None = msgspec.field(name="requires-python", default=None)
 
 
 class _Page(msgspec.Struct, frozen=True):
     files: tuple[_File, ...]
 
 
-def releases_of(content_type: str, body: bytes) -> tuple[Release, ...]:
-    """The releases of a page, oldest version first; msgspec.DecodeError for what calls itself JSON and is none."""
+def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...]:
+    """The releases of ``name`` by its page, oldest version first; msgspec.DecodeError for what is no such page."""
     if "json" in content_type:
-        return _releases(msgspec.json.decode(body, type=_Page).files)
+        return _releases(msgspec.json.decode(body, type=_Page).files, name)
+    if content_type and "html" not in content_type:
+        raise msgspec.DecodeError(f"{content_type.partition(';')[0]} is no page of the simple API")
     parser = _Anchors()
     parser.feed(body.decode("utf-8", errors="replace"))
-    return _releases(parser.files)
+    return _releases(parser.files, name)
 
 
 class _Anchors(HTMLParser):
@@ -54,34 +57,38 @@ class _Anchors(HTMLParser):
             return
         filename = unquote(urlsplit(found["href"] or "").path.rpartition("/")[2])
         uploaded = _datetime(found.get("data-upload-time"))
-        self.files.append(_File(filename=filename, uploaded=uploaded, yanked="data-yanked" in found))
+        python = found.get("data-requires-python")
+        yanked = "data-yanked" in found
+        self.files.append(_File(filename=filename, uploaded=uploaded, yanked=yanked, requires_python=python))
 
 
-def _releases(files: Iterable[_File]) -> tuple[Release, ...]:
+def _releases(files: Iterable[_File], name: str) -> tuple[Release, ...]:
     """Files grouped by version; a release is yanked when all of its files are."""
     grouped: dict[Version, list[_File]] = {}
     for file in files:
-        version = _version(file.filename)
+        version = _version(file.filename, name)
         if version is not None:
             grouped.setdefault(version, []).append(file)
     return tuple(
         Release(
             version=str(version),
             uploaded=min((_day(file.uploaded) for file in group if file.uploaded), default=None),
-            yanked=all(file.yanked is not False for file in group),
+            yanked=all(file.yanked not in {False, None} for file in group),
             prerelease=version.is_prerelease,
+            requires_python=min((file.requires_python or "" for file in group), key=len),
         )
         for version, group in sorted(grouped.items())
     )
 
 
-def _version(filename: str) -> Version | None:
+def _version(filename: str, name: str) -> Version | None:
+    """The version of a file; None for one of another name: name-1.0-2.tar.gz is no release 2."""
     try:
-        if filename.endswith(".whl"):
-            return parse_wheel_filename(filename)[1]
-        return parse_sdist_filename(filename)[1]
+        parse = parse_wheel_filename if filename.endswith(".whl") else parse_sdist_filename
+        found, version = parse(filename)[:2]
     except (InvalidWheelFilename, InvalidSdistFilename):
         return None  # an egg, an installer, or a name from before the rules
+    return version if found == name else None
 
 
 def _day(moment: dt.datetime) -> dt.date:

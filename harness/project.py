@@ -71,7 +71,7 @@ class Project:
     @property
     def generated_file(self) -> Path:
         """The stacks that come from the package index: committed beside the locks."""
-        return generated.path_in(self.locks_folder, self.matrix_file)
+        return generated.path_in(self.locks_folder, self.matrix_file, self.root)
 
     @cached_property
     def index(self) -> Index:

@@ -7,18 +7,20 @@ import json
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from harness import generated
 from harness.errors import UserError, did_you_mean
-from harness.generate import TWINS, Releases, names_of, pinned, safe_name
+from harness.generate import TWINS, Releases, Window, names_of, pinned, safe_name
 from harness.index import IndexUnreachable
 from harness.observation import Frozen
 from harness.releases import newest
 from harness.rules import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from harness.index import Index
     from harness.model import Lock, Stack
@@ -58,10 +60,12 @@ class News(Frozen, frozen=True, kw_only=True):
     releases: tuple[Fresh, ...] = ()
     added: tuple[str, ...] = ()
     """Generated stacks that the matrix had not."""
+    unread: tuple[str, ...] = ()
+    """Tables that were changed, or whose base was, since their stacks were looked up: nothing runs until they are."""
     removed: tuple[str, ...] = ()
     """Generated stacks that no rule gives any more; what has been recorded of them is kept."""
     unlocked: tuple[str, ...] = ()
-    """Stacks of an ended period, or typed ones, that have no current lock."""
+    """Stacks of an ended period, or typed ones, those of today too, that have no current lock."""
     yanked: tuple[Yanked, ...] = ()
     notices: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
@@ -73,7 +77,7 @@ class News(Frozen, frozen=True, kw_only=True):
     def anything(self) -> bool:
         """Whether there is something to do."""
         moving = any(yanked.moves for yanked in self.yanked)
-        return bool(self.releases or self.added or self.removed or self.unlocked or moving)
+        return bool(self.releases or self.unread or self.added or self.removed or self.unlocked or moving)
 
 
 def refresh(project: Project, today: dt.date, *, write: bool) -> News:
@@ -85,10 +89,8 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
     rules = generated.asking(typed)
     locks = {lock.stack: lock for lock in project.known_locks(stack.name for stack in project.known_stacks)}
     asked = {name for stack in typed.stacks for name in names_of(stack.requirements)}
-    needed = asked.union(
-        (name for rule in rules for name in generated.packages_of(rule)),
-        (package.name for lock in locks.values() for package in lock.packages),
-    )
+    asked |= {name for rule in rules for name in generated.packages_of(rule)}
+    needed = asked.union(package.name for lock in locks.values() for package in lock.packages)
     offered = _offered(project, sorted(needed))
     for rule in rules:
         check(rule, offered)
@@ -96,22 +98,36 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
     pairs = [(rule.place, stack) for rule, stacks in given.items() for stack in stacks]
     now = joined(project.matrix_file, typed.stacks, pairs)  # a collision is told before anything is written
     added, removed = generated.differing(project.known_stacks, now)
+    kept = generated.kept(project.generated_file)
+    unread = tuple(rule.place for rule in rules if kept.of(rule) is None)
+    names = {stack.name for stack in (*now, *removed)}
+    gone = [stack.name for entry in kept.entries for stack in entry.stacks if stack.name not in names]
     if write:
         _check_removed(removed, project.index)
         generated.write(project.generated_file, given)
-    fresh = tuple(fresh_releases(sorted(asked), locks.values(), offered, today))
+    pythons: dict[str, set[str]] = {}
+    for stack in now:
+        for name in names_of(stack.requirements):
+            pythons.setdefault(name, set()).add(stack.python)
+    fitting = {name: tuple(r for r in offered[name] if r.fits(pythons.get(name, ()))) for name in asked}
+    fresh = tuple(fresh_releases(sorted(asked), locks.values(), fitting, today))
     new = {stack.name for stack in added}
+    silent = [(name, said) for name in sorted(asked) if (said := _silence(offered[name]))]
     stale_since = project.index.stale_since
     return News(
         day=today if stale_since is None else stale_since.date(),
         index=project.index.notices,
         releases=fresh,
         added=tuple(stack.name for stack in added),
-        removed=tuple(stack.name for stack in removed),
-        unlocked=tuple(s.name for s in now if s.as_of != "today" and s.name not in new and not project.is_locked(s)),
+        unread=unread,
+        removed=tuple(dict.fromkeys((*(stack.name for stack in removed), *gone))),
+        unlocked=tuple(s.name for s in now if s.name not in new and not project.is_locked(s)),
         yanked=tuple(yanked(now, locks, offered)),
-        notices=tuple(f"{rule.place} gives no stack: no release is as it asks" for rule in rules if not given[rule]),
-        suggestion=suggestion(fresh, typed.stacks),
+        notices=(
+            *(f"{rule.place} gives no stack: no release is as it asks" for rule in rules if not given[rule]),
+            *(f"the package index {said} of {name}: what is new cannot be told" for name, said in silent),
+        ),
+        suggestion=suggestion(fresh, typed.stacks, {stack.name.lower() for stack in now}),
     )
 
 
@@ -132,12 +148,21 @@ def yanked(stacks: Iterable[Stack], locks: Mapping[str, Lock], offered: Offered)
     for stack in stacks:
         for package in locks[stack.name].packages if stack.name in locks else ():
             if (package.name, Version(package.version)) in withdrawn:
-                moves = stack.as_of == "today"
+                moves = stack.as_of == "today" and not _asked_exactly(stack, package.name)
                 yield Yanked(stack=stack.name, package=package.name, version=package.version, moves=moves)
 
 
-def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack]) -> str:
-    """A [[stacks]] table for each fresh release, over the requirements of the newest stack that has the package."""
+def _asked_exactly(stack: Stack, name: str) -> bool:
+    """Whether ``stack`` pins the package: then its release is taken, yanked or not."""
+    pins = (r for r in map(Requirement, stack.requirements) if canonicalize_name(r.name) == name)
+    return any(s.operator in {"==", "==="} and not s.version.endswith("*") for r in pins for s in r.specifier)
+
+
+def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collection[str] = ()) -> str:
+    """A [[stacks]] table for each fresh release, over the requirements of the newest stack that has the package.
+
+    None where the matrix has a stack of that name (``taken``) already: what it lacks is a lock.
+    """
     tables = []
     told: set[str] = set()
     for release in fresh:
@@ -145,13 +170,24 @@ def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack]) -> str:
         if not asking or TWINS.get(release.package) in told:
             continue
         told.add(release.package)
+        name = safe_name(f"{release.package}-{release.version}")
+        if name.lower() in taken:
+            continue
         base = max(asking, key=lambda stack: dt.date.max if stack.as_of == "today" else stack.as_of)
+        day = release.released if base.as_of == "today" else max(filter(None, (base.as_of, release.released)))
         requirements = pinned(base.requirements, {release.package: release.version})
         tables.append(
-            f'[[stacks]]\nname = "{safe_name(f"{release.package}-{release.version}")}"\npython = "{base.python}"\n'
-            f"as_of = {release.released}\nrequirements = {json.dumps(requirements)}\n"
+            f'[[stacks]]\nname = "{name}"\npython = "{base.python}"\n'
+            f"as_of = {day}\nrequirements = {json.dumps(requirements)}\n"
         )
     return "\n".join(tables)
+
+
+def _silence(releases: Sequence[Release]) -> str:
+    """What keeps ``releases`` from telling what is new; empty where nothing does."""
+    if not releases:
+        return "has no release"
+    return "" if any(release.uploaded for release in releases) else "has no dates for the releases"
 
 
 def check(placed: Placed, offered: Offered) -> None:
@@ -162,6 +198,13 @@ def check(placed: Placed, offered: Offered) -> None:
             f"The package index has no package {missing!r}, which {placed.place} names.",
             cause="it is misspelt, or another index has it",
             next_step="correct matrix.toml, or set UV_DEFAULT_INDEX",
+        )
+    undated = next((name for name in generated.packages_of(placed) if _silence(offered[name])), None)
+    if undated is not None and isinstance(placed.rule, Window):
+        raise UserError(
+            f"The package index has no dates for the releases of {undated!r}, from which {placed.place} follows.",
+            cause="its simple API is without upload times (PEP 700)",
+            next_step="set UV_DEFAULT_INDEX to an index that has them",
         )
     if isinstance(placed.rule, Releases):
         _check_exactly(placed.place, placed.rule, offered[placed.rule.name])

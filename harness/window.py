@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from harness import periods
@@ -36,16 +37,27 @@ QUARTER = 3
 
 def packages(rule: Window) -> tuple[str, ...]:
     """The packages whose window counts: those that the rule's requirements leave open, the first of two twins."""
-    open_ones = names_of(text for text in rule.requirements if not Requirement(text).specifier)
+    said = _pinned(rule)
+    open_ones = [name for name in names_of(rule.requirements) if name not in said and TWINS.get(name) not in said]
     return tuple(name for n, name in enumerate(open_ones) if TWINS.get(name) not in open_ones[:n])
+
+
+def needed(rule: Window) -> tuple[str, ...]:
+    """The packages whose releases a window follows from: those with a window, and those that ask for a version."""
+    return tuple(dict.fromkeys((*packages(rule), *_pinned(rule))))
+
+
+def _pinned(rule: Window) -> tuple[str, ...]:
+    return names_of(text for text in rule.requirements if Requirement(text).specifier)
 
 
 def window(rule: Window, releases: Mapping[str, Iterable[Release]], today: dt.date) -> tuple[Stack, ...]:
     """The floors from this quarter on; of this quarter also the newest of all, and each package at its floor alone."""
-    quarter = periods.start_of(today, "quarter")
+    quarter = periods.start_of(today - dt.timedelta(days=1), "quarter")  # its first day is over, as with snapshots
     starts = [periods.moved(quarter, QUARTER * number) for number in range(rule.quarters)]
     floors = [_floor_stack(rule, releases, day) for day in starts]
-    newest = _stack(rule, quarter, "newest", {}, "the newest of everything")
+    there = max((quarter, *_days(rule, releases)))
+    newest = _stack(rule, quarter, "newest", {}, "the newest of everything", as_of=there)
     return (*floors, newest, *(_each(rule, releases, quarter) if rule.each else ()))
 
 
@@ -81,6 +93,7 @@ def _floor_stack(rule: Window, releases: Mapping[str, Iterable[Release]], day: d
     python = rule.python or python_floor(day, rule.python_months)
     days = [release.uploaded for release in floors.values() if release.uploaded]
     days += [PYTHONS[python]] if python in PYTHONS else []
+    days += _days(rule, releases)
     versions = {name: release.version for name, release in floors.items()}
     return _stack(rule, day, "floor", versions, "the oldest of everything", as_of=max(days, default=day))
 
@@ -90,7 +103,8 @@ def _each(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date)
         release = floor(releases[name], day, rule.months)
         if release is not None:
             said = f"the oldest {name}, and the rest as new as goes with it"
-            yield _stack(rule, day, f"{name}-{release.version}", {name: release.version}, said)
+            there = max((day, *_days(rule, releases), *filter(None, (release.uploaded,))))
+            yield _stack(rule, day, f"{name}-{release.version}", {name: release.version}, said, as_of=there)
 
 
 def _stack(
@@ -105,6 +119,16 @@ def _stack(
         core=rule.core,
         summary=f"SPEC 0's window of {quarter}: {said}",
     )
+
+
+def _days(rule: Window, releases: Mapping[str, Iterable[Release]]) -> list[dt.date]:
+    """For each requirement the first day on which a release met it: before that, no stack can ask for it."""
+    found = []
+    for requirement in map(Requirement, rule.requirements):
+        there = releases.get(canonicalize_name(requirement.name), ())
+        met = [r.uploaded for r in there if r.uploaded and requirement.specifier.contains(r.version)]
+        found += [min(met)] if met else []
+    return found
 
 
 def _born(patches: Iterable[Release]) -> dt.date:

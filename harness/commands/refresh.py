@@ -44,15 +44,17 @@ def refresh_command(options: argparse.Namespace, project: Project, console: Cons
 def lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
     """What is told to people, a line each; ``same`` are the options that make the next command mean the same."""
     if not news.anything:
-        yield f"The matrix has all that the package index has on {news.day}."
+        but = ", as far as the notes below leave that to be told" if news.notices else ""
+        yield f"The matrix has all that the package index has on {news.day}{but}."
     for release in news.releases:
         known = f"the newest that is locked is {release.locked}" if release.locked else "no lock has the package"
         yield f"release   {release.package} {release.version} of {release.released}: {known}"
     yield from (f"added     {name}" for name in news.added)
     yield from (f"removed   {name}: what was recorded is kept" for name in news.removed)
     yield from (f"unlocked  {name}" for name in news.unlocked)
+    yield from (f"table     {place} is new or was changed since the index was read" for place in news.unread)
     for yanked in news.yanked:
-        then = "the next lock is without it" if yanked.moves else "its lock is of its day, and stays"
+        then = "the next lock is without it" if yanked.moves else "its lock is of its day, or asks for it, and stays"
         yield f"yanked    {yanked.package} {yanked.version} in {yanked.stack}: {then}"
     yield from (f"note: {notice}" for notice in news.notices)
     if news.suggestion:
@@ -61,7 +63,7 @@ def lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
 
 
 def _next_steps(news: News, same: str, *, wrote: bool) -> Iterator[str]:
-    if (news.added or news.removed) and not wrote:
+    if (news.unread or news.added or news.removed) and not wrote:
         yield f"next: nox -s harness -- refresh{same}, which writes the generated stacks"
     elif news.added or news.unlocked or news.releases or any(yanked.moves for yanked in news.yanked):
         lock = f"nox -s lock --{same}" if same else "nox -s lock"
