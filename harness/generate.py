@@ -27,7 +27,8 @@ TWINS = {"lightning": "pytorch-lightning", "pytorch-lightning": "lightning"}
 """One project under two import names: where a stack asks for both, they have the same version."""
 
 Requirements = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
-AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Several = Annotated[int, msgspec.Meta(ge=1, le=1200)]
+"""Months or quarters: no calendar goes on for ever."""
 
 
 class Snapshots(Frozen, frozen=True, kw_only=True):
@@ -67,11 +68,11 @@ class Window(Frozen, frozen=True, kw_only=True):
     """[generate.window]: the ends of SPEC 0's support window, quarter by quarter; see ``window.py``."""
 
     requirements: Requirements = REQUIREMENTS
-    months: AtLeastOne = 24
-    python_months: AtLeastOne = 36
+    months: Several = 24
+    python_months: Several = 36
     python: str | None = None
     """None: the oldest that the window holds."""
-    quarters: AtLeastOne = 1
+    quarters: Several = 1
     """How many floors: that of this quarter, and those of the quarters to come."""
     each: bool = False
     """Whether each package gets a stack in which it alone is as old as the window allows."""

@@ -125,7 +125,7 @@ class Index:
             return dict(zip(names, pool.map(lambda name: self.releases(name, as_of), names), strict=True))
 
     def newest(self, package: str, as_of: dt.date) -> Release | None:
-        """The newest release on ``as_of`` that a plain install would take: neither yanked nor a pre-release."""
+        """The newest release on ``as_of`` that a plain install would take."""
         return newest(self.releases(package), as_of)
 
     def _answer(self, name: str, as_of: dt.date | None) -> Answer:

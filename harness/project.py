@@ -29,6 +29,10 @@ GIB = 2**30
 HARNESS = Path(__file__).parent
 
 
+class NoSuchRelease(UserError):
+    """A stack asks for what the index did not have on its day: that says nothing of the other stacks."""
+
+
 @dataclass(frozen=True)
 class Project:
     """Paths of one checkout; everything is read when it is first asked for."""
@@ -175,10 +179,10 @@ class Project:
         return [stack for stack in stacks if stack.as_of == "today" or not self.is_locked(stack)]
 
     def relock(self, stack: Stack) -> Lock:
-        """Resolve ``stack`` anew; UserError where it asks for what the index did not have on its day."""
+        """Resolve ``stack`` anew; NoSuchRelease where it asks for what the index did not have on its day."""
         lock = locks.resolve(stack, self.index, self.locks_folder)
         if lock.failure is not None and lock.failure.outcome == "resolve:no-release":
-            raise UserError(
+            raise NoSuchRelease(
                 f"Stack {stack.name} asks for a release that there is not.",
                 cause=lock.failure.message,
                 next_step=f"mend its requirements or as_of in {self.matrix_file.name}; nothing recorded was touched",

@@ -10,11 +10,14 @@ from harness import cli, publication
 from harness.environment import InstallFailed
 from harness.model import Failure
 from tests.factories import make_lock
-from tests.test_cli import MATRIX, SUMS, write_lock
+from tests.test_cli import MATRIX, SUMS, outcomes, write_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.model import Lock, Stack
+
+NO_RELEASE = Failure(outcome="resolve:no-release", message="torch==99 is not there")
 BUILD = Failure(outcome="install:build", message="no compiler")
 
 
@@ -90,3 +93,26 @@ def test_isolation_can_be_narrowed_by_device(root: Path, capsys: pytest.CaptureF
     """As a run can."""
     assert 2 == cli.main(["isolation", "first", "--device", "cpus", "--root", str(root)])
     assert "perhaps you meant 'cpu'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [(["lock", "--all"], 3), (["lock", "first"], 2), (["run", "--all"], 3), (["run", "first"], 2)]
+)
+def test_a_release_that_there_is_not_does_not_keep_the_other_stacks(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+) -> None:
+    """It is told when they are done; where there are none, it is bad input like another."""
+
+    def resolved(stack: Stack, *_: object) -> Lock:
+        return make_lock(stack.name, failure=NO_RELEASE if stack.name == "first" else None)
+
+    monkeypatch.setattr("harness.lock.resolve", resolved)
+    (root / "results" / "locks" / "first.json").unlink()
+    assert code == cli.main([*words, "--root", str(root)])
+    out, err = capsys.readouterr()
+    assert ["gradmatrix: Stack first asks for a release that there is not.", "  why:  torch==99 is not there"] == (
+        err.splitlines()[:2]
+    )
+    assert (code == 3) == ("\nsecond: " in f"\n{out}")
+    if words[0] == "run":
+        assert ({"second"} if code == 3 else set()) == {cell.partition("/")[0] for cell in outcomes(root)}

@@ -170,7 +170,15 @@ def test_broke_differently_is_no_regression() -> None:
     """It did not pass before."""
     before = side(OLD, record(OLD, "first", "gradient:none"))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()))
-    assert (0, "Safe: nothing regressed in 1 cell, 1 broke differently.") == answer(before, after)
+    passes = [record(each) for each in (OLD, NEW)]
+    told = answer(side(OLD, passes[0], *before.records.values()), side(NEW, passes[1], *after.records.values()))
+    assert (0, "Safe: nothing regressed in 2 cells, 1 broke differently.") == told
+
+
+def test_where_nothing_passes_on_either_side_nothing_is_safe() -> None:
+    """A script whose path is mistyped fails alike on both: that is no reason to upgrade."""
+    before, after = side(OLD, record(OLD, outcome="gradient:none")), side(NEW, record(NEW, outcome="gradient:none"))
+    assert (3, "Open: 1 cell compared, and none passes on either side.") == answer(before, after)
 
 
 def test_a_device_that_a_machine_has_not_is_not_compared() -> None:

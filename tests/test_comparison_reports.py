@@ -26,7 +26,7 @@ from harness.publish.comparison.page import as_html, hash_of
 from harness.publish.comparison.reports import Form, as_json, as_schema, reports
 from harness.terminal_comparison import show_comparison
 from tests.compared import HOSTILE, NEW, OLD, SCENARIOS, everything, raising, record, side
-from tests.factories import make_observation, make_scenario, make_variant
+from tests.factories import make_lock, make_observation, make_scenario, make_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +108,22 @@ def test_a_comment_is_never_too_long() -> None:
     assert len(text.encode()) <= MOST_BYTES
     assert re.search(r"… and \d+ more causes", text)
     assert text.count("<details>") == text.count("</details>")
+
+
+def test_the_largest_cause_is_told_in_a_comment() -> None:
+    """However many cells share it, over however many stacks."""
+    names = [f"variant_with_a_long_name_{number}" for number in range(140)]
+    locks = [make_lock(f"stack-with-a-name-{number}", versions={"torch": f"2.{number}"}) for number in range(40)]
+    scenarios = {"sums": make_scenario("sums", *(make_variant(name) for name in names))}
+    sides = [
+        (
+            side(OLD, *(record(OLD, name) for name in names)),
+            side(lock, *(record(lock, name, "step:exception", **raising()) for name in names)),
+        )
+        for lock in locks
+    ]
+    text = as_markdown(compare_stacks(("then", "now"), sides, scenarios))
+    assert ("step:exception" in text.partition("### Regressed")[2], len(text.encode()) <= MOST_BYTES) == (True, True)
 
 
 def test_what_nobody_has_to_look_at_is_folded_away() -> None:
@@ -192,6 +208,7 @@ def test_cells_that_fail_on_both_sides_are_named(form: Callable[[Comparison], st
     assert title
     found = re.search(r"step:exception.*?first.*?misuse, silent: gradient:none.*?frozen", rest, re.DOTALL)
     assert (True, False) == (found is not None, found is not None and "plain" in found[0])
+    assert "ValueError: it broke" in rest
 
 
 def test_no_advice_is_given_for_a_misuse_of_which_the_stack_is_silent() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from harness.project import Project
 from tests.test_cli import SUMS
 from tests.test_generate import RELEASES, TODAY
 from tests.test_matrix import load as load_matrix
+from tests.test_releases import release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,3 +143,34 @@ def test_a_typed_stack_of_a_generated_name_must_be_the_same(tmp_path: Path) -> N
     write(tmp_path, matrix)
     with pytest.raises(UserError, match=r"the stack 'transformers-5\.0\.0' in \[generate\.releases\]"):
         complete(tmp_path, matrix)
+
+
+def test_a_release_that_one_of_two_names_never_had_gives_no_stack(tmp_path: Path) -> None:
+    """Nothing could be locked; the others are as of the day on which both were out."""
+    text = (STACK + RULE).replace('"torch", "transformers"', '"lightning", "pytorch-lightning"')
+    [rule] = read(tmp_path, text.replace('package = "transformers"', 'package = "pytorch-lightning"')).rules
+    assert ("pytorch-lightning", "lightning") == generated.packages_of(rule)
+    there = {
+        "pytorch-lightning": (release("1.5.10", "2022-02-08"), release("2.6.0", "2025-11-28")),
+        "lightning": (release("2.6.0", "2025-11-29"),),
+    }
+    [stack] = generated.given_by(rule, there, TODAY)
+    assert ("pytorch-lightning-2.6.0", dt.date(2025, 11, 29)) == (stack.name, stack.as_of)
+    assert ("lightning==2.6.0", "pytorch-lightning==2.6.0") == stack.requirements
+
+
+def test_a_release_of_today_has_no_stack_yet(tmp_path: Path) -> None:
+    """A lock is of a whole day."""
+    [rule] = read(tmp_path).rules
+    days = (dt.date(2025, 10, 1), dt.date(2025, 10, 2))
+    given = [generated.given_by(rule, {"transformers": RELEASES}, day) for day in days]
+    assert [NAMES[:2], NAMES] == [[stack.name for stack in stacks] for stacks in given]
+
+
+def test_a_matrix_of_another_folder_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Whatever it is called; another of the root is told apart by its name."""
+    places = ("matrix.toml", "other.toml", "other/matrix.toml", "another/matrix.toml")
+    paths = [generated.path_in(tmp_path / "locks", tmp_path / place, tmp_path) for place in places]
+    paths.append(generated.path_in(tmp_path / "locks", tmp_path.parent / "matrix.toml", tmp_path))
+    assert (["_matrix.json", "_other.json"], 5) == ([path.name for path in paths[:2]], len(set(paths)))
+    assert {tmp_path / "locks"} == {path.parent for path in paths}

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
 
 from harness import given
 from tests.factories import make_lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERSIONS = {"torch": "2.6.0", "trl": "0.15", "peft": "0.14", "numpy": "2.0", "pip": "26", "mine": "1"}
 DISTRIBUTIONS: list[tuple[str, list[str], str | None]] = [
@@ -48,3 +56,17 @@ def test_what_a_project_in_development_needs_was_asked_for() -> None:
 def test_what_can_be_pinned(version: str, *, public: bool) -> None:
     """Some old distributions have a version of their own kind."""
     assert public is given.is_public(version)
+
+
+def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
+    """It notes the folder in which it built a package as where that came from."""
+    for name, installer in (("built", "conda"), ("checkout", "pip")):
+        folder = tmp_path / f"{name}-1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
+        (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
+        (folder / "direct_url.json").write_text('{"url": "file:///croot"}', encoding="utf-8")
+    code = given.LISTING.replace("distributions()", f"distributions(path=[{str(tmp_path)!r}])")
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    origins = {name: origin for name, _, origin in json.loads(ran.stdout)}
+    assert {"built": None, "checkout": '{"url": "file:///croot"}'} == origins

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from harness.index import Index, IndexUnreachable
+from harness.index_page import releases_of
 from tests.fakes.package_index import File, PackageIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 NOBODY = "http://127.0.0.1:9/simple"
 """The discard port: nothing listens there."""
@@ -108,3 +111,40 @@ def test_without_settings_uv_tells_its_default(monkeypatch: pytest.MonkeyPatch) 
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     assert Index().url.startswith("http")
+
+
+def page(*files: Mapping[str, object]) -> bytes:
+    """A page of the simple API in JSON."""
+    return json.dumps({"files": files}).encode()
+
+
+def test_files_of_another_name_are_no_releases() -> None:
+    """A build number or a date that follows a version is none; names are the same as indexes take them."""
+    names = ("alpha-1.0-1.tar.gz", "alpha-1.0-20180101.zip", "beta-3.0.tar.gz", "Alpha-1.1.tar.gz",
+             "alpha-1.2-1-py3-none-any.whl")  # fmt: skip
+    found = releases_of("application/json", page(*({"filename": name} for name in names)), "alpha")
+    assert ["1.1", "1.2"] == [release.version for release in found]
+
+
+def test_a_yank_of_null_is_none() -> None:
+    """As uv reads it; an empty reason is one."""
+    found = releases_of("application/json", page(
+        {"filename": "alpha-1.0.tar.gz", "yanked": None}, {"filename": "alpha-1.1.tar.gz", "yanked": ""}
+    ), "alpha")  # fmt: skip
+    assert [False, True] == [release.yanked for release in found]
+
+
+@pytest.mark.parametrize("kind", ["text/plain; charset=utf-8", "application/octet-stream"])
+def test_what_is_no_page_of_the_simple_api_is_not_read_as_one(kind: str) -> None:
+    """Without anchors it would be a package without releases, in place of what is kept."""
+    with pytest.raises(msgspec.DecodeError, match=kind.partition(";")[0]):
+        releases_of(kind, page({"filename": "alpha-1.0.tar.gz"}), "alpha")
+
+
+def test_a_release_knows_the_pythons_of_its_least_choosy_file() -> None:
+    """In both formats."""
+    asked = (">=3.10,<3.14", ">=3.9", None)
+    files = [{"filename": f"alpha-1.0-{n}-py3-none-any.whl", "requires-python": text} for n, text in enumerate(asked)]
+    anchors = b'<a href="/alpha-1.0.tar.gz" data-requires-python="&gt;=3.9">alpha-1.0.tar.gz</a>'
+    pages = [("application/json", page(*files)), ("application/json", page(*files[:2])), ("text/html", anchors)]
+    assert ["", ">=3.9", ">=3.9"] == [releases_of(kind, body, "alpha")[0].requires_python for kind, body in pages]

@@ -77,7 +77,7 @@ def test_a_changed_byte_is_seen(tmp_path: Path) -> None:
 def test_a_whole_file_of_another_shape_is_not_taken(tmp_path: Path) -> None:
     """What another release of ours wrote; the sum is right."""
     path = written(tmp_path)
-    body = b'{"schema":2}'
+    body = b'{"schema":1,"name":"alpha","asked_at":"2026-11-20T14:03:00Z"}'
     path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
     cache = IndexCache(tmp_path)
     assert (None, ()) == (cache.read(ADDRESS, "alpha"), cache.notices)

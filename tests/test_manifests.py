@@ -175,3 +175,52 @@ def test_a_pylock_of_nothing_is_told(tmp_path: Path) -> None:
     """Another TOML under that name."""
     with pytest.raises(UserError, match="locks no package"):
         manifests.pylock(written(tmp_path, "pylock.toml", "[tool]\n"))
+
+
+def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_path: Path) -> None:
+    """A path dependency is none of the index; which of the rest it asks for, the export does not tell."""
+    project = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["lib"]\n'
+    written(tmp_path, "pyproject.toml", project + '[tool.uv.sources]\nlib = { path = "lib", editable = true }\n')
+    (tmp_path / "lib").mkdir()
+    own = '[project]\nname = "lib"\nversion = "1"\ndependencies = ["alpha"]\n'
+    written(tmp_path / "lib", "pyproject.toml", own)
+    entry = '[[package]]\nname = "lib"\nversion = "1"\nsource = { editable = "lib" }\n'
+    entry += 'dependencies = [{ name = "alpha" }]\n[package.metadata]\nrequires-dist = [{ name = "alpha" }]\n'
+    lock = UV_LOCK.replace('dependencies = [{ name = "alpha" }]', 'dependencies = [{ name = "lib" }]')
+    lock = lock.replace('[{ name = "alpha", specifier = ">1" }]', '[{ name = "lib", editable = "lib" }]')
+    found = manifests.uv_lock(written(tmp_path, "uv.lock", lock + entry), (), (), tmp_path)
+    assert (("alpha==2.0", "beta==1.1"), ("alpha", "beta")) == (found.requirements, found.asked)
+    assert "left out: lib" in found.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("marker", "expected"),
+    [
+        ("'dev' in dependency_groups", ()),
+        ("'default' in dependency_groups", ("gamma==1",)),
+        ("'x' in extras", ()),
+        ("'x' not in extras and python_version > '3'", ("gamma==1",)),
+        ("sys_platform == 'linux'", ('gamma==1; sys_platform == "linux"',)),
+    ],
+)
+def test_a_pylock_is_read_as_installed_without_options(tmp_path: Path, marker: str, expected: tuple[str, ...]) -> None:
+    """Its default groups, and no extras."""
+    entry = f'[[packages]]\nname = "gamma"\nversion = "1"\nmarker = "{marker}"\n'
+    path = written(tmp_path, "pylock.toml", f'default-groups = ["default"]\n{PYLOCK}\n{entry}')
+    assert expected == manifests.pylock(path).requirements[2:]
+
+
+def test_a_pylock_says_where_a_package_is_from(tmp_path: Path) -> None:
+    """A commit is no release of the same version, and somebody's own folder is none at all."""
+    fork = 'vcs = { type = "git", url = "https://host.invalid/trl", commit-id = "abc", subdirectory = "python" }'
+    entries = f'[[packages]]\nname = "trl"\nversion = "1.0"\n{fork}\n'
+    entries += '[[packages]]\nname = "mine"\nversion = "1"\ndirectory = { path = "." }\n'
+    found = manifests.pylock(written(tmp_path, "pylock.toml", f"{PYLOCK}\n{entries}"))
+    assert ("trl @ git+https://host.invalid/trl@abc#subdirectory=python",) == found.requirements[2:]
+    assert "pylock.toml: mine is no release of the package index and is left out" in found.notices
+
+
+def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
+    """Some editors begin a file with it."""
+    found = manifests.pyproject(written(tmp_path, "pyproject.toml", f"\ufeff{PROJECT.lstrip()}"), (), ())
+    assert ">=3.10" == found.requires_python

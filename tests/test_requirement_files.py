@@ -172,3 +172,25 @@ def test_any_text_is_read_or_told(text: str) -> None:
             assert error.next_step  # noqa: PT017  (either of the two)
         else:
             assert found.requirements
+
+
+def test_a_circle_through_folders_is_told(tmp_path: Path) -> None:
+    """By whatever way a file is named."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "dev.txt").write_text("-r ../requirements.txt\n", encoding="utf-8")
+    with pytest.raises(UserError, match="names itself"):
+        read(tmp_path, "torch\n-r sub/dev.txt\n")
+
+
+def test_variables_are_filled_in_where_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in requirements."""
+    monkeypatch.setenv("SECRET_FOLDER", str(tmp_path))
+    assert ("numpy<2",) == read(tmp_path, "torch\n-c ${SECRET_FOLDER}/c.txt\n", c="numpy<2\n").constraints
+    with pytest.raises(UserError, match=r"there is no file \$\{SECRET_FOLDER\}/none"):
+        read(tmp_path, "torch\n-c ${SECRET_FOLDER}/none.txt\n")
+
+
+def test_what_a_constraints_file_bounds_was_not_asked_for(tmp_path: Path) -> None:
+    """Compiling tells of both."""
+    text = COMPILED.replace("    # via torch", "    # via\n    #   -c constraints.txt\n    #   torch")
+    assert ("torch", "peft") == tuple(each.partition(" ")[0] for each in read(tmp_path, text).asked)

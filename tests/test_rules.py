@@ -94,6 +94,7 @@ def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
         ('base = "old"', 'base = "old"\nfrom = "2"\nuntil = "1"', ["from = '2' after until = '1'"]),
         ('base = "old"', 'base = "old"\nexactly = ["x"]', ["exactly = 'x' in [generate.releases]"]),
         ("quarters = 2", "quarters = 0", ["[generate.window], key 'quarters'", ">= 1"]),
+        ("quarters = 2", "quarters = 2\nmonths = 100000", ["[generate.window], key 'months'", "<= 1200"]),
         ("quarters = 2", "quarter = 2", ["unknown key 'quarter' in [generate.window]", "'quarters'"]),
         (SNAPSHOTS, "[generate]\nsnapshots = 3\n", ["no table in [generate.snapshots]"]),
     ],

@@ -11,7 +11,7 @@ from harness import disk, environment, side_run
 from harness.environment import Environment
 from harness.given import Given
 from harness.measured import Key
-from harness.model import Build, Relation, Role
+from harness.model import Build, Gradient, Relation, Role
 from harness.plan import Selection
 from harness.project import Project
 from harness.resolution import Resolved, renamed
@@ -134,6 +134,13 @@ def test_changed_cells_are_those_that_ran_on_both_sides() -> None:
     assert {REPORTED: [REPORTED]} == side_run.changed(before, {PLAIN: make_record(), REPORTED: fails})
     for untried in ("setup:unsupported", "install:build", "resolve:conflict"):
         assert {} == side_run.changed(before, {REPORTED: make_record(untried)})
+
+
+def test_a_failure_with_another_gradient_is_another_one() -> None:
+    """It would be told as broken differently: that is seen again first."""
+    before, after = (make_record("step:exception", gradient=each) for each in (Gradient.NONE, Gradient.FLOWING))
+    assert {PLAIN: [PLAIN]} == side_run.changed({PLAIN: before}, {PLAIN: after})
+    assert {} == side_run.changed({PLAIN: make_record(gradient=Gradient.PARTIAL)}, {PLAIN: make_record()})
 
 
 def test_a_scenario_that_cannot_be_imported_is_tried_again_once() -> None:

@@ -125,7 +125,8 @@ def test_the_versions_of_a_compiled_file_may_move(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requires", "asked", "python"), [(">=3.9", None, "3.11"), ("", "3.12", "3.12"), (">=3.12", "3.13", "3.13")]
+    ("requires", "asked", "python"),
+    [("==3.11.9", None, "3.11"), (">=3.9", None, "3.11"), ("", "3.12", "3.12"), (">=3.12", "3.13", "3.13")],
 )
 def test_the_python_is_one_that_the_project_allows(root: Path, requires: str, asked: str | None, python: str) -> None:
     """The newest of the matrix, or the one that was asked for."""
@@ -173,3 +174,25 @@ def test_what_is_no_side_is_told(root: Path, word: str, complaint: str, cause: s
     with pytest.raises(UserError, match=complaint) as error:
         side(root, word)
     assert cause in error.value.cause
+
+
+def test_what_lies_beside_a_requirements_file_may_be_anything(root: Path) -> None:
+    """It is nobody's lock."""
+    (root / "train.txt").write_text("peft\n", encoding="utf-8")
+    (root / "train.json").write_text('{"epochs": 3}', encoding="utf-8")
+    assert ("peft",) == side(root, "train.txt").requirements
+    with pytest.raises(UserError):
+        side(root, "train.json")
+
+
+def test_environments_of_equal_versions_from_other_sources_are_not_the_same(root: Path) -> None:
+    """A checkout of a library says one version for years."""
+    digests = set()
+    for name, url in (("one", "file:///one"), ("two", "file:///two"), ("again", "file:///one")):
+        python = make_environment(root / name)
+        origins = [[each, needs, origin and json.dumps({"url": url})] for each, needs, origin in DISTRIBUTIONS]
+        (root / name / "origins.json").write_text(json.dumps(origins), encoding="utf-8")
+        found = side(root, str(python.parent.parent))
+        assert found.lock is not None
+        digests.add(found.lock.digest)
+    assert 2 == len(digests)

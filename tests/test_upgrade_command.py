@@ -152,9 +152,40 @@ def test_a_script_of_one_s_own_takes_the_place_of_the_scenarios(root: Path, worl
     assert {"my train/script", "sums/plain", "sums/reported"} == set(world.asked)
 
 
+def test_a_module_beside_a_script_is_part_of_it(root: Path, world: World) -> None:
+    """What it imports may be what was wrong: the same command after a change runs it again."""
+    (root / "train.py").write_text(TRAIN, encoding="utf-8")
+    (root / "model.py").write_text("width = 4\n", encoding="utf-8")
+    (root / "here").mkdir()
+    words = ["first", "--to", "second", "--script", "train.py"]
+    run(root, *words)
+    run(root, *words)
+    assert ["train/script"] * 2 == world.asked
+    (root / "model.py").write_text("width = 8\n", encoding="utf-8")
+    run(root, *words)
+    assert ["train/script"] * 4 == world.asked
+    run(root, *words, "--directory", "here")
+    assert ["train/script"] * 6 == world.asked
+
+
+def test_a_script_that_fails_on_both_sides_is_no_good_news(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path that is not where it runs, for example: what it said is shown."""
+    (root / "train.py").write_text(TRAIN, encoding="utf-8")
+    world.answers = {"script": [FAILS] * 2}
+    assert 3 == run(root, "first", "--to", "second", "--script", "train.py")
+    printed = capsys.readouterr().out
+    assert "Open: 1 cell compared, and none passes on either side" in printed
+    assert "element 0 of tensors does not require grad" in printed
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["first", "--to", "second", "--python", "3.12"], "--python 3.12 has no effect on first"),
+        (["first", "--to", "second", "--directory", "."], "no --script is given"),
+        (["first", "--to", "second", "--script", "matrix.toml", "--directory", "gone"], "there is no such folder"),
         (["frist", "--to", "second"], "perhaps you meant 'first'"),
         (["first", "--to", "./gone.whl"], "There is no wheel"),
         (["first", "--to", "second", "--script", "gone.py"], "names no file"),

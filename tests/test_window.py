@@ -8,7 +8,7 @@ import pytest
 
 from harness import periods
 from harness.generate import Window
-from harness.window import PYTHONS, floor, packages, python_floor, window
+from harness.window import PYTHONS, floor, needed, packages, python_floor, window
 from tests.test_releases import release
 
 TODAY = dt.date(2026, 11, 21)
@@ -114,3 +114,26 @@ def test_two_names_of_one_project_have_one_window() -> None:
     assert ("lightning",) == packages(rule)
     [oldest, _] = window(rule, {"lightning": (release("2.5.0.post0", "2024-12-21"),)}, TODAY)
     assert ("lightning==2.5.0.post0", "pytorch-lightning==2.5.0.post0", "torch<3") == oldest.requirements
+
+
+def test_a_stack_is_as_of_no_day_before_what_it_asks_for() -> None:
+    """A version that came out after the oldest of the others, and a package that came out within the quarter."""
+    oldest, *_ = window(Window(requirements=("torch>=2.12", "trl")), BOTH, TODAY)
+    assert (dt.date(2026, 8, 1), ("torch>=2.12", "trl==0.12.0")) == (oldest.as_of, oldest.requirements)
+    born = {"torch": TORCH, "new": (release("1.0", "2026-11-01"),)}
+    _, *others = window(Window(requirements=("torch", "new"), each=True), born, TODAY)
+    assert [dt.date(2026, 11, 1)] * 3 == [stack.as_of for stack in others]
+
+
+def test_a_version_that_a_rule_gives_one_of_two_names_is_left_as_it_is() -> None:
+    """The other name has no window either; the day on which that version came out must be known."""
+    rule = Window(requirements=("lightning==2.5.0", "pytorch-lightning", "torch"))
+    assert (("torch",), ("torch", "lightning")) == (packages(rule), needed(rule))
+    [oldest, _] = window(rule, {"torch": TORCH, "lightning": (release("2.5.0", "2024-12-20"),)}, TODAY)
+    assert ("lightning==2.5.0", "pytorch-lightning", "torch==2.5.1") == oldest.requirements
+
+
+def test_a_quarter_begins_when_its_first_day_is_over() -> None:
+    """A lock of that day made in the morning would stay without what came out in the evening."""
+    names = [window(Window(requirements=("torch",)), BOTH, dt.date(2026, 10, day))[0].name for day in (1, 2)]
+    assert ["window-2026-q3-floor", "window-2026-q4-floor"] == names

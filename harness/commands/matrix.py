@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.text import Text
 
 from harness import bench, publication, terminal
 from harness.commands.options import add, chosen, refuse_both, warn_and_code
+from harness.project import NoSuchRelease
 from harness.publish.published import by_date
 from harness.publish.text import plain
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-    from rich.console import Console
-
+    from harness.model import Stack
     from harness.project import Project
 
 REPEAT = 'nox -s "matrix({stack})" -- --cell {scenario}/{variant} --fresh'
@@ -79,39 +81,60 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
+    missing: dict[str, NoSuchRelease] = {}
     try:
         with terminal.Display(console, verbose=options.verbose, explain=options.explain) as display:
             for stack in stacks:
                 display.stage(stack.name, "locking")
-                run = project.stack_run(stack, display)
+                try:
+                    run = project.stack_run(stack, display)
+                except NoSuchRelease as error:
+                    missing[stack.name] = error
+                    continue
                 terminal.show_summary(console, run.execute(selection))
                 terminal.show_fallen_behind(console, project.fallen_behind(run.lock))
                 if options.drop_environments:
                     project.drop_environment(stack)
     finally:  # also where a later stack could not be installed
         publication.publish(project)
-    names = [stack.name for stack in stacks]
+    names = [stack.name for stack in stacks if stack.name not in missing]
     records = project.records_of(names)
     asked = {cell: r for cell, r in records.items() if selection.has(cell)}
     if not options.no_table:
         terminal.show_matrix(console, project.published(records.values()), names)
         terminal.show_failures(console, asked, REPEAT)
-    return warn_and_code(project, console, failed=options.strict and any(r.passed is False for r in asked.values()))
+    code = warn_and_code(project, console, failed=options.strict and any(r.passed is False for r in asked.values()))
+    return unresolved(missing, stacks) or code
 
 
 def lock_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``lock``: resolve anew; a stack that cannot be resolved is reported and makes the exit code 3."""
     failures = 0
+    missing: dict[str, NoSuchRelease] = {}
     refuse_both(options.stacks, everything=options.all)
-    for stack in project.stacks_to_lock(options.stacks, everything=options.all):
-        lock = project.relock(stack)
+    stacks = project.stacks_to_lock(options.stacks, everything=options.all)
+    for stack in stacks:
+        try:
+            lock = project.relock(stack)
+        except NoSuchRelease as error:
+            missing[stack.name] = error
+            continue
         failures += lock.failure is not None
         what = f"{len(lock.packages)} packages" if lock.failure is None else lock.failure.outcome
         console.print(Text(f"{stack.name}: {what}, as of {lock.as_of}"), soft_wrap=True)
         terminal.show_fallen_behind(console, project.fallen_behind(lock))
         if lock.failure is not None:
             console.print(Text(plain(lock.failure.message)), soft_wrap=True)
-    return UNRESOLVED if failures else 0
+    return unresolved(missing, stacks) or (UNRESOLVED if failures else 0)
+
+
+def unresolved(missing: dict[str, NoSuchRelease], stacks: Sequence[Stack]) -> int:
+    """Tell what is ``missing`` when the other stacks are done; the exit code. NoSuchRelease where there is no other."""
+    for error in missing.values():
+        if len(stacks) == 1:
+            raise error
+        Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True)
+    return UNRESOLVED if missing else 0
 
 
 def table_command(options: argparse.Namespace, project: Project, console: Console) -> int:
