@@ -6,6 +6,7 @@ the tools that people use today get the same cases in between. In every other ro
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
@@ -21,10 +22,11 @@ from typing import TYPE_CHECKING, TypedDict
 from harness.cores import pin
 from harness.crew import crew
 from harness.errors import UserError
-from harness.interleave import STEPS, Race
+from harness.interleave import STEPS
 from harness.launch import Request
 from harness.measured import MEMORY_WORDS, TIME_WORDS, Key
 from harness.pool import Source
+from harness.race import Race
 from harness.rivals import Rivals
 from harness.runner import Contender
 from harness.trials import FAILED, FOUND_AT_LEAST, MEMORY, OURS, TIME, Trial
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "faults" / "slower.py"
-MEASURING = ("statistics", "interleave", "runner", "pace", "crew", "inside/paced")
+MEASURING = ("statistics", "race", "interleave", "runner", "pace", "crew", "inside/paced")
 """The modules whose code decides what comes out."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
@@ -216,10 +218,27 @@ class Bench:
 
 @functools.cache
 def code_digest() -> str:
-    """Of the code that measures, what it is told to, and the workload: trials of another one are another tool's."""
+    """Of the code that measures, what it is told to, and the workload: trials of another one are another tool's.
+
+    Where a definition stands, and what is said of it in words, changes nothing.
+    """
     files = [SCRIPT, *(HERE / f"{module}.py" for module in MEASURING)]
-    content = [str((MARGIN, AMONG, LAST_S)).encode(), *(each.read_bytes() for each in files)]
-    return hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in content)).hexdigest()[:12]
+    parts = sorted(each for path in files for each in definitions(path.read_text(encoding="utf-8")))
+    return hashlib.sha256("\0".join([str((MARGIN, AMONG, LAST_S)), *parts]).encode()).hexdigest()[:12]
+
+
+def definitions(source: str) -> Iterator[str]:
+    """What stands at the top of a module, but its imports, without comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if hasattr(node, "body") and isinstance(node.body, list):
+            node.body = [each for each in node.body if not is_text(each)]
+    yield from (ast.dump(each) for each in tree.body if not isinstance(each, (ast.Import, ast.ImportFrom)))
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a statement is a string alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 class Told(TypedDict):

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 UNTRIED = {"setup:unsupported", "setup:no-device"}
 """Outcomes of cells that another run cannot change: they are not run at all."""
-KEPT = "kept"
-"""A file in an environment of ours that somebody asked to keep."""
+KEPT = "kept"  # a file in an environment of ours that somebody asked to keep
 
 
 @dataclass
@@ -253,10 +252,10 @@ def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> 
     found: dict[object, list[Key]] = {}
     for key, before in baseline.items():
         after = candidate.get(key)
-        if after is None or ended(before) == ended(after):
+        if after is None or ended(before) == ended(after) or UNTRIED & {before.outcome, after.outcome}:
             continue
         phases = {Outcome.parse(record.outcome).phase for record in (before, after)}
-        if UNTRIED & {before.outcome, after.outcome} or phases & {Phase.RESOLVE, Phase.INSTALL}:
+        if phases & {Phase.RESOLVE, Phase.INSTALL}:
             continue
         found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, []).append(key)
     return {cells[0]: cells for cells in found.values()}
@@ -264,7 +263,7 @@ def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> 
 
 def ended(record: Record) -> tuple[object, ...]:
     """All that makes one ending another one."""
-    return record.outcome, record.passed, None if record.passed else record.gradient
+    return record.outcome, record.passed, record.passed or record.gradient
 
 
 def with_partners(keys: Iterable[Key], scenarios: Iterable[Scenario]) -> set[Key]:
@@ -297,5 +296,5 @@ class InUse(Exception):
 
 
 def in_use() -> None:
-    """Do not wait for whoever has it. InUse."""
+    """Do not wait for whoever has it."""
     raise InUse

@@ -15,7 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from harness import lock as locks
-from harness import manifests, requirement_files
+from harness import manifests, pylock, requirement_files
 from harness.errors import UserError, without_credentials
 from harness.given import Given, label, of_environment, without_label
 
@@ -178,7 +178,7 @@ def of_toml(path: Path, project: Project, reading: Reading) -> Given:
         with tempfile.TemporaryDirectory() as scratch:
             found = manifests.uv_lock(path, reading.extras, reading.groups, Path(scratch))
     elif PYLOCK.fullmatch(path.name):
-        found = manifests.pylock(path)
+        found = pylock.pylock(path)
     else:
         found = manifests.pyproject(path, reading.extras, reading.groups)
     return of_listed(path, found, project, reading)

@@ -74,6 +74,7 @@ WITHIN = {
         "matrix",
         "page",
         "why",
+        "own_scripts",
         "upgrade",
         "claims",
         "history",

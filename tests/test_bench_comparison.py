@@ -78,15 +78,22 @@ def test_trials_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_other_measuring_code_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One character of one module."""
+    """One number of one module; neither words nor the place of a definition."""
     shutil.copytree(bench_comparison.HERE, here := tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(bench_comparison, "HERE", here)
     same = code_digest.__wrapped__()
     for module in bench_comparison.MEASURING:
         path = here / f"{module}.py"
-        path.write_bytes((before := path.read_bytes()) + b"#")
-        assert same == code_digest() != code_digest.__wrapped__()
-        path.write_bytes(before)
+        path.write_text((before := path.read_text(encoding="utf-8")) + '"""Words."""\n# more\n', encoding="utf-8")
+        assert same == code_digest() == code_digest.__wrapped__()
+        path.write_text(before + "NUMBER = 1\n", encoding="utf-8")
+        assert same != code_digest.__wrapped__()
+        path.write_text(before, encoding="utf-8")
+    (here / "race.py").rename(here / "crew.py.race")
+    with (here / "crew.py").open("a", encoding="utf-8") as file:
+        file.write((here / "crew.py.race").read_text(encoding="utf-8"))
+    (here / "race.py").touch()
+    assert same == code_digest.__wrapped__()
 
 
 def test_nothing_is_measured_again(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 from harness.crew import crew
-from harness.interleave import Race
 from harness.measured import Key, Measured, Size
 from harness.model import Steps
 from harness.plan import Limits
 from harness.pool import Settings, Source
+from harness.race import Race
 from harness.runner import Contender
 from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
 from tests.pacing import SCRIPT, SLOWER, asks, contender

@@ -14,13 +14,14 @@ import pytest
 
 from harness import interleave, statistics
 from harness.crew import Crew
-from harness.interleave import Race, measure
+from harness.interleave import measure
 from harness.launch import ServerDied
 from harness.measured import Key, Size
 from harness.model import Steps
 from harness.pace import Broken
 from harness.plan import Action, Limits, Planned
 from harness.pool import Settings
+from harness.race import FIRST_LOOK, RESTARTS, Race
 from harness.verdict import Ended
 from tests.factories import make_cell, make_scenario, make_variant
 from tests.fakes.told import Told
@@ -102,7 +103,7 @@ def test_a_clear_difference_stops_the_race_at_the_first_look() -> None:
     with a_race(slower=1.3) as (race, _, _):
         found = race.run()
     assert found.step_time is not None
-    assert (Size.MORE, "clear", interleave.FIRST_LOOK) == (
+    assert (Size.MORE, "clear", FIRST_LOOK) == (
         found.step_time.verdict,
         found.stopped,
         len(race.generations),
@@ -162,9 +163,9 @@ def test_every_generation_has_new_processes() -> None:
     """That is what differs from one to the next; none is left at the end."""
     with a_race(slower=1.3) as (race, told, _):
         found = race.run()
-    assert [interleave.FIRST_LOOK] * 2 * HALF == [each.begun for each in told]
+    assert [FIRST_LOOK] * 2 * HALF == [each.begun for each in told]
     assert [False] * 2 * HALF == [each.running for each in told]
-    assert found.processes == HALF * interleave.FIRST_LOOK
+    assert found.processes == HALF * FIRST_LOOK
 
 
 def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
@@ -172,7 +173,7 @@ def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
     with a_race(slower=1.3, steps_left=40) as (race, told, _):
         found = race.run()
     assert found.step_time is not None
-    assert (Size.MORE, True) == (found.step_time.verdict, all(each.begun > interleave.FIRST_LOOK for each in told))
+    assert (Size.MORE, True) == (found.step_time.verdict, all(each.begun > FIRST_LOOK for each in told))
 
 
 def test_a_script_that_ends_before_a_round_does_is_told() -> None:
@@ -184,7 +185,7 @@ def test_a_script_that_ends_before_a_round_does_is_told() -> None:
         found.step_time,
         found.notices,
     )
-    assert sum(each.begun for each in told) <= (interleave.RESTARTS + 1) * 2 * HALF
+    assert sum(each.begun for each in told) <= (RESTARTS + 1) * 2 * HALF
 
 
 @pytest.mark.parametrize(

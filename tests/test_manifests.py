@@ -1,4 +1,4 @@
-"""A pyproject.toml, a uv.lock and a pylock.toml as the baseline of an upgrade."""
+"""A pyproject.toml and a uv.lock as the baseline of an upgrade."""
 
 from __future__ import annotations
 
@@ -54,24 +54,6 @@ dependencies = [{ name = "alpha" }]
 [package.metadata]
 requires-dist = [{ name = "alpha", specifier = ">1" }]
 """.replace("HASH", "0" * 64)
-PYLOCK = """
-lock-version = "1.0"
-created-by = "somebody"
-requires-python = ">=3.11"
-
-[[packages]]
-name = "alpha"
-version = "2.0"
-dependencies = [{ name = "beta" }]
-
-[[packages]]
-name = "beta"
-version = "1.1"
-marker = "sys_platform == 'linux'"
-
-[[packages]]
-name = "local"
-"""
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -139,16 +121,6 @@ def test_extras_that_name_each_other_are_read_once(tmp_path: Path) -> None:
     assert ("torch", "ruff", "trl") == found.requirements
 
 
-@pytest.mark.parametrize(
-    "text", ['packages = ["a"]\n', '[[packages]]\nname = "a"\nversion = "1"\ndependencies = "x"\n']
-)
-def test_a_pylock_of_another_form_is_told(tmp_path: Path, text: str) -> None:
-    """With the place."""
-    with pytest.raises(UserError, match="is not written as such a file is") as error:
-        manifests.pylock(written(tmp_path, "pylock.toml", text))
-    assert "$.packages[" in error.value.cause
-
-
 def test_a_uv_lock_tells_versions_and_its_project_what_was_asked_for(tmp_path: Path) -> None:
     """By uv's own reading of it, without a network."""
     project = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["alpha>1"]\n'
@@ -162,19 +134,6 @@ def test_a_uv_lock_without_its_project_is_told(tmp_path: Path) -> None:
     """There is nothing that says what was asked for."""
     with pytest.raises(UserError, match=r"no pyproject\.toml beside it"):
         manifests.uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
-
-
-def test_a_pylock_tells_versions_and_what_depends_on_what(tmp_path: Path) -> None:
-    """What nothing depends on was asked for; what has no version is left out, and told."""
-    found = manifests.pylock(written(tmp_path, "pylock.toml", PYLOCK))
-    assert (("alpha==2.0", 'beta==1.1; sys_platform == "linux"'), ("alpha",)) == (found.requirements, found.asked)
-    assert ("pylock.toml: local has no version there and is left out",) == found.notices
-
-
-def test_a_pylock_of_nothing_is_told(tmp_path: Path) -> None:
-    """Another TOML under that name."""
-    with pytest.raises(UserError, match="locks no package"):
-        manifests.pylock(written(tmp_path, "pylock.toml", "[tool]\n"))
 
 
 def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_path: Path) -> None:
@@ -191,33 +150,6 @@ def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_
     found = manifests.uv_lock(written(tmp_path, "uv.lock", lock + entry), (), (), tmp_path)
     assert (("alpha==2.0", "beta==1.1"), ("alpha", "beta")) == (found.requirements, found.asked)
     assert "left out: lib" in found.notices[0]
-
-
-@pytest.mark.parametrize(
-    ("marker", "expected"),
-    [
-        ("'dev' in dependency_groups", ()),
-        ("'default' in dependency_groups", ("gamma==1",)),
-        ("'x' in extras", ()),
-        ("'x' not in extras and python_version > '3'", ("gamma==1",)),
-        ("sys_platform == 'linux'", ('gamma==1; sys_platform == "linux"',)),
-    ],
-)
-def test_a_pylock_is_read_as_installed_without_options(tmp_path: Path, marker: str, expected: tuple[str, ...]) -> None:
-    """Its default groups, and no extras."""
-    entry = f'[[packages]]\nname = "gamma"\nversion = "1"\nmarker = "{marker}"\n'
-    path = written(tmp_path, "pylock.toml", f'default-groups = ["default"]\n{PYLOCK}\n{entry}')
-    assert expected == manifests.pylock(path).requirements[2:]
-
-
-def test_a_pylock_says_where_a_package_is_from(tmp_path: Path) -> None:
-    """A commit is no release of the same version, and somebody's own folder is none at all."""
-    fork = 'vcs = { type = "git", url = "https://host.invalid/trl", commit-id = "abc", subdirectory = "python" }'
-    entries = f'[[packages]]\nname = "trl"\nversion = "1.0"\n{fork}\n'
-    entries += '[[packages]]\nname = "mine"\nversion = "1"\ndirectory = { path = "." }\n'
-    found = manifests.pylock(written(tmp_path, "pylock.toml", f"{PYLOCK}\n{entries}"))
-    assert ("trl @ git+https://host.invalid/trl@abc#subdirectory=python",) == found.requirements[2:]
-    assert "pylock.toml: mine is no release of the package index and is left out" in found.notices
 
 
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:

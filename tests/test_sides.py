@@ -190,7 +190,8 @@ def test_environments_of_equal_versions_from_other_sources_are_not_the_same(root
     digests = set()
     for name, url in (("one", "file:///one"), ("two", "file:///two"), ("again", "file:///one")):
         python = make_environment(root / name)
-        origins = [[each, needs, origin and json.dumps({"url": url})] for each, needs, origin in DISTRIBUTIONS]
+        known = json.loads(json.dumps(DISTRIBUTIONS))
+        origins = [[listed, needs, origin and json.dumps({"url": url})] for listed, needs, origin in known]
         (root / name / "origins.json").write_text(json.dumps(origins), encoding="utf-8")
         found = side(root, str(python.parent.parent))
         assert found.lock is not None
