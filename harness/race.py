@@ -4,7 +4,7 @@ Several fresh servers of each side live at once; each forks the script that is m
 cores, and of all these processes one runs at a time, a block of optimizer steps long (A B B A …). Servers differ in
 what a fork does not change, the layout of their memory and the seed of their hashes; processes in which pages they
 get, so that every server forks several in turn, one per generation. ``statistics.py`` says what is made of it.
-Folders of processes are removed when they end; a user's own script runs in its own working directory, in all of them.
+Folders of processes are removed when they end; a script with a working directory of its own runs in that one, in all.
 """
 
 from __future__ import annotations
