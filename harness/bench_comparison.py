@@ -182,9 +182,10 @@ class Bench:
         self.stage(f"{number + 1} of {of} with {per_cent:g} %, {'another core busy' if busy else 'nothing else busy'}")
         began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
-        measured = Race(both, KEY, self.request, budget_s, MARGIN, AMONG).run()
+        race = Race(both, KEY, self.request, budget_s, MARGIN, AMONG)
+        measured = race.run()
         seconds = time.monotonic() - began
-        return self.ledger.add(
+        trial = self.ledger.add(
             Trial(
                 tool=OURS,
                 per_cent=per_cent,
@@ -197,6 +198,8 @@ class Bench:
                 **told_of(measured),
             )
         )
+        self.ledger.keep(trial, race.generations)
+        return trial
 
     def request(self, directory: Path) -> Request:
         """What a server is asked for."""
@@ -228,12 +231,18 @@ def code_digest() -> str:
 
 
 def definitions(source: str) -> Iterator[str]:
-    """What stands at the top of a module, but its imports, without comments and docstrings."""
+    """What stands at the top of a module, without comments, docstrings, and imports, those for types alone too."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if hasattr(node, "body") and isinstance(node.body, list):
             node.body = [each for each in node.body if not is_text(each)]
-    yield from (ast.dump(each) for each in tree.body if not isinstance(each, (ast.Import, ast.ImportFrom)))
+    yield from (ast.dump(each) for each in tree.body if not is_import(each))
+
+
+def is_import(node: ast.AST) -> bool:
+    """Whether a statement imports, or is there for a type checker."""
+    for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return for_types or isinstance(node, (ast.Import, ast.ImportFrom))
 
 
 def is_text(node: ast.AST) -> bool:

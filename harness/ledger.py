@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from harness.errors import UserError
 from harness.trials import Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 
 @dataclass
@@ -51,6 +54,12 @@ class Ledger:
             file.write(msgspec.json.encode(trial) + b"\n")
         self.trials.append(trial)
         return trial
+
+    def keep(self, trial: Trial, generations: Sequence[NDArray[np.float64]]) -> None:
+        """What a trial of ours was judged by, in a file of its own: seconds per step, as ``statistics.of_blocks``."""
+        folder = self.path.with_suffix(".blocks")
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(folder / f"{trial.per_cent:g}-{trial.number}.npz", *generations)
 
     def has(self, tool: str, per_cent: float, number: int) -> bool:
         """Whether this trial has been made."""
