@@ -198,7 +198,7 @@ class Bench:
                 **told_of(measured),
             )
         )
-        self.ledger.keep(trial, race.generations)
+        self.ledger.keep(trial, race.crews)
         return trial
 
     def request(self, directory: Path) -> Request:

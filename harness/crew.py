@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
+import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -26,13 +26,15 @@ SERVERS = 6
 """Fresh servers per side."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Crew:
     """The runners of both sides, the baseline's first."""
 
     runners: list[Runner]
     pool: ThreadPoolExecutor
     """It starts them. Its threads live as long as they do: Linux kills a server with the thread that started it."""
+    opening_s: float = 0.0
+    """What starting all servers takes, as far as it was seen."""
 
     def open(self) -> None:
         """Start all servers. ServerDied, OSError.
@@ -42,7 +44,9 @@ class Crew:
         """
         half = len(self.runners) // 2
         self.each(lambda runner: runner.rehearse(), [*self.runners[:half][:1], *self.runners[half:][:1]])
+        began = time.monotonic()
         self.each(lambda runner: runner.open(), self.runners)
+        self.opening_s = time.monotonic() - began
 
     def each(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Do ``task`` with all ``items``, as many at a time as there are cores; raises when no other one is at work."""
@@ -68,16 +72,15 @@ def crew(
     *,
     servers: int = SERVERS,
 ) -> Iterator[Crew]:
-    """Runners of both sides, the baseline's first, each with a hash seed of its own; ended with the context."""
+    """Runners of both sides, the baseline's first; ended with the context."""
     threads = settings.limits.threads
     cores = quietest(threads)
-    seeds = random.SystemRandom()
     runners = [
         Runner(
             contender,
             directory / f"{side}-{number}",
             sources,
-            {**environment.variables(threads), "PYTHONHASHSEED": str(seeds.randrange(1, 2**32))},
+            environment.variables(threads),
             cores,
             fork=settings.isolation == "fork",
         )

@@ -55,11 +55,15 @@ class Ledger:
         self.trials.append(trial)
         return trial
 
-    def keep(self, trial: Trial, generations: Sequence[NDArray[np.float64]]) -> None:
-        """What a trial of ours was judged by, in a file of its own: seconds per step, as ``statistics.of_blocks``."""
+    def keep(self, trial: Trial, crews: Sequence[Sequence[NDArray[np.float64]]]) -> None:
+        """What a trial of ours was judged by, in a file of its own: seconds per step, as ``statistics.of_blocks``.
+
+        An array is named after its crew and the number of its generation: 0-2.
+        """
         folder = self.path.with_suffix(".blocks")
         folder.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(folder / f"{trial.per_cent:g}-{trial.number}.npz", *generations)
+        named = {f"{crew}-{number}": each for crew, of in enumerate(crews) for number, each in enumerate(of)}
+        np.savez_compressed(folder / f"{trial.per_cent:g}-{trial.number}.npz", **named)  # type: ignore[arg-type]
 
     def has(self, tool: str, per_cent: float, number: int) -> bool:
         """Whether this trial has been made."""

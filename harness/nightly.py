@@ -12,7 +12,7 @@ from harness import merge, publication
 from harness.admission import Here
 from harness.errors import UserError
 from harness.plan import Action, Selection
-from harness.project import Project
+from harness.project import NoSuchRelease, Project
 from harness.publish.document import Document
 from harness.shards import Due, Listed, Shards, expected, pack
 from harness.store import Store
@@ -29,14 +29,25 @@ if TYPE_CHECKING:
     from harness.shards import Shard
 
 
-def planned(project: Project, stacks: Iterable[Stack], progress: Progress, *, since_published: bool) -> list[Planned]:
-    """What would be done about each cell of ``stacks``; nothing is run or recorded.
+def planned(
+    project: Project, stacks: Sequence[Stack], progress: Progress, *, since_published: bool
+) -> tuple[list[Planned], list[NoSuchRelease]]:
+    """What would be done about each cell of ``stacks``, and those that ask for a release that there is not.
 
-    A record counts as known where this checkout's journal has it; with ``since_published`` where it is published,
-    whoever ran it: a fresh clone has no journal.
+    Nothing is run or recorded. A record counts as known where this checkout's journal has it; with ``since_published``
+    where it is published, whoever ran it: a fresh clone has no journal. NoSuchRelease where no stack is left.
     """
     known = Store(project.store.published, project.store.published) if since_published else None
-    return [cell for stack in stacks for cell in project.stack_run(stack, progress, store=known).plan(Selection())]
+    cells: list[Planned] = []
+    missing: list[NoSuchRelease] = []
+    for stack in stacks:
+        try:
+            cells += project.stack_run(stack, progress, store=known).plan(Selection())
+        except NoSuchRelease as error:
+            missing.append(error)
+            if len(missing) == len(stacks):
+                raise
+    return cells, missing
 
 
 def shards(project: Project, cells: Iterable[Planned], jobs: int, setting_up_s: float) -> Shards:
@@ -138,7 +149,7 @@ def rehearse(
     plain, night, idle = apart("plain"), apart("merged"), apart("settled")
     for stack in stacks:
         plain.stack_run(stack, progress).execute(Selection())
-    cells = planned(night, stacks, progress, since_published=True)
+    cells, _ = planned(night, stacks, progress, since_published=True)
     plan = shards(plain, cells, jobs, setting_up_s)
     settle(idle, cells, progress)
     of_shards = {shard: apart(f"shards/{shard.name}") for shard in plan.shards}

@@ -3,7 +3,8 @@
 Several fresh servers of each side live at once; each forks the script that is measured, pinned to the same processor
 cores, and of all these processes one runs at a time, a block of optimizer steps long (A B B A …). Servers differ in
 what a fork does not change, the layout of their memory and the seed of their hashes; processes in which pages they
-get, so that every server forks several in turn, one per generation. ``statistics.py`` says what is made of it.
+get, so that every server forks several in turn, one per generation. Where the budget allows, others take the place of
+the servers when these have run for as long as starting them took. ``statistics.py`` says what is made of it.
 Folders of processes are removed when they end; a script with a working directory of its own runs in that one, in all.
 """
 
@@ -34,15 +35,16 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-BLOCK_S = 0.08
-"""A block takes about so long, or FEWEST steps."""
+BLOCK_S = 0.02
+"""A block takes about so long, or FEWEST steps. The speed of a machine wanders within tenths of a second: of two blocks
+next to each other long ones differ as much as short ones, and there are fewer of them."""
 FEWEST, MOST = 2, 500
 SLOW_S = 0.1
 """A step that takes longer fills caches in a small part of its time: it needs no lead-in, and one makes a block."""
 MEMORY_MARGIN = 0.05
 """What counts as the same memory, at least: it has hardly any noise, and a small model is mostly imported libraries."""
-ROUNDS = 3, 8
-"""Of a generation, at least and at most: between them, as many as take as long as starting its processes did."""
+ROUNDS = 3, 12
+"""Of a generation, at least and at most: between them, as many as take twice as long as starting its processes did."""
 LONG_S = 4.0
 """A round that takes longer may be the only one of its generation: processes differ more than rounds do."""
 FIRST_LOOK = 2
@@ -66,10 +68,12 @@ class Race:
     margin: float
     among: int = 1
     began: float = field(default_factory=time.monotonic)
-    generations: list[Floats] = field(default_factory=list)
-    """Seconds per step, of shape (rounds, servers, 2)."""
-    peaks: list[list[int | None]] = field(default_factory=list)
-    """Peak memory of every process, by generation."""
+    crews: list[list[Floats]] = field(default_factory=lambda: [[]])
+    """Seconds per step of each generation, of shape (rounds, servers, 2); by the servers that lived at once."""
+    peaks: list[list[list[int | None]]] = field(default_factory=lambda: [[]])
+    """Peak memory of every process, by crew and generation."""
+    since: float = 0.0
+    """When the servers were ready."""
     unsteady: int = 0
     """Processes whose warm-up was not seen to end."""
     steps: int = 0
@@ -79,6 +83,11 @@ class Race:
     """Of the error probability."""
     next_look: float = LOOKS[0]
     restarts: int = 0
+
+    @property
+    def generations(self) -> list[Floats]:
+        """Those of all crews."""
+        return [each for generations in self.crews for each in generations]
 
     @property
     def runners(self) -> list[Runner]:
@@ -98,11 +107,29 @@ class Race:
                         return self.result(found, "clear")
                     if gone >= 1:
                         return self.result(found, "budget")
+                if self.worth_renewing:
+                    self.renew()
         except FAILURES as error:
             return self.result(None, "failed", (words(error),))
 
+    @property
+    def worth_renewing(self) -> bool:
+        """These servers have run for as long as starting others takes, and others could for longer."""
+        opening_s = self.crew.opening_s
+        left_s = self.budget_s * (1 - self.gone)
+        forks = all(runner.fork for runner in self.runners)  # else every process has a server of its own anyway
+        return forks and time.monotonic() - self.since >= opening_s and left_s > 2 * opening_s
+
+    def renew(self) -> None:
+        """Others take the place of the servers: the rest of the budget is not spent on the luck of a few."""
+        self.crew.each(lambda runner: runner.close(), self.runners)
+        self.prepare()
+        self.crews.append([])
+        self.peaks.append([])
+
     def prepare(self) -> None:
         """Servers that have imported what the script needs, so that no process of a generation has to."""
+        began = time.monotonic()
         self.crew.each(lambda runner: self.do(runner, runner.open), self.shuffled(self.runners))
         if all(runner.fork for runner in self.runners):
             half = len(self.runners) // 2
@@ -110,6 +137,8 @@ class Race:
             lines = self.crew.each(lambda side: self.do(side[0], side[0].scout, self.request), sides)
             every = [(runner, line) for side, line in zip(sides, lines, strict=True) for runner in side]
             self.crew.each(lambda each: self.do(each[0], each[0].learn, each[1]), every)
+        self.since = time.monotonic()
+        self.crew.opening_s = max(self.crew.opening_s, self.since - began)
 
     def do(self, runner: Runner, task: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         """A task of a runner; what it raises has a note of which side that was."""
@@ -130,7 +159,7 @@ class Race:
         self.next_look = min((each for each in LOOKS if each > gone), default=1.0)
         total = statistics.spent(gone)
         alpha, self.spent = total - self.spent, total
-        estimate = statistics.of_blocks(self.generations, self.generator)
+        estimate = statistics.of_blocks(self.crews, self.generator)
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
 
     def generation(self) -> None:
@@ -145,11 +174,11 @@ class Race:
             rounds = [self.complete_round()]
             round_s = time.monotonic() - ready
             least = ROUNDS[0] if round_s < LONG_S else 1
-            count = max(least, min(ROUNDS[1], round((ready - began) / round_s)))
+            count = max(least, min(ROUNDS[1], round(2 * (ready - began) / round_s)))
             while len(rounds) < count and self.gone < 1:
                 rounds.append(self.complete_round())
-            self.generations.append(np.stack(rounds))
-            self.peaks.append([runner.peak_bytes for runner in self.runners])
+            self.crews[-1].append(np.stack(rounds))
+            self.peaks[-1].append([runner.peak_bytes for runner in self.runners])
             self.unsteady += sum(not runner.steady for runner in self.runners)
         finally:
             for runner in self.runners:
@@ -220,7 +249,7 @@ class Race:
             device=self.key.device,
             step_time=step_time,
             memory=None if step_time is None else self.memory(),
-            servers=half,
+            servers=half * len(self.crews),
             processes=processes // 2,
             blocks=sum(each.shape[0] * each.shape[2] for each in self.generations) * half,
             steps=self.steps,
@@ -231,9 +260,9 @@ class Race:
 
     def memory(self) -> Ratio | None:
         """The ratio of peak memory; None where the system does not tell it."""
-        if not all(peak for each in self.peaks for peak in each):
+        if not all(peak for crew in self.peaks for each in crew for peak in each):
             return None
-        estimate = statistics.of_servers(np.array(self.peaks, dtype=float), self.generator)
+        estimate = statistics.of_servers([np.array(crew, dtype=float) for crew in self.peaks], self.generator)
         margin = max(self.margin, MEMORY_MARGIN)
         return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=margin, among=self.among)
 

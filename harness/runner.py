@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ LEAD_IN = 1
 WARMUP_BLOCK = 4
 WARMUP_S = 5.0
 """Longest warm-up of one process; what is not steady then is measured, and said."""
+SEEDS = random.SystemRandom()
 TRIES = 5
 """Of a block. Where another process takes the core between the two readings that make a clock, it is off by as long."""
 
@@ -61,16 +63,20 @@ class Runner:
     _cells: int = 0
 
     def open(self) -> None:
-        """Start the server unless it lives: it imports what is measured. ServerDied, OSError."""
+        """Start the server unless it lives, with a hash seed of its own: it imports what is measured.
+
+        ServerDied, OSError.
+        """
         if self._server is not None and self._server.alive:
             return
         self._shut()
         self._servers += 1
+        seed = {"PYTHONHASHSEED": str(SEEDS.randrange(1, 2**32))}
         server = Server(
             self.contender.python,
             [source.path for source in self.sources if not source.own],
             self.directory / f"server-{self._servers}",
-            {**self.variables, **self.contender.variables},
+            {**self.variables, **seed, **self.contender.variables},
             fork=self.fork,
             ahead=[source.path for source in self.sources if source.own],
         )

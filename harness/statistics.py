@@ -2,10 +2,16 @@
 
 All of it is on logarithms, so that a ratio and its inverse are treated alike. A generation is the time in which every
 server of both sides has one script running: an array of shape (rounds, servers, blocks), the baseline's servers first.
-In a round every server runs two blocks, in an order that is the same backwards: a steady drift of the machine cancels.
+A crew is the servers that live at once; the generations that they forked belong to it. In a round every server runs two
+blocks, in an order that is the same backwards: a steady drift of the machine cancels.
 
 * The effect of one process is the trimmed mean of its blocks, each relative to the median of its round; that of a
-  server is the mean over the processes that it forked, one in each generation.
+  server is the trimmed mean over the processes that it forked, one in each generation: some generations are noisy.
+* A server that is further from its side's median than 3.5 standard deviations, as the median of all tells them, counts
+  as that far from it (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993): about one in fifty got a layout
+  of its memory in which all its processes were slower by 5 to 15 %, and one of them hid a difference of 5 %. That
+  makes the interval wider: h servers of n within bounds, by (n - 1) / (h - 1), with h - 1 degrees of freedom (Dixon
+  and Tukey, "Approximate behavior of the distribution of Winsorized t", 1968).
 * The interval is the standard error of a bootstrap over servers (within their side), each drawn with all of its
   processes and blocks, times the quantile of Student's t. Sides may differ in noise: the degrees of freedom are those
   of Welch and Satterthwaite ("The generalization of Student's problem", 1947). To draw processes and blocks anew as
@@ -45,6 +51,12 @@ ALPHA = 0.01
 """The probability of calling two equal sides different, over all looks."""
 TRIMMED = 0.2
 """Of a server's blocks, at either end: other processes make some of them long."""
+TRIMMED_GENERATIONS = 0.25
+"""Of a server's processes, at either end."""
+FARTHEST = 3.5
+"""Standard deviations of the servers."""
+NORMAL = 1.4826
+"""Standard deviations per median absolute deviation, of normally distributed numbers."""
 RESAMPLES = 1000
 SHORTEST = 8
 """Fewer step times say nothing of a warm-up: of up to six, any would be found to end it in their first half."""
@@ -62,7 +74,7 @@ class Estimate:
     freedom: float
     """Degrees of freedom: from those of one side to those of both."""
     floor: float
-    """The largest difference between two halves of the baseline's servers."""
+    """The largest difference between two halves of the baseline's servers, those that took another's place with it."""
     baseline: float
     candidate: float
     """Medians over the servers, in the unit that was measured."""
@@ -77,18 +89,26 @@ class Estimate:
         return float(stats.t.isf(alpha / 2, self.freedom)) * self.error
 
 
-def of_blocks(generations: Sequence[Floats], generator: np.random.Generator) -> Estimate:
-    """The estimate from the blocks of one or more generations."""
-    logs = [np.log(each) for each in generations]
-    effects = np.stack([_effects(each) for each in logs])
-    levels = np.exp(np.median([np.median(each, axis=(0, 2)) for each in logs], axis=0))
-    return _estimate(effects, levels, generator)
+def of_blocks(crews: Sequence[Sequence[Floats]], generator: np.random.Generator) -> Estimate:
+    """The estimate from the blocks of one or more generations of each crew."""
+    logs = [[np.log(each) for each in generations] for generations in crews]
+    effects = [stats.trim_mean([_effects(each) for each in one], TRIMMED_GENERATIONS, axis=0) for one in logs]
+    levels = [np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs]
+    return _estimate(_bounded(_by_side(effects)), _by_side(levels), len(crews), generator)
 
 
-def of_servers(values: Floats, generator: np.random.Generator) -> Estimate:
-    """The estimate from one value per process, of shape (generations, servers): peak memory."""
-    logs = np.log(values)
-    return _estimate(logs - np.median(logs, axis=1, keepdims=True), np.median(values, axis=0), generator)
+def of_servers(crews: Sequence[Floats], generator: np.random.Generator) -> Estimate:
+    """The estimate from one value per process, an array of shape (generations, servers) for each crew: peak memory."""
+    logs = [np.log(values) for values in crews]
+    effects = [(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs]
+    baseline, candidate = (_Side(side, side.size) for side in _by_side(effects).reshape(2, -1))
+    levels = [np.median(values, axis=0) for values in crews]
+    return _estimate((baseline, candidate), _by_side(levels), len(crews), generator)
+
+
+def _by_side(crews: Sequence[Floats]) -> Floats:
+    """One value per server of each crew -> of all crews, the baseline's first."""
+    return np.concatenate([each.reshape(2, -1) for each in crews], axis=1).ravel()
 
 
 def _effects(logs: Floats) -> Floats:
@@ -98,38 +118,62 @@ def _effects(logs: Floats) -> Floats:
     return np.asarray(stats.trim_mean(per_server, TRIMMED, axis=1))
 
 
-def _estimate(effects: Floats, levels: Floats, generator: np.random.Generator) -> Estimate:
-    """From effects of shape (generations, servers), and the servers' levels in the unit that was measured."""
-    half = effects.shape[1] // 2
-    servers = effects.mean(axis=0)
-    sides = servers[:half], servers[half:]
-    resampled = [_resampled(side, generator) for side in sides]
-    error = float(np.std(resampled[1] - resampled[0])) * math.sqrt(half / (half - 1))
+@dataclass(frozen=True)
+class _Side:
+    """The servers of one side, as their effects."""
+
+    servers: Floats
+    within: int
+    """How many of them are where they were measured; the others are at the bounds."""
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom."""
+        return max(1, self.within - 1)
+
+    @property
+    def spread(self) -> float:
+        """Variance of the servers, larger where some are at the bounds; never less than what a clock can tell."""
+        return max(float(self.servers.var()), SMALLEST**2) * ((self.servers.size - 1) / self.freedom) ** 2
+
+    def resampled(self, generator: np.random.Generator) -> float:
+        """Variance of the mean: of servers drawn with replacement, each with all that it forked."""
+        n = self.servers.size
+        drawn = generator.integers(n, size=(RESAMPLES, n))
+        return float(np.var(self.servers[drawn].mean(axis=1))) * n / (n - 1) * ((n - 1) / self.freedom) ** 2
+
+
+def _bounded(servers: Floats) -> tuple[_Side, _Side]:
+    """Both sides, the baseline's first, no server further from its side's median than the others let expect."""
+    sides = servers.reshape(2, -1)
+    centres = np.median(sides, axis=1, keepdims=True)
+    farthest = FARTHEST * NORMAL * float(np.median(np.abs(sides - centres)))
+    bounded = np.clip(sides, centres - farthest, centres + farthest)
+    within = (bounded == sides).sum(axis=1)
+    return _Side(bounded[0], int(within[0])), _Side(bounded[1], int(within[1]))
+
+
+def _estimate(sides: tuple[_Side, _Side], levels: Floats, crews: int, generator: np.random.Generator) -> Estimate:
+    """From the servers of both sides, and their levels in the unit that was measured, the baseline's first.
+
+    Those of one place in each of the ``crews`` belong together where the noise floor is looked for.
+    """
+    baseline, candidate = sides
+    error = math.sqrt(sum(side.resampled(generator) for side in sides))
+    spread = sum(side.spread for side in sides)
+    medians = np.median(levels.reshape(2, -1), axis=1)
     return Estimate(
-        difference=float(sides[1].mean() - sides[0].mean()),
+        difference=float(candidate.servers.mean() - baseline.servers.mean()),
         error=max(error, SMALLEST),
-        freedom=_freedom(*sides),
-        floor=_floor(sides[0]),
-        baseline=float(np.median(levels[:half])),
-        candidate=float(np.median(levels[half:])),
+        freedom=spread**2 / sum(side.spread**2 / side.freedom for side in sides),
+        floor=_floor(baseline.servers.reshape(crews, -1).mean(axis=0)),
+        baseline=float(medians[0]),
+        candidate=float(medians[1]),
     )
 
 
-def _freedom(baseline: Floats, candidate: Floats) -> float:
-    """Degrees of freedom of two sides with as many servers, whose noise may differ."""
-    of_one = baseline.size - 1
-    variances = max(float(baseline.var()), SMALLEST**2), max(float(candidate.var()), SMALLEST**2)
-    return of_one * sum(variances) ** 2 / sum(each**2 for each in variances)
-
-
-def _resampled(servers: Floats, generator: np.random.Generator) -> Floats:
-    """Means of one side, of servers drawn with replacement, each with all that it forked."""
-    drawn = generator.integers(servers.size, size=(RESAMPLES, servers.size))
-    return np.asarray(servers[drawn].mean(axis=1))
-
-
 def _floor(effects: Floats) -> float:
-    """Of all ways to part the baseline's servers in two, as equal as can be, the one that differs most."""
+    """Of all ways to part the places of the baseline in two, as equal as can be, the one that differs most."""
     every = set(range(effects.size))
     return max(
         abs(float(effects[list(part)].mean() - effects[list(every - set(part))].mean()))

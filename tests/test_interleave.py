@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -143,7 +143,7 @@ def test_a_budget_that_is_spent_ends_it() -> None:
 def test_looking_spends_the_error_probability_once() -> None:
     """Each look has what has become free since the last one, and all of them no more than the whole."""
     with a_race() as (race, _, _):
-        race.generations = [np.exp(np.random.default_rng(1).normal(0, 0.01, (3, 2 * HALF, 2)))]
+        race.crews = [[np.exp(np.random.default_rng(1).normal(0, 0.01, (3, 2 * HALF, 2)))]]
         confidences = [1 - race.look(gone).confidence for gone in (0.2, 0.5, 1.0)]
     assert pytest.approx(statistics.ALPHA) == sum(confidences)
     assert pytest.approx(statistics.spent(0.2)) == confidences[0]
@@ -168,9 +168,30 @@ def test_every_generation_has_new_processes() -> None:
     assert found.processes == HALF * FIRST_LOOK
 
 
+def test_servers_that_ran_long_enough_are_replaced() -> None:
+    """After each generation, where starting others takes no time: what differs between servers is not all luck."""
+    with a_race(margin=1e-9) as (race, told, _):
+        race.crew.opening_s = 1e-9
+        found = race.run()
+    assert (LASTS, LASTS * HALF) == (len(race.generations), found.servers)
+    assert [1] * LASTS == [len(each) for each in race.crews]
+    assert {LASTS - 1} == {each.closed for each in told}
+    assert {LASTS} == {each.opened for each in told}
+
+
+@pytest.mark.parametrize("what", [{"fork": False}, {"budget_s": 3.0}])
+def test_servers_stay_where_replacing_them_gains_nothing(what: dict[str, Any]) -> None:
+    """Each process has its own, or starting others would take what is left of the budget."""
+    with a_race(margin=1e-9, **what) as (race, told, _):
+        race.crew.opening_s = 1.5
+        race.since = -1e9
+        found = race.run()
+    assert (HALF, {0}) == (found.servers, {each.closed for each in told})
+
+
 def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
     """A user's own script may have few steps: no round is half of one process and half of another."""
-    with a_race(slower=1.3, steps_left=40) as (race, told, _):
+    with a_race(slower=1.3, steps_left=10) as (race, told, _):
         found = race.run()
     assert found.step_time is not None
     assert (Size.MORE, True) == (found.step_time.verdict, all(each.begun > FIRST_LOOK for each in told))
@@ -178,7 +199,7 @@ def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
 
 def test_a_script_that_ends_before_a_round_does_is_told() -> None:
     """It is not started for ever."""
-    with a_race(steps_left=8) as (race, told, _):
+    with a_race(steps_left=3) as (race, told, _):
         found = race.run()
     assert ("failed", None, ("not measured on the baseline: it has no more steps",)) == (
         found.stopped,
@@ -222,10 +243,10 @@ def test_without_peaks_there_is_no_ratio_of_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step_s", "steps", "lead_in"), [(1e-5, 500, 1), (0.004, 20, 1), (0.03, 3, 1), (0.09, 2, 1), (0.2, 1, 0)]
+    ("step_s", "steps", "lead_in"), [(1e-5, 500, 1), (0.002, 10, 1), (0.005, 4, 1), (0.03, 2, 1), (0.2, 1, 0)]
 )
 def test_a_block_takes_about_as_long_whatever_a_step_takes(step_s: float, steps: int, lead_in: int) -> None:
-    """80 ms, within bounds; a slow step needs no lead-in."""
+    """20 ms, within bounds; a slow step needs no lead-in."""
     with a_race(step_s=step_s) as (race, told, _):
         race.agree_on_blocks()
     assert (steps, {lead_in}) == (race.steps, {each.lead_in for each in told})

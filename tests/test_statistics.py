@@ -39,7 +39,7 @@ def processes(
 
 def estimate(generations: list[Floats], seed: int = 1) -> Estimate:
     """The estimate, with a bootstrap that draws the same each time."""
-    return statistics.of_blocks(generations, np.random.default_rng(seed))
+    return statistics.of_blocks([generations], np.random.default_rng(seed))
 
 
 def verdict(generator: np.random.Generator, *, margin: float = MARGIN, **model: float) -> Size:
@@ -49,7 +49,7 @@ def verdict(generator: np.random.Generator, *, margin: float = MARGIN, **model: 
     for look in range(1, LOOKS + 1):
         total = statistics.spent(look / LOOKS)
         alpha, spent = total - spent, total
-        found = statistics.of_blocks(generations[: len(generations) * look // LOOKS], generator)
+        found = statistics.of_blocks([generations[: len(generations) * look // LOOKS]], generator)
         told = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
         if told is not Size.INCONCLUSIVE:
             return told
@@ -129,7 +129,9 @@ def test_a_difference_that_is_there_is_the_estimate() -> None:
 def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, process: float) -> None:
     """Over many simulated comparisons the estimates scatter by as much as each of them says."""
     generator = np.random.default_rng(11)
-    found = [statistics.of_blocks(processes(generator, server=server, process=process), generator) for _ in range(250)]
+    found = [
+        statistics.of_blocks([processes(generator, server=server, process=process)], generator) for _ in range(250)
+    ]
     scatter = float(np.std([each.difference for each in found]))
     said = math.sqrt(float(np.mean([each.error**2 for each in found])))
     assert pytest.approx(scatter, rel=0.15) == said
@@ -141,7 +143,7 @@ def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: 
     generator = np.random.default_rng(2)
     noise = np.repeat([0.01, 0.01 * noisier], SERVERS)
     found = [
-        statistics.of_servers(np.exp(generator.normal(0, noise, (1, 2 * SERVERS))), generator) for _ in range(2000)
+        statistics.of_servers([np.exp(generator.normal(0, noise, (1, 2 * SERVERS)))], generator) for _ in range(2000)
     ]
     assert sum(each.p < 0.01 for each in found) <= 34
 
@@ -151,7 +153,7 @@ def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> 
     scatter = np.array([-0.02, -0.01, 0, 0.01, 0.02])
     generator = np.random.default_rng(1)
     alike, unlike = (
-        statistics.of_servers(np.exp(np.concatenate([scatter * factor, scatter]))[None, :], generator)
+        statistics.of_servers([np.exp(np.concatenate([scatter * factor, scatter]))[None, :]], generator)
         for factor in (1, 1e-3)
     )
     assert (8, 4) == pytest.approx((alike.freedom, unlike.freedom), rel=1e-3)
@@ -252,16 +254,53 @@ def test_an_interval_that_just_reaches_one_has_its_alpha_as_p() -> None:
 
 
 def test_the_noise_floor_is_the_worst_parting_of_the_baseline() -> None:
-    """Of five servers at 0, 0, 0, 3 and 5 % the two slow ones against the rest: 4 %."""
-    levels = np.array([0, 0, 0, 0.03, 0.05, 0, 0, 0, 0, 0])
+    """Of five servers at 0, 1, 2, 3 and 4 % the two slow ones against the rest: 2.5 %."""
+    levels = np.array([0, 0.01, 0.02, 0.03, 0.04] * 2)
     times = np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))
-    assert pytest.approx(0.04) == estimate([times]).floor
+    assert pytest.approx(0.025) == estimate([times]).floor
+
+
+def test_servers_that_took_the_place_of_others_are_parted_with_them() -> None:
+    """A floor of single servers would never fall, however many there are: of both crews together each place is 2 %."""
+    crews = [np.array(levels * 2) for levels in ([0, 0.01, 0.02, 0.03, 0.04], [0.04, 0.03, 0.02, 0.01, 0])]
+    times = [[np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))] for levels in crews]
+    assert pytest.approx(0) == statistics.of_blocks(times, np.random.default_rng(1)).floor
+
+
+def test_a_server_with_an_unlucky_layout_hides_no_difference() -> None:
+    """One of five is 30 % slower for good: it counts as less, and makes the answer less sure."""
+    generations = processes(np.random.default_rng(1), effect=0.05, server=0.003)
+    before = estimate(generations)
+    for each in generations:
+        each[:, 2] *= 1.3
+    found = estimate(generations)
+    assert Size.MORE is judged(found).verdict
+    assert before.error < found.error < 4 * before.error
+
+
+def test_a_noisy_generation_hides_no_difference() -> None:
+    """Three of twelve scatter ten times as much; the trimmed mean leaves them out."""
+    generator = np.random.default_rng(2)
+    generations = processes(generator, effect=0.05)
+    before = estimate(generations)
+    noisy = [np.exp(generator.normal(0, 0.15, 2 * SERVERS))[None, :, None] * each for each in generations[::4]]
+    quiet = [each for number, each in enumerate(generations) if number % 4]
+    assert estimate([*noisy, *quiet]).error < 1.5 * before.error
+
+
+def test_more_servers_make_a_narrower_interval() -> None:
+    """Four crews of servers that differ by a per cent: half the error of one, and more degrees of freedom."""
+    generator = np.random.default_rng(3)
+    crews = [processes(generator, effect=0.02) for _ in range(4)]
+    one, four = (statistics.of_blocks(crews[:count], np.random.default_rng(1)) for count in (1, 4))
+    assert (True, True) == (four.error < 0.7 * one.error, four.freedom > 2 * one.freedom)
+    assert pytest.approx(0.02, abs=0.01) == four.difference
 
 
 def test_memory_is_compared_by_one_value_for_each_process() -> None:
     """A tenth more on every server of the candidate, in every generation."""
     peaks = np.array([[100.0] * 5 + [110.0] * 5, [102.0] * 5 + [112.2] * 5])
-    found = statistics.of_servers(peaks, np.random.default_rng(1))
+    found = statistics.of_servers([peaks], np.random.default_rng(1))
     assert (math.log(1.1), 101.0, 111.1) == pytest.approx((found.difference, found.baseline, found.candidate))
     assert judged(found).verdict is Size.MORE
 

@@ -80,7 +80,8 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
     """``shards``: the matrix on stdout, all else on stderr."""
     notes = Console(stderr=True, highlight=False)
     with terminal.Display(notes) as display:
-        cells = nightly.planned(project, _stacks(options, project), display, since_published=options.since_published)
+        stacks = _stacks(options, project)
+        cells, missing = nightly.planned(project, stacks, display, since_published=options.since_published)
         plan = nightly.shards(project, cells, options.jobs, options.setting_up)
         if options.settled:
             apart = Project.at(project.root, matrix_file=project.matrix_file, results=options.settled)
@@ -89,6 +90,8 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
         disk.write_atomically(options.output, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     for shard in plan.shards:
         notes.print(Text(f"{shard.name}: {len(shard.cells)} cells, {shard.expected_s:.0f} s"), soft_wrap=True)
+    for error in missing:  # the other stacks' night goes on
+        notes.print(Text(f"warning: left out: {plain(str(error))}", style="yellow"), soft_wrap=True)
     total = sum(len(shard.cells) for shard in plan.shards)
     kept = len(cells) - total - plan.settled
     notes.print(f"{len(plan.shards)} jobs for {total} cells; {kept} are recorded, {plan.settled} need no run")

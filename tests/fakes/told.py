@@ -32,6 +32,7 @@ class Told:
     learned: list[bytes] = field(default_factory=list)
     scouts: int = 0
     opened: int = 0
+    closed: int = 0
     _left: int = 10**9
 
     def open(self) -> None:
@@ -70,4 +71,5 @@ class Told:
 
     def close(self) -> None:
         """All is."""
+        self.closed += 1
         self.end()
