@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -269,9 +270,15 @@ def measure(
 def keep_report(
     project: Project, baseline: Resolved, candidate: Resolved, comparison: Comparison, parts: Sequence[str] = ()
 ) -> Path:
-    """Write the comparison into this checkout's upgrades; the file, named after the sides and ``parts`` that ran."""
+    """Write the comparison into this checkout's upgrades; the file, named after the sides and ``parts`` that ran.
+
+    Sides that are no stacks of the matrix may share a name: what they resolved to tells them apart.
+    """
     words = " ".join([f"{baseline.given.name} to {candidate.given.name}", *(["of", *parts] if parts else ())])
-    name = re.sub(r"[^A-Za-z0-9._=<>-]+", "-", words).strip("-.")[:120]
-    path = side_run.folder_of(project) / "reports" / re.sub(r"[<>=]+", "-", name) / "report.json"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", words).strip("-.")[:120]
+    if baseline.own or candidate.own:
+        digests = baseline.lock.digest + candidate.lock.digest
+        name += "-" + hashlib.sha256(digests.encode()).hexdigest()[:8]
+    path = side_run.folder_of(project) / "reports" / name / "report.json"
     write_atomically(path, as_json(comparison))
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
 from harness import environment, interleave, upgrade
@@ -293,3 +294,12 @@ def test_the_report_is_kept(root: Path, world: World) -> None:
     sides = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
     path = upgrade.keep_report(project, *sides, upgraded(root))
     assert (root / ".gradmatrix/upgrade/reports/first-to-second/report.json", True) == (path, path.is_file())
+
+
+def test_reports_of_files_of_one_name_are_kept_apart(root: Path, world: World) -> None:
+    """Two folders may each have a requirements.txt: what it resolved to tells them apart."""
+    project, comparison = Project.at(root), upgraded(root)
+    baseline, candidate = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
+    owns = [replace(baseline, lock=msgspec.structs.replace(baseline.lock, stack="+a", digest=each)) for each in "12"]
+    paths = {upgrade.keep_report(project, each, candidate, comparison) for each in [*owns, *owns]}
+    assert [True, True] == [path.parent.name.startswith("first-to-second-") for path in paths]
