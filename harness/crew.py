@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -33,8 +34,8 @@ class Crew:
     runners: list[Runner]
     pool: ThreadPoolExecutor
     """It starts them. Its threads live as long as they do: Linux kills a server with the thread that started it."""
-    opening_s: float = 0.0
-    """What starting all servers takes, as far as it was seen."""
+    opening_s: float = math.inf
+    """What starting all servers took when they were last started together."""
 
     def open(self) -> None:
         """Start all servers. ServerDied, OSError.
@@ -44,6 +45,11 @@ class Crew:
         """
         half = len(self.runners) // 2
         self.each(lambda runner: runner.rehearse(), [*self.runners[:half][:1], *self.runners[half:][:1]])
+        self.renew()
+
+    def renew(self) -> None:
+        """Others take the place of the servers, and import what these have learned to. ServerDied, OSError."""
+        self.each(lambda runner: runner.renew(), self.runners)
         began = time.monotonic()
         self.each(lambda runner: runner.open(), self.runners)
         self.opening_s = time.monotonic() - began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from harness.disk import write_atomically
 from harness.errors import UserError
 from harness.trials import Trial
 
@@ -60,10 +62,11 @@ class Ledger:
 
         An array is named after its crew and the number of its generation: 0-2.
         """
-        folder = self.path.with_suffix(".blocks")
-        folder.mkdir(parents=True, exist_ok=True)
         named = {f"{crew}-{number}": each for crew, of in enumerate(crews) for number, each in enumerate(of)}
-        np.savez_compressed(folder / f"{trial.per_cent:g}-{trial.number}.npz", **named)  # type: ignore[arg-type]
+        content = io.BytesIO()
+        np.savez_compressed(content, **named)  # type: ignore[arg-type]
+        folder = self.path.with_name(self.path.name + ".blocks")
+        write_atomically(folder / f"{trial.per_cent:g}-{trial.number}.npz", content.getvalue())
 
     def has(self, tool: str, per_cent: float, number: int) -> bool:
         """Whether this trial has been made."""

@@ -3,8 +3,8 @@
 Several fresh servers of each side live at once; each forks the script that is measured, pinned to the same processor
 cores, and of all these processes one runs at a time, a block of optimizer steps long (A B B A …). Servers differ in
 what a fork does not change, the layout of their memory and the seed of their hashes; processes in which pages they
-get, so that every server forks several in turn, one per generation. Where the budget allows, others take the place of
-the servers when these have run for as long as starting them took. ``statistics.py`` says what is made of it.
+get, so that every server forks several in turn, one per generation. Where they fork and the budget allows, others take
+the place of the servers that have run for as long as starting them took. ``statistics.py`` says what is made of it.
 Folders of processes are removed when they end; a script with a working directory of its own runs in that one, in all.
 """
 
@@ -73,7 +73,10 @@ class Race:
     peaks: list[list[list[int | None]]] = field(default_factory=lambda: [[]])
     """Peak memory of every process, by crew and generation."""
     since: float = 0.0
-    """When the servers were ready."""
+    """When these servers were ready for this cell."""
+    looks: int = 0
+    outliers: tuple[int, int] = 0, 0
+    """Servers of each side that count as less far out than they were."""
     unsteady: int = 0
     """Processes whose warm-up was not seen to end."""
     steps: int = 0
@@ -108,37 +111,46 @@ class Race:
                     if gone >= 1:
                         return self.result(found, "budget")
                 if self.worth_renewing:
-                    self.renew()
+                    try:
+                        self.renew()
+                    except FAILURES as error:
+                        return self.result(self.look(1.0), "budget", (f"no other servers: {reason(error)}",))
         except FAILURES as error:
             return self.result(None, "failed", (words(error),))
 
     @property
     def worth_renewing(self) -> bool:
-        """These servers have run for as long as starting others takes, and others could for longer."""
+        """These servers were measured for as long as starting others takes, and those could be for longer.
+
+        Not before the second look: large differences are clear by then.
+        """
         opening_s = self.crew.opening_s
         left_s = self.budget_s * (1 - self.gone)
         forks = all(runner.fork for runner in self.runners)  # else every process has a server of its own anyway
-        return forks and time.monotonic() - self.since >= opening_s and left_s > 2 * opening_s
+        return forks and self.looks > 1 and left_s > 2 * opening_s and time.monotonic() - self.since >= opening_s
 
     def renew(self) -> None:
         """Others take the place of the servers: the rest of the budget is not spent on the luck of a few."""
-        self.crew.each(lambda runner: runner.close(), self.runners)
-        self.prepare()
+        self.crew.renew()
+        self.since = time.monotonic()
         self.crews.append([])
         self.peaks.append([])
 
     def prepare(self) -> None:
         """Servers that have imported what the script needs, so that no process of a generation has to."""
-        began = time.monotonic()
+        began, starting = time.monotonic(), not any(runner.alive for runner in self.runners)
         self.crew.each(lambda runner: self.do(runner, runner.open), self.shuffled(self.runners))
+        if starting:
+            self.crew.opening_s = time.monotonic() - began
         if all(runner.fork for runner in self.runners):
             half = len(self.runners) // 2
             sides = [self.runners[:half], self.runners[half:]]
             lines = self.crew.each(lambda side: self.do(side[0], side[0].scout, self.request), sides)
             every = [(runner, line) for side, line in zip(sides, lines, strict=True) for runner in side]
+            learning = time.monotonic()
             self.crew.each(lambda each: self.do(each[0], each[0].learn, each[1]), every)
+            self.crew.opening_s += time.monotonic() - learning
         self.since = time.monotonic()
-        self.crew.opening_s = max(self.crew.opening_s, self.since - began)
 
     def do(self, runner: Runner, task: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
         """A task of a runner; what it raises has a note of which side that was."""
@@ -156,10 +168,12 @@ class Race:
 
     def look(self, gone: float) -> Ratio:
         """What can be said when ``gone`` of the budget is spent; costs a part of the error probability."""
+        self.looks += 1
         self.next_look = min((each for each in LOOKS if each > gone), default=1.0)
         total = statistics.spent(gone)
         alpha, self.spent = total - self.spent, total
-        estimate = statistics.of_blocks(self.crews, self.generator)
+        estimate = statistics.of_blocks([each for each in self.crews if each], self.generator)
+        self.outliers = estimate.outliers
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
 
     def generation(self) -> None:
@@ -174,9 +188,11 @@ class Race:
             rounds = [self.complete_round()]
             round_s = time.monotonic() - ready
             least = ROUNDS[0] if round_s < LONG_S else 1
-            count = max(least, min(ROUNDS[1], round(2 * (ready - began) / round_s)))
+            count = max(least, min(ROUNDS[1], round(2 * (ready - began) / max(round_s, 1e-9))))
             while len(rounds) < count and self.gone < 1:
                 rounds.append(self.complete_round())
+            if len(rounds) < least and self.generations:
+                return  # cut off: it would count like a whole one
             self.crews[-1].append(np.stack(rounds))
             self.peaks[-1].append([runner.peak_bytes for runner in self.runners])
             self.unsteady += sum(not runner.steady for runner in self.runners)
@@ -212,7 +228,7 @@ class Race:
                 return self.round()
             except Exhausted:
                 self.restarts += 1
-                if self.restarts > (RESTARTS if self.gone < 1 else 1) * len(self.runners):
+                if self.restarts > (RESTARTS if self.gone < 1 else 1) * len(self.runners) * len(self.crews):
                     raise
                 ended = [runner for runner in self.runners if not runner.running]
                 for runner in ended:
@@ -241,6 +257,10 @@ class Race:
         processes = len(self.runners) * len(self.generations)
         if step_time is not None and self.unsteady:
             notices += (f"{self.unsteady} of {processes} processes were still warming up when they were measured",)
+        servers = half * sum(bool(each) for each in self.crews)
+        for side, count in zip(("baseline", "candidate"), self.outliers, strict=True):
+            if step_time is not None and count:
+                notices += (f"{count} of {servers} servers of the {side} lay far out: bounded, the interval widened",)
         if step_time is not None and not self.runners[0].cores:
             notices += ("no core could be kept for it: other processes disturb it more",)
         return Measured(
@@ -249,7 +269,7 @@ class Race:
             device=self.key.device,
             step_time=step_time,
             memory=None if step_time is None else self.memory(),
-            servers=half * len(self.crews),
+            servers=servers,
             processes=processes // 2,
             blocks=sum(each.shape[0] * each.shape[2] for each in self.generations) * half,
             steps=self.steps,
@@ -262,13 +282,17 @@ class Race:
         """The ratio of peak memory; None where the system does not tell it."""
         if not all(peak for crew in self.peaks for each in crew for peak in each):
             return None
-        estimate = statistics.of_servers([np.array(crew, dtype=float) for crew in self.peaks], self.generator)
+        estimate = statistics.of_servers([np.array(each, dtype=float) for each in self.peaks if each], self.generator)
         margin = max(self.margin, MEMORY_MARGIN)
         return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=margin, among=self.among)
 
 
 def words(error: Exception) -> str:
     """What went wrong, for people, and on which side."""
+    return f"{' on the '.join(['not measured', *getattr(error, '__notes__', ())])}: {reason(error)}"
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, for people."""
     found = process_outcome(None, error.ended) if isinstance(error, ServerDied) else None
-    text = f"a server ended: {found[1]}" if found else str(error)
-    return f"{' on the '.join(['not measured', *getattr(error, '__notes__', ())])}: {text}"
+    return f"a server ended: {found[1]}" if found else str(error)

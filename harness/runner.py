@@ -56,27 +56,26 @@ class Runner:
     """Its warm-up was seen to end."""
     step_s: float = 0.0
     """What a step took at the end of the warm-up."""
+    seed: int = field(default_factory=lambda: SEEDS.randrange(1, 2**32))
+    """Of its server's hashes."""
     lead_in: int = LEAD_IN
     _cell: PacedCell | None = None
     _server: Server | None = None
     _servers: int = 0
     _cells: int = 0
+    _learned: list[bytes] = field(default_factory=list)
 
     def open(self) -> None:
-        """Start the server unless it lives, with a hash seed of its own: it imports what is measured.
-
-        ServerDied, OSError.
-        """
-        if self._server is not None and self._server.alive:
+        """Start the server unless it lives: it imports what is measured, and what was learned. ServerDied, OSError."""
+        if self.alive:
             return
         self._shut()
         self._servers += 1
-        seed = {"PYTHONHASHSEED": str(SEEDS.randrange(1, 2**32))}
         server = Server(
             self.contender.python,
             [source.path for source in self.sources if not source.own],
             self.directory / f"server-{self._servers}",
-            {**self.variables, **seed, **self.contender.variables},
+            {**self.variables, "PYTHONHASHSEED": str(self.seed), **self.contender.variables},
             fork=self.fork,
             ahead=[source.path for source in self.sources if source.own],
         )
@@ -85,6 +84,18 @@ class Runner:
             self.fork = False
             self._shut()
             self.open()
+        for line in self._learned:
+            self._import(line)
+
+    def renew(self) -> None:
+        """End the server: the next one has another hash seed."""
+        self.close()
+        self.seed = SEEDS.randrange(1, 2**32)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its server lives."""
+        return self._server is not None and self._server.alive
 
     def rehearse(self) -> None:
         """Start a server, and end it: what it imports is compiled then. ServerDied, OSError."""
@@ -101,8 +112,13 @@ class Runner:
         return line
 
     def learn(self, line: bytes) -> None:
-        """Import what the scout's script had to. Broken, ServerDied."""
+        """Import what the scout's script had to, and so does every server that takes its place. Broken, ServerDied."""
         self.open()
+        if line not in self._learned:
+            self._import(line)
+            self._learned.append(line)
+
+    def _import(self, line: bytes) -> None:
         assert self._server is not None
         self._server.send(line.decode() + "\n")
         if self._server.event(IMPORTED, time.monotonic() + IMPORT_TIMEOUT_S) is None:

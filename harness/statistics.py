@@ -6,12 +6,15 @@ A crew is the servers that live at once; the generations that they forked belong
 blocks, in an order that is the same backwards: a steady drift of the machine cancels.
 
 * The effect of one process is the trimmed mean of its blocks, each relative to the median of its round; that of a
-  server is the trimmed mean over the processes that it forked, one in each generation: some generations are noisy.
-* A server that is further from its side's median than 3.5 standard deviations, as the median of all tells them, counts
-  as that far from it (Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993): about one in fifty got a layout
-  of its memory in which all its processes were slower by 5 to 15 %, and one of them hid a difference of 5 %. That
-  makes the interval wider: h servers of n within bounds, by (n - 1) / (h - 1), with h - 1 degrees of freedom (Dixon
-  and Tukey, "Approximate behavior of the distribution of Winsorized t", 1968).
+  server is the trimmed mean over the processes that it forked, one in each generation: some generations are noisy. All
+  servers of all crews count alike.
+* A server that is further from its side's median than five standard deviations, as the median absolute deviation of
+  both sides tells them, counts as that far from it (the modified z-score of Iglewicz and Hoaglin, "How to Detect and
+  Handle Outliers", 1993; their 3.5 is exceeded by chance among six): some servers got a layout of their memory in which
+  all their processes were slower by 5 to 15 %. That makes the interval wider: h servers of n within bounds, by
+  (n - 1) / (h - 1), with h - 1 degrees of freedom (after Dixon and Tukey, "Approximate behavior of the distribution of
+  Winsorized t", 1968; they replace as many at either end). More than one in six of a side are no outliers but how that
+  side is: then none is bounded. And nothing is called the same that is not so with all servers as they were measured.
 * The interval is the standard error of a bootstrap over servers (within their side), each drawn with all of its
   processes and blocks, times the quantile of Student's t. Sides may differ in noise: the degrees of freedom are those
   of Welch and Satterthwaite ("The generalization of Student's problem", 1947). To draw processes and blocks anew as
@@ -31,7 +34,7 @@ blocks, in an order that is the same backwards: a steady drift of the machine ca
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -52,12 +55,12 @@ ALPHA = 0.01
 TRIMMED = 0.2
 """Of a server's blocks, at either end: other processes make some of them long."""
 TRIMMED_GENERATIONS = 0.25
-"""Of a server's processes, at either end."""
-FARTHEST = 3.5
+"""Of a server's processes, at either end; of three or more one at least."""
+FARTHEST = 5.0
 """Standard deviations of the servers."""
-NORMAL = 1.4826
-"""Standard deviations per median absolute deviation, of normally distributed numbers."""
-RESAMPLES = 1000
+OUTLIERS = 1 / 6
+"""Share of a side's servers that may lie further out."""
+RESAMPLES = 2000
 SHORTEST = 8
 """Fewer step times say nothing of a warm-up: of up to six, any would be found to end it in their first half."""
 SMALLEST = 1e-5
@@ -78,6 +81,10 @@ class Estimate:
     baseline: float
     candidate: float
     """Medians over the servers, in the unit that was measured."""
+    outliers: tuple[int, int] = (0, 0)
+    """Servers of each side that count as less far out than they were."""
+    unbounded: Estimate | None = None
+    """With all servers as they were measured; None where they count so anyway."""
 
     @property
     def p(self) -> float:
@@ -92,18 +99,30 @@ class Estimate:
 def of_blocks(crews: Sequence[Sequence[Floats]], generator: np.random.Generator) -> Estimate:
     """The estimate from the blocks of one or more generations of each crew."""
     logs = [[np.log(each) for each in generations] for generations in crews]
-    effects = [stats.trim_mean([_effects(each) for each in one], TRIMMED_GENERATIONS, axis=0) for one in logs]
-    levels = [np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs]
-    return _estimate(_bounded(_by_side(effects)), _by_side(levels), len(crews), generator)
+    effects = _by_side([_trimmed(np.stack([_effects(each) for each in one])) for one in logs])
+    levels = _by_side([np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs])
+    measured = _estimate(_as_measured(effects), levels, len(crews), generator)
+    sides = _bounded(effects)
+    outliers = sides[0].outliers, sides[1].outliers
+    if not any(outliers):
+        return measured
+    bounded = _estimate(sides, levels, len(crews), generator)
+    return replace(bounded, outliers=outliers, unbounded=measured)
 
 
 def of_servers(crews: Sequence[Floats], generator: np.random.Generator) -> Estimate:
     """The estimate from one value per process, an array of shape (generations, servers) for each crew: peak memory."""
     logs = [np.log(values) for values in crews]
-    effects = [(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs]
-    baseline, candidate = (_Side(side, side.size) for side in _by_side(effects).reshape(2, -1))
-    levels = [np.median(values, axis=0) for values in crews]
-    return _estimate((baseline, candidate), _by_side(levels), len(crews), generator)
+    effects = _by_side([(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs])
+    levels = _by_side([np.median(values, axis=0) for values in crews])
+    return _estimate(_as_measured(effects), levels, len(crews), generator)
+
+
+def _trimmed(generations: Floats) -> Floats:
+    """Shape (generations, servers) -> (servers,): means without the ends."""
+    count = generations.shape[0]
+    cut = max(int(TRIMMED_GENERATIONS * count), 1 if count > 2 else 0)  # noqa: PLR2004  (what is left is one or more)
+    return np.asarray(np.sort(generations, axis=0)[cut : count - cut].mean(axis=0))
 
 
 def _by_side(crews: Sequence[Floats]) -> Floats:
@@ -123,34 +142,52 @@ class _Side:
     """The servers of one side, as their effects."""
 
     servers: Floats
-    within: int
-    """How many of them are where they were measured; the others are at the bounds."""
+    outliers: int
+    """How many of them are at the bounds; the others are where they were measured."""
 
     @property
     def freedom(self) -> int:
         """Degrees of freedom."""
-        return max(1, self.within - 1)
+        return max(1, self.servers.size - self.outliers - 1)
+
+    @property
+    def widened(self) -> float:
+        """By how much servers at the bounds make a variance larger."""
+        return ((self.servers.size - 1) / self.freedom) ** 2
 
     @property
     def spread(self) -> float:
-        """Variance of the servers, larger where some are at the bounds; never less than what a clock can tell."""
-        return max(float(self.servers.var()), SMALLEST**2) * ((self.servers.size - 1) / self.freedom) ** 2
+        """Variance of the servers; never less than what a clock can tell."""
+        return max(float(self.servers.var()), SMALLEST**2) * self.widened
 
     def resampled(self, generator: np.random.Generator) -> float:
         """Variance of the mean: of servers drawn with replacement, each with all that it forked."""
         n = self.servers.size
         drawn = generator.integers(n, size=(RESAMPLES, n))
-        return float(np.var(self.servers[drawn].mean(axis=1))) * n / (n - 1) * ((n - 1) / self.freedom) ** 2
+        return float(np.var(self.servers[drawn].mean(axis=1))) * n / (n - 1) * self.widened
+
+
+def _as_measured(servers: Floats) -> tuple[_Side, _Side]:
+    """Both sides, the baseline's first."""
+    baseline, candidate = servers.reshape(2, -1)
+    return _Side(baseline, 0), _Side(candidate, 0)
 
 
 def _bounded(servers: Floats) -> tuple[_Side, _Side]:
-    """Both sides, the baseline's first, no server further from its side's median than the others let expect."""
+    """Both sides, the baseline's first, without outliers."""
     sides = servers.reshape(2, -1)
+    size = sides.shape[1]
     centres = np.median(sides, axis=1, keepdims=True)
-    farthest = FARTHEST * NORMAL * float(np.median(np.abs(sides - centres)))
-    bounded = np.clip(sides, centres - farthest, centres + farthest)
-    within = (bounded == sides).sum(axis=1)
-    return _Side(bounded[0], int(within[0])), _Side(bounded[1], int(within[1]))
+    # of so few numbers the median absolute deviation is too small: Croux and Rousseeuw's factor (1992), rounded
+    deviation = float(stats.norm.ppf(0.75)) ** -1 * size / (size - 0.8) * float(np.median(np.abs(sides - centres)))
+    bounded = np.clip(sides, centres - FARTHEST * deviation, centres + FARTHEST * deviation)
+    outliers = (bounded != sides).sum(axis=1)
+    most = int(OUTLIERS * size)
+    baseline, candidate = (
+        _Side(after, int(count)) if count <= most else _Side(before, 0)
+        for before, after, count in zip(sides, bounded, outliers, strict=True)
+    )
+    return baseline, candidate
 
 
 def _estimate(sides: tuple[_Side, _Side], levels: Floats, crews: int, generator: np.random.Generator) -> Estimate:
@@ -184,6 +221,14 @@ def _floor(effects: Floats) -> float:
 def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) -> Ratio:
     """The estimate as a ratio with its interval and verdict, ``among`` so many; ``margin`` is a fraction."""
     half = estimate.half_width(alpha / among)
+    found = verdict(estimate, half, math.log1p(margin))
+    whole = estimate.unbounded
+    if (
+        found is Size.SAME
+        and whole
+        and verdict(whole, whole.half_width(alpha / among), math.log1p(margin)) is not found
+    ):
+        found = Size.INCONCLUSIVE
     return Ratio(
         ratio=math.exp(estimate.difference),
         low=math.exp(estimate.difference - half),
@@ -193,7 +238,7 @@ def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) ->
         p=estimate.p,
         floor=math.exp(estimate.floor),
         margin=margin,
-        verdict=verdict(estimate, half, math.log1p(margin)),
+        verdict=found,
         baseline=estimate.baseline,
         candidate=estimate.candidate,
     )
@@ -205,7 +250,7 @@ def verdict(estimate: Estimate, half: float, margin: float) -> Size:
     Same: the whole interval is within the margin.
     """
     difference = estimate.difference
-    if -margin <= difference - half and difference + half <= margin:
+    if abs(difference) + half <= margin:
         return Size.SAME
     if abs(difference) > max(half, margin, estimate.floor):
         return Size.MORE if difference > 0 else Size.LESS

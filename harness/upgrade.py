@@ -277,8 +277,8 @@ def keep_report(
     words = " ".join([f"{baseline.given.name} to {candidate.given.name}", *(["of", *parts] if parts else ())])
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", words).strip("-.")[:120]
     if baseline.own or candidate.own:
-        digests = baseline.lock.digest + candidate.lock.digest
-        name += "-" + hashlib.sha256(digests.encode()).hexdigest()[:8]
+        locks = f"{baseline.lock.stack} {candidate.lock.stack}"
+        name += "-" + hashlib.sha256(locks.encode()).hexdigest()[:8]
     path = side_run.folder_of(project) / "reports" / name / "report.json"
     write_atomically(path, as_json(comparison))
     return path

@@ -98,13 +98,16 @@ def test_other_measuring_code_has_another_digest(tmp_path: Path, monkeypatch: py
     with (here / "crew.py").open("a", encoding="utf-8") as file:
         file.write("if TYPE_CHECKING:\n    import what\n")
     assert same == code_digest.__wrapped__()
+    with (here / "crew.py").open("a", encoding="utf-8") as file:
+        file.write("if TYPE_CHECKING:\n    import what\nelse:\n    what = 1\n")
+    assert same != code_digest.__wrapped__()
 
 
 def test_what_a_trial_was_judged_by_is_kept(tmp_path: Path) -> None:
     """So that another estimate can be tried without another hour: each generation of each crew."""
     crews = [[np.full((3, 4, 2), 0.01), np.full((5, 4, 2), 0.02)], [np.full((1, 4, 2), 0.03)]]
     Ledger.at(tmp_path / "trials.jsonl").keep(make_trial(per_cent=5.0, number=7), crews)
-    with np.load(tmp_path / "trials.blocks" / "5-7.npz") as kept:
+    with np.load(tmp_path / "trials.jsonl.blocks" / "5-7.npz") as kept:
         found = {name: (kept[name].shape[0], float(kept[name][0, 0, 0])) for name in kept.files}
     assert {"0-0": (3, 0.01), "0-1": (5, 0.02), "1-0": (1, 0.03)} == found
 

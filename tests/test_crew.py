@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.crew import crew
 from harness.measured import Key, Measured, Size
@@ -17,6 +19,9 @@ from harness.race import Race
 from harness.runner import Contender
 from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
 from tests.pacing import SCRIPT, SLOWER, asks, contender
+
+if TYPE_CHECKING:
+    import pytest
 
 pytestmark = needs_fork
 SERVERS = 2
@@ -44,8 +49,9 @@ def test_a_slowdown_of_thirty_per_cent_is_called_slower(tmp_path: Path) -> None:
     assert found.step_time.verdict in {Size.MORE, Size.INCONCLUSIVE}
 
 
-def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path) -> None:
+def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that fails is told; by the same servers an equal one is no slower, and 64 MiB more are seen."""
+    monkeypatch.setattr(Race, "worth_renewing", False)  # a place has one server then
     failed, equal, hashes = raced(tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash")
     sides = [(f"not measured on the {side}: RuntimeError: the loss went away",) for side in ("baseline", "candidate")]
     assert (failed.stopped, failed.notices in sides) == ("failed", True)
@@ -58,6 +64,26 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path) -> None
     assert [1] * 2 * SERVERS == [len(set(each)) for each in lines]  # the same in all that a server forked
     assert len({each[0] for each in lines}) == 2 * SERVERS
     assert not list(tmp_path.glob("*/cell-*"))  # also of the one that failed
+
+
+def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Path) -> None:
+    """Each has another seed of its hashes; none of its processes has to import what the scout had to."""
+    sources = [Source(SCRIPT, own=False)]
+    with crew(contender(), contender(), sources, SETTINGS, tmp_path, servers=SERVERS) as both:
+        for variant in ("imports_late", "tells_hash"):
+            race = Race(both, Key("paced", variant, "cpu"), asks(variant), 60, 0.05)
+            race.prepare()
+            race.generation()
+        assert 0 < both.opening_s < math.inf
+        race.renew()
+        race.generation()
+        race.request = asks("imports_late")
+        race.generation()
+        assert race.result(race.look(1.0), "budget").servers == 2 * SERVERS
+    lines = [path.read_text(encoding="ascii").splitlines() for path in tmp_path.glob("*/hash.txt")]
+    assert 4 * SERVERS == len({hashed for each in lines for hashed in each})
+    late = [path.read_text(encoding="ascii") for path in tmp_path.glob("*/late.txt")]
+    assert ["False"] * 2 * SERVERS == late
 
 
 def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path) -> None:

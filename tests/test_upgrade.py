@@ -300,6 +300,6 @@ def test_reports_of_files_of_one_name_are_kept_apart(root: Path, world: World) -
     """Two folders may each have a requirements.txt: what it resolved to tells them apart."""
     project, comparison = Project.at(root), upgraded(root)
     baseline, candidate = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
-    owns = [replace(baseline, lock=msgspec.structs.replace(baseline.lock, stack="+a", digest=each)) for each in "12"]
+    owns = [replace(baseline, lock=msgspec.structs.replace(baseline.lock, stack=f"+{each}")) for each in "12"]
     paths = {upgrade.keep_report(project, each, candidate, comparison) for each in [*owns, *owns]}
     assert [True, True] == [path.parent.name.startswith("first-to-second-") for path in paths]

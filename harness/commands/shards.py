@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import tempfile
 from dataclasses import replace
@@ -90,8 +91,9 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
         disk.write_atomically(options.output, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
     for shard in plan.shards:
         notes.print(Text(f"{shard.name}: {len(shard.cells)} cells, {shard.expected_s:.0f} s"), soft_wrap=True)
-    for error in missing:  # the other stacks' night goes on
-        notes.print(Text(f"warning: left out: {plain(str(error))}", style="yellow"), soft_wrap=True)
+    for error in missing:  # the other stacks' night goes on; GitHub shows such a line above the run
+        mark = "::warning::" if os.environ.get("GITHUB_ACTIONS") else "warning: "
+        notes.print(Text(f"{mark}left out: {plain(error.what)} {plain(error.cause)}", style="yellow"), soft_wrap=True)
     total = sum(len(shard.cells) for shard in plan.shards)
     kept = len(cells) - total - plan.settled
     notes.print(f"{len(plan.shards)} jobs for {total} cells; {kept} are recorded, {plan.settled} need no run")

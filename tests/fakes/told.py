@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.pace import Exhausted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIB = 2**20
 
@@ -30,14 +34,25 @@ class Told:
     running: bool = False
     begun: int = 0
     learned: list[bytes] = field(default_factory=list)
+    learning: Callable[[], None] | None = None
+    """Called when it learns."""
     scouts: int = 0
     opened: int = 0
-    closed: int = 0
+    renewed: int = 0
+    alive: bool = True
+    """Its server was started before the race."""
     _left: int = 10**9
 
     def open(self) -> None:
         """The server lives."""
         self.opened += 1
+        self.alive = True
+
+    def renew(self) -> None:
+        """It ends."""
+        self.end()
+        self.renewed += 1
+        self.alive = False
 
     def scout(self, _request: object) -> bytes:
         """What it had to import."""
@@ -47,6 +62,8 @@ class Told:
     def learn(self, line: bytes) -> None:
         """What another one had to."""
         self.learned.append(line)
+        if self.learning is not None:
+            self.learning()
 
     def begin(self, _request: object) -> None:
         """A new process."""
@@ -71,5 +88,4 @@ class Told:
 
     def close(self) -> None:
         """All is."""
-        self.closed += 1
         self.end()
