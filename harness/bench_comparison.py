@@ -72,7 +72,7 @@ class Wanted:
     rivals: int = 20
     """Cases that the other tools are given, of equal sides and of one slowdown each."""
     per_crew: int = 5
-    """Comparisons of equal sides by the same servers."""
+    """Comparisons of equal sides that begin with the servers of the last one."""
     budget_s: float = 40.0
     """Of one comparison of equal sides, both together."""
     power_s: float = 120.0

@@ -48,7 +48,8 @@ class Ratio(Frozen, frozen=True, kw_only=True):
     p: float
     """Of a two-sided test that the ratio is 1, before any correction for many comparisons."""
     floor: float
-    """The largest factor, 1 or more, between halves of the baseline's own servers in the same run (A/A)."""
+    """The largest factor, 1 or more, between halves of the baseline's own servers in the same run (A/A), by the same
+    reckoning; servers that took each other's place are in the same half."""
     margin: float
     """What counts as the same: 0.01 is one per cent."""
     verdict: Size
@@ -67,7 +68,7 @@ class Measured(Frozen, frozen=True, kw_only=True):
     """None where it could not be measured; ``notices`` say why."""
     memory: Ratio | None
     servers: int
-    """Fresh servers per side."""
+    """Servers per side, those that took another's place too; where none can fork, the places of servers."""
     processes: int
     """That they forked, per side: each ran the script anew."""
     blocks: int

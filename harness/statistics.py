@@ -10,8 +10,8 @@ blocks, in an order that is the same backwards: a steady drift of the machine ca
   servers of all crews count alike.
 * A server that is further from its side's median than five standard deviations, as the median absolute deviation of
   both sides tells them, counts as that far from it (the modified z-score of Iglewicz and Hoaglin, "How to Detect and
-  Handle Outliers", 1993; their 3.5 is exceeded by chance among six): some servers got a layout of their memory in which
-  all their processes were slower by 5 to 15 %. That makes the interval wider: h servers of n within bounds, by
+  Handle Outliers", 1993; their 3.5 is exceeded by chance among six): now and then a server was seen of which all
+  processes were slower by 10 % and more. That makes the interval wider: h servers of n within bounds, by
   (n - 1) / (h - 1), with h - 1 degrees of freedom (after Dixon and Tukey, "Approximate behavior of the distribution of
   Winsorized t", 1968; they replace as many at either end). More than one in six of a side are no outliers but how that
   side is: then none is bounded. And nothing is called the same that is not so with all servers as they were measured.

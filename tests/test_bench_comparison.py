@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -166,8 +167,9 @@ def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
 
 
 @needs_fork
-def test_a_round_compares_equal_sides_and_each_slowdown(tmp_path: Path) -> None:
-    """On real servers, as long as the shortest comparison takes."""
+def test_a_round_compares_equal_sides_and_each_slowdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On real servers, two a side, as long as the shortest comparison takes."""
+    monkeypatch.setattr(bench_comparison, "crew", partial(bench_comparison.crew, servers=2))
     made: list[Trial] = list(bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run())
     assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [(each.per_cent, each.number) for each in made]
     assert all(each.ratio is not None and TIME in each.verdicts for each in made)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from harness import cli, disk, nightly
 from harness.launch import Answer
-from harness.model import Failure, Lock
+from harness.model import Lock
 from harness.project import Project
 from harness.shards import UNKNOWN_S
 from harness.store import Store, encode
@@ -154,22 +154,6 @@ def test_nothing_changed_is_no_job(
     assert [] == plan(root, capsys, "--since-published", "--settled", str(tmp_path / "settled"))
     assert not (tmp_path / "settled").exists()
     assert 4 == len(plan(root, capsys))
-
-
-def test_a_stack_without_such_a_release_is_left_out_and_told(
-    root: Path, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The night of the other stacks goes on; where no other is left, that is bad input."""
-    lost = Failure(outcome="resolve:no-release", message="torch==99 is not there")
-    monkeypatch.setattr("harness.lock.resolve", lambda stack, *_: make_lock(stack.name, versions={}, failure=lost))
-    (root / "results" / "locks" / "second.json").unlink()
-    assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0")
-    out, err = capsys.readouterr()
-    assert {"first"} == {job["stack"] for job in json.loads(out)["include"]}
-    assert "left out: Stack second asks for a release that there is not. torch==99 is not there" in err
-    (root / "sessions.json").write_text('[{"session": "matrix(second)"}]', encoding="utf-8")
-    assert 2 == run(root, "shards", str(root / "sessions.json"))
-    assert "Stack second asks for a release that there is not." in capsys.readouterr().err
 
 
 def test_only_what_changed_is_planned(

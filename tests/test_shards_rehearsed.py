@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
+from harness.model import Failure
 from harness.project import Project
 from tests.factories import make_lock
 from tests.test_cli import CONFLICT
@@ -64,3 +66,19 @@ def test_what_does_not_resolve_has_a_code_of_its_own(root: Path, monkeypatch: py
     assert 0 == run(root, "lock", "--all")
     monkeypatch.setattr(Project, "relock", lambda _, stack: make_lock(stack.name, versions={}, failure=CONFLICT))
     assert 3 == run(root, "lock", "--all")
+
+
+def test_a_stack_without_such_a_release_is_left_out_and_told(
+    root: Path, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The night of the other stacks goes on; where no other is left, that is bad input."""
+    lost = Failure(outcome="resolve:no-release", message="torch==99 is not there")
+    monkeypatch.setattr("harness.lock.resolve", lambda stack, *_: make_lock(stack.name, versions={}, failure=lost))
+    (root / "results" / "locks" / "second.json").unlink()
+    assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0")
+    out, err = capsys.readouterr()
+    assert {"first"} == {job["stack"] for job in json.loads(out)["include"]}
+    assert "left out: Stack second asks for a release that there is not. torch==99 is not there" in err
+    (root / "sessions.json").write_text('[{"session": "matrix(second)"}]', encoding="utf-8")
+    assert 2 == run(root, "shards", str(root / "sessions.json"))
+    assert "Stack second asks for a release that there is not." in capsys.readouterr().err

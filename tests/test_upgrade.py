@@ -289,17 +289,11 @@ def test_another_side_has_a_day_of_its_own(root: Path) -> None:
 
 
 def test_the_report_is_kept(root: Path, world: World) -> None:
-    """Under the names of the sides."""
-    project = Project.at(root)
-    sides = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
-    path = upgrade.keep_report(project, *sides, upgraded(root))
-    assert (root / ".gradmatrix/upgrade/reports/first-to-second/report.json", True) == (path, path.is_file())
-
-
-def test_reports_of_files_of_one_name_are_kept_apart(root: Path, world: World) -> None:
-    """Two folders may each have a requirements.txt: what it resolved to tells them apart."""
+    """Under the names of the sides; where they are files, two of one name are told apart by what they resolved to."""
     project, comparison = Project.at(root), upgraded(root)
     baseline, candidate = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
-    owns = [replace(baseline, lock=msgspec.structs.replace(baseline.lock, stack=f"+{each}")) for each in "12"]
-    paths = {upgrade.keep_report(project, each, candidate, comparison) for each in [*owns, *owns]}
-    assert [True, True] == [path.parent.name.startswith("first-to-second-") for path in paths]
+    path = upgrade.keep_report(project, baseline, candidate, comparison)
+    assert (root / ".gradmatrix/upgrade/reports/first-to-second/report.json", True) == (path, path.is_file())
+    owns = [replace(baseline, lock=msgspec.structs.replace(baseline.lock, stack=f"+{each}")) for each in "1212"]
+    names = {upgrade.keep_report(project, each, candidate, comparison).parent.name for each in owns}
+    assert [True, True] == [name.startswith("first-to-second-") for name in names]

@@ -42,7 +42,7 @@ COUNTS = (
     ("comparisons", Wanted.comparisons, "comparisons of two equal sides, in half of them with another core busy"),
     ("runs", Wanted.runs, "runs with a slowdown of 5 %%, and as many of 2 %%"),
     ("rivals", Wanted.rivals, "cases, of equal sides and of 5 %%, given to hyperfine and pytest-benchmark too"),
-    ("per-crew", Wanted.per_crew, "comparisons of equal sides by the same servers"),
+    ("per-crew", Wanted.per_crew, "comparisons of equal sides without new servers in between"),
 )
 SECONDS = (
     ("budget", Wanted.budget_s, "for a comparison of equal sides, both together"),

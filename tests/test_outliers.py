@@ -1,0 +1,106 @@
+"""Servers and generations that are unlike the others, and the noise floor: what they decide, and what they do not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness import statistics
+from harness.measured import Size
+from harness.statistics import ALPHA
+from tests.simulated import MARGIN, ROUNDS, SERVERS, Floats, estimate, judged, processes
+
+
+def test_the_noise_floor_is_the_worst_parting_of_the_baseline() -> None:
+    """Of five servers at 0, 0, 0, 3 and 5 % the two slow ones against the rest: 4 %."""
+    levels = np.array([0, 0, 0, 0.03, 0.05, 0, 0, 0, 0, 0])
+    times = np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))
+    assert pytest.approx(0.04) == estimate([times]).floor
+
+
+def test_servers_that_took_the_place_of_others_are_parted_with_them() -> None:
+    """A floor of single servers would never fall, however many there are: of both crews together each place is 2 %."""
+    crews = [np.array(levels * 2) for levels in ([0, 0.01, 0.02, 0.03, 0.04], [0.04, 0.03, 0.02, 0.01, 0])]
+    times = [[np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))] for levels in crews]
+    assert pytest.approx(0) == statistics.of_blocks(times, np.random.default_rng(1)).floor
+
+
+def test_one_server_with_an_unlucky_layout_hides_no_five_per_cent() -> None:
+    """It is 30 % slower for good: it counts as less, makes the answer a little less sure, and is told."""
+    generations = processes(np.random.default_rng(1), effect=0.05, server=0.003)
+    before = estimate(generations)
+    for each in generations:
+        each[:, 2] *= 1.3
+    found = estimate(generations)
+    assert (Size.MORE, (1, 0)) == (judged(found).verdict, found.outliers)
+    assert found.unbounded is not None
+    assert before.error < found.error < 0.3 * found.unbounded.error
+    assert Size.INCONCLUSIVE is judged(found.unbounded).verdict
+
+
+def spread_out(*far: float) -> list[Floats]:
+    """A baseline of twelve servers within half a per cent, and a candidate alike but for some that are ``far`` out."""
+    levels = np.tile(np.linspace(-0.0025, 0.0025, 12), 2)
+    levels[12 : 12 + len(far)] += far
+    return [np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))]
+
+
+@pytest.mark.parametrize(("many", "outliers"), [(1, 1), (2, 2), (3, 0), (5, 0)])
+def test_what_many_servers_of_a_side_do_is_no_outlier(many: int, outliers: int) -> None:
+    """More than two of twelve: a fourth of the processes of such a stack is slower, and that is what is told."""
+    found = estimate(spread_out(*[0.1] * many))
+    assert (0, outliers) == found.outliers
+    whole = found.unbounded or found
+    assert pytest.approx(0.1 * many / 12) == whole.difference
+    assert (found.difference < 0.05 * many / 12) == bool(outliers)
+
+
+def test_nothing_is_the_same_that_is_not_so_as_measured() -> None:
+    """One of twelve candidates is 30 % slower: without it they are the same, with it nobody knows."""
+    assert Size.SAME is judged(estimate(spread_out())).verdict
+    found = estimate(spread_out(0.3))
+    assert found.half_width(ALPHA) + abs(found.difference) < math.log1p(MARGIN)
+    assert Size.INCONCLUSIVE is judged(found).verdict
+
+
+@pytest.mark.parametrize("crews", [1, 4])
+@pytest.mark.parametrize("unlucky", [0.0, 0.05])
+def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(crews: int, unlucky: float) -> None:
+    """Six servers a crew, of which so many are 5 to 15 % slower; of 1000, without margin or floor: 1 % and chance."""
+    generator = np.random.default_rng(12)
+    wrong = 0
+    for _ in range(1000):
+        levels = generator.normal(0, 0.01, (crews, 12))
+        levels += (generator.random(levels.shape) < unlucky) * generator.uniform(0.05, 0.15, levels.shape)
+        wrong += statistics.of_blocks([[np.exp(each)[None, :, None]] for each in levels], generator).p < ALPHA
+    assert wrong <= 19
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 1), (4, 2), (5, 3), (8, 4)])
+def test_of_three_generations_one_is_left(count: int, left: int) -> None:
+    """And of two both: which one is noisy cannot be told."""
+    noise = np.arange(count, dtype=float) ** 2
+    times = [np.exp(np.tile([0.0, 0.0, each, each], (1, 1))[:, :, None]) for each in noise]
+    kept = np.sort(noise)[(count - left) // 2 : (count + left) // 2]
+    assert pytest.approx(kept.mean()) == estimate(times).difference
+
+
+def test_a_noisy_generation_hides_no_difference() -> None:
+    """Three of twelve scatter ten times as much; the trimmed mean leaves them out."""
+    generator = np.random.default_rng(2)
+    generations = processes(generator, effect=0.05)
+    before = estimate(generations)
+    noisy = [np.exp(generator.normal(0, 0.15, 2 * SERVERS))[None, :, None] * each for each in generations[::4]]
+    quiet = [each for number, each in enumerate(generations) if number % 4]
+    assert estimate([*noisy, *quiet]).error < 1.5 * before.error
+
+
+def test_more_servers_make_a_narrower_interval() -> None:
+    """Four crews of servers that differ by a per cent: half the error of one, and more degrees of freedom."""
+    generator = np.random.default_rng(3)
+    crews = [processes(generator, effect=0.02) for _ in range(4)]
+    one, four = (statistics.of_blocks(crews[:count], np.random.default_rng(1)) for count in (1, 4))
+    assert (True, True) == (four.error < 0.7 * one.error, four.freedom > 2 * one.freedom)
+    assert pytest.approx(0.02, abs=0.01) == four.difference
