@@ -179,7 +179,8 @@ def tests(session: nox.Session) -> None:
     """All checks: the tests, with one historical stack end to end, then lint and types."""
     session.install("-e", ".[tests]")
     get_browser(session)
-    session.run("pytest", *session.posargs)
+    # by file: what a file's tests share is made once; more than two at a time measure each other
+    session.run("pytest", "--numprocesses", "2", "--dist", "loadfile", *session.posargs)
     if not session.parallel:
         session.notify("lint")
         session.notify("types")

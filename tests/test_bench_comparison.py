@@ -15,6 +15,7 @@ import pytest
 
 from harness import bench_comparison, cli
 from harness.bench_comparison import Bench, Wanted, code_digest, kept_busy
+from harness.crew import crew
 from harness.errors import UserError
 from harness.ledger import Ledger
 from harness.model import Steps
@@ -169,7 +170,7 @@ def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
 @needs_fork
 def test_a_round_compares_equal_sides_and_each_slowdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On real servers, two a side, as long as the shortest comparison takes."""
-    monkeypatch.setattr(bench_comparison, "crew", partial(bench_comparison.crew, servers=2))
+    monkeypatch.setattr(bench_comparison, "crew", partial(crew, servers=2))
     made: list[Trial] = list(bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run())
     assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [(each.per_cent, each.number) for each in made]
     assert all(each.ratio is not None and TIME in each.verdicts for each in made)
