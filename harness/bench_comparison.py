@@ -1,6 +1,6 @@
 """How often a comparison of step times is right, measured where the answer is known. A command, not a test.
 
-A round is some comparisons of two equal sides, by one set of servers, and one of each slowdown, by servers of its own;
+A round is some comparisons of two equal sides, one after the other, and one of each slowdown, by servers of its own;
 the tools that people use today get the same cases in between. In every other round another core is kept busy.
 """
 
