@@ -21,14 +21,22 @@ from harness.ledger import Ledger
 from harness.model import Steps
 from harness.plan import Limits
 from harness.pool import Settings
-from harness.trials import OURS, TIME
-from tests.conftest import NEWEST, needs_fork, python_of
+from harness.trials import OURS, TIME, tallies
+from tests.conftest import NEWEST, ROOT, needs_fork, python_of
 from tests.test_trials import make_trial
 
 if TYPE_CHECKING:
     from harness.trials import Trial
 
 SHORT = Wanted(comparisons=2, runs=1, rivals=0, per_crew=2, budget_s=1.0, power_s=1.0)
+READINGS = (
+    (OURS, TIME),
+    ("hyperfine", "summary, ratio - u > 1"),
+    ("hyperfine", "Welch's t-test, p < 0.05"),
+    ("pytest-benchmark", "mean:3%"),
+    ("pytest-benchmark", "min:3%"),
+)
+"""The columns of README's table."""
 
 
 def bench(directory: Path, ledger: Ledger, wanted: Wanted = SHORT, python: Path = Path("no-python")) -> Bench:
@@ -174,3 +182,17 @@ def test_a_round_compares_equal_sides_and_each_slowdown(tmp_path: Path, monkeypa
     made: list[Trial] = list(bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run())
     assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [(each.per_cent, each.number) for each in made]
     assert all(each.ratio is not None and TIME in each.verdicts for each in made)
+
+
+@pytest.mark.parametrize(("per_cent", "name"), [(0.0, "equal sides"), (2.0, "2 % more"), (5.0, "5 % more")])
+def test_readme_says_what_was_measured(per_cent: float, name: str) -> None:
+    """A row of its table is what the published trials say, and the bounds of the performance contract are kept."""
+    found = {
+        (tally.tool, tally.reading): tally
+        for tally in tallies(Ledger.at(ROOT / "results" / "bench" / "comparison.jsonl").trials)
+        if (tally.per_cent, tally.busy) == (per_cent, None)
+    }
+    cells = [f"{found[each].right} of {found[each].of}" if each in found else "–" for each in READINGS]
+    row = "| " + " | ".join([name, *cells]) + " |"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (True, True) == (found[OURS, TIME].met, row in readme), row
