@@ -9,17 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness import meaning
 from harness.model import Cell, Lock, Record, Scenario, Steps, Variant
 from harness.observation import SCHEMA
 from harness.outcome import SPURIOUS, Outcome, Phase
 from harness.scenarios import unmet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 HERE = Path(__file__).parent
-INSIDE = HERE / "inside"
-JUDGE = (HERE / "outcome.py", HERE / "verdict.py")
 OF_THE_MACHINE = SPURIOUS | {"setup:no-device"}
 """Outcomes that speak of a machine and not of the stack."""
 LIMIT_OF = {"process:timeout": "timeout_s", "process:out-of-memory": "memory_bytes"}
@@ -127,7 +126,8 @@ def plan_cell(
     inputs = {
         "lock": lock_input(lock),
         "scenario": scenario.source_digest[:16],
-        "observer": inside_digest()[:16],
+        "variant": f"{variant.role} {' '.join(variant.needs)}".rstrip(),
+        "observer": observer_digest()[:16],
         "judge": judge_digest()[:16],
         "schema": str(SCHEMA),
         "device": device_class or "absent",
@@ -201,20 +201,12 @@ def key_parts(inputs: Mapping[str, str]) -> dict[str, str]:
 
 
 @cache
-def inside_digest() -> str:
-    """sha256 over the code that runs inside the tested environment."""
-    return digest_of(sorted(INSIDE.glob("*.py")))
+def observer_digest() -> str:
+    """What the code means that runs a cell inside the tested environment and watches it."""
+    return meaning.digest("inside", HERE / "inside", [("server", "main")])
 
 
 @cache
 def judge_digest() -> str:
-    """sha256 over the code that turns an observation into an outcome."""
-    return digest_of(JUDGE)
-
-
-def digest_of(paths: Sequence[Path]) -> str:
-    """sha256 over names and contents of ``paths``."""
-    total = hashlib.sha256()
-    for path in paths:
-        total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return total.hexdigest()
+    """What the code means that turns an observation into an outcome."""
+    return meaning.digest("harness", HERE, [("verdict", "judge"), ("verdict", "passes")])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from harness.errors import UserError, did_you_mean
+from harness.meaning import digest_of_file
 from harness.model import Lock, Relation, Role, Scenario, Variant
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PAIR = 2
 FIRST_LOSS = "first loss"
+READ_FROM_OUTSIDE = frozenset({"NEEDS", "VARIANTS", "AGREE"})
+"""Literals of a scenario that its own code does not need; what a cell's verdict takes from them is in its key."""
 
 
 def load_all(folder: Path) -> dict[str, Scenario]:
@@ -44,7 +46,7 @@ def load(path: Path) -> Scenario:
         name=path.stem,
         title=(ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip("."),
         path=str(path),
-        source_digest=hashlib.sha256(source).hexdigest(),
+        source_digest=digest_of_file(source, READ_FROM_OUTSIDE),
         variants=variants,
         agree=_agree(_literal(tree, "AGREE", path) or (), variants, path),
     )

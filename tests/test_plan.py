@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from harness import plan as planning
-from harness.model import Failure, Record, Steps
-from harness.plan import Action, Limits, Planned, Selection, digest_of, inside_digest, judge_digest, plan
+from harness.model import Failure, Record, Role, Steps
+from harness.plan import Action, Limits, Planned, Selection, plan
 from tests.factories import make_cell, make_lock, make_record, make_scenario, make_variant
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEVICES = {"cpu": "Linux-x86_64"}
 LIMITS = Limits(timeout_s=60, memory_bytes=2**30, threads=1)
@@ -92,6 +89,7 @@ OTHER: dict[str, dict[str, Any]] = {
     "device": {"devices": {"cpu": "Linux-aarch64"}},
     "steps": {"steps": Steps(audit=5)},
     "threads": {"limits": replace_limits(threads=2)},
+    "variant": {"scenarios": [make_scenario(variants=(make_variant(role=Role.REMEDY),))]},
 }
 
 
@@ -107,7 +105,7 @@ def test_the_key_changes_with_each_input(name: str) -> None:
 def test_the_key_changes_with_the_code_that_observes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another observer may see something else."""
     recorded = record_of(only(planned()))
-    monkeypatch.setattr(planning, "inside_digest", lambda: "f" * 64)
+    monkeypatch.setattr(planning, "observer_digest", lambda: "f" * 64)
     assert "changed since it was recorded: observer" == only(planned(recorded)).why
 
 
@@ -250,23 +248,16 @@ def test_a_selection_has_its_cells() -> None:
     ]
 
 
-def test_the_observers_digest_is_of_its_names_and_contents(tmp_path: Path) -> None:
-    """A renamed file and a changed file are another observer."""
-    one, two = tmp_path / "one.py", tmp_path / "two.py"
-    one.write_text("x = 1\n")
-    two.write_text("x = 1\n")
-    before = digest_of([one])
-    assert before != digest_of([two])
-    one.write_text("x = 2\n")
-    assert before != digest_of([one])
+def test_the_observers_digest_covers_what_a_cell_uses() -> None:
+    """A cell reaches the observer; nothing in it is left out because it is imported in a function."""
+    code = planning.meaning.Code("inside", planning.HERE / "inside")
+    modules = {module for module, _ in code.reached([("inside.server", "main")])}
+    assert {"inside.cell", "inside.observer", "inside.severing", "inside.values", "inside.protocol"} <= modules
+    assert "inside.trace" not in modules
 
 
-def test_the_judges_digest_covers_what_it_knows() -> None:
-    """The verdict, and the words it is given in."""
-    assert digest_of([planning.HERE / "outcome.py", planning.HERE / "verdict.py"]) == judge_digest()
-
-
-def test_the_observers_digest_covers_every_file_inside() -> None:
-    """All of harness/inside, in a stable order."""
-    assert digest_of(sorted(planning.INSIDE.glob("*.py"))) == inside_digest()
-    assert (planning.INSIDE / "observer.py").exists()
+def test_the_judges_digest_covers_the_words_it_uses() -> None:
+    """The verdict, its patterns and the outcomes."""
+    code = planning.meaning.Code("harness", planning.HERE)
+    names = {name for _, name in code.reached([("harness.verdict", "judge"), ("harness.verdict", "passes")])}
+    assert {"NAMES_THE_PROBLEM", "Outcome", "REASONS", "Gradient", "says_so"} <= names

@@ -9,7 +9,7 @@ from rich.text import Text
 from harness import address
 from harness.commands.options import add
 from harness.diagnosis import diagnose, false_alarms
-from harness.plan import inside_digest
+from harness.plan import observer_digest
 from harness.publish.text import one_line
 from harness.remedy import explained, remedy_on_its_stack
 
@@ -48,7 +48,7 @@ def lines(published: Published, record: Record) -> Iterator[str]:
         yield record.message
     if record.observation is None:
         return
-    if record.inputs.get("observer", "")[:16] != inside_digest()[:16]:
+    if record.inputs.get("observer", "")[:16] != observer_digest()[:16]:
         yield "This record is of an earlier state of the observer: run the cell again for what it sees now."
     if found is not None:
         remedy = remedy_on_its_stack(found.cause, published.scenarios, published.records, record.cell)
