@@ -10,8 +10,8 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.outcome import Outcome, Phase
-from harness.plan import LIMIT_OF, key_of
+from harness.outcome import LIMIT_OF, Outcome, Phase
+from harness.plan import key_of
 from harness.run import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from harness.verdict import Verdict, judge_observation, passes
 

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.comparison import Change, Counts, Verdict
+from harness.comparison import Counts, Verdict
 from harness.measured import MEMORY_WORDS, TIME_WORDS, Size
 from harness.model import Role
+from harness.standing import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

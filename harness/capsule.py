@@ -12,8 +12,8 @@ from harness import silent
 from harness.builds import ONLY_CUDA, TRITON
 from harness.errors import UserError
 from harness.lock import cutoff
+from harness.model import SHOWN
 from harness.outcome import Outcome, Phase
-from harness.publish.published import SHOWN
 from harness.publish.text import one_line
 from harness.reduction.reduce import reduce
 

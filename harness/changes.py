@@ -22,8 +22,7 @@ import msgspec
 
 from harness.model import Cell, Gradient, Record, Role
 from harness.observation import SCHEMA, Frozen
-from harness.outcome import TRAINS
-from harness.plan import LIMIT_OF, OF_THE_MACHINE
+from harness.outcome import LIMIT_OF, OF_THE_MACHINE, TRAINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
-import subprocess
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from packaging.utils import canonicalize_name
 
-from harness import address, environment, nearest
+from harness import address, nearest
 from harness.devices import device_class
 from harness.diagnosis import Diagnosis, diagnose
-from harness.errors import UserError
-from harness.model import Gradient, Lock, LockedPackage, Role
+from harness.environment import installed
+from harness.model import SHOWN, Gradient, Lock, Role
 from harness.nearest import Likeness
 from harness.observation import Frozen
 from harness.plan import Action, plan
 from harness.pool import ServerPool, Source
-from harness.publish.published import SHOWN
 from harness.relations import as_it_ran
 from harness.remedy import Remedy, remedy_on_its_stack
 from harness.run import new_run_id, workplace
@@ -35,22 +30,6 @@ if TYPE_CHECKING:
     from harness.plan import Planned, Selection
     from harness.pool import Finished
     from harness.project import Project
-
-HERE = "this environment"
-"""In the place of a stack's name."""
-LISTING = """
-import importlib.metadata, json, sys
-found = [(each.metadata["Name"], each.version) for each in importlib.metadata.distributions() if each.metadata]
-print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "packages": found}))
-"""
-LISTING_TIMEOUT_S = 60.0
-
-
-class _Listed(msgspec.Struct):
-    """What an environment says of itself."""
-
-    python: str
-    packages: list[tuple[str | None, str | None]]
 
 
 class Checked(Frozen, frozen=True):
@@ -149,45 +128,6 @@ class World:
         known = sorted(project.known_locks(), key=lambda lock: (lock.as_of, lock.stack))
         locks = tuple(each for each in known if each.stack in judged and each.failure is None)
         return cls(nearest.versions(lock), locks, records)
-
-
-def installed(python: Path, threads: int) -> Lock:
-    """What is installed in the environment of ``python``, as a lock that nobody resolved; UserError without torch."""
-    try:
-        ran = subprocess.run(
-            [python, "-I", "-c", LISTING],
-            capture_output=True,
-            check=True,
-            timeout=LISTING_TIMEOUT_S,
-            env=environment.variables(threads),
-            stdin=subprocess.DEVNULL,
-        )
-        listed = msgspec.json.decode(ran.stdout, type=_Listed)
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
-        raise UserError(
-            f"{python} does not say what is installed there.",
-            cause=f"a small script that lists the packages failed: {type(error).__name__}",
-            next_step=f"see that this works: {python} -m pip list",
-        ) from error
-    versions: dict[str, str] = {}
-    for name, version in listed.packages:
-        if name and version:
-            versions.setdefault(canonicalize_name(name), version)  # of several the one that is imported
-    if "torch" not in versions:
-        raise UserError(
-            f"{python} has no torch.",
-            cause=f"its environment has {len(versions)} packages, and torch is none of them",
-            next_step="give --python the interpreter of the environment in which you train",
-        )
-    return Lock(
-        stack=HERE,
-        python=listed.python,
-        as_of=dt.datetime.now(dt.UTC).date(),
-        requirements=(),
-        packages=tuple(LockedPackage(name=name, version=version) for name, version in sorted(versions.items())),
-        digest=hashlib.sha256(repr(sorted(versions.items())).encode()).hexdigest(),
-        resolver="",
-    )
 
 
 def check(

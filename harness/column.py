@@ -21,9 +21,9 @@ import msgspec
 from harness import history
 from harness.disk import write_atomically
 from harness.observation import Frozen
-from harness.project import Project
+from harness.project import Project, of_locks, of_matrix
 from harness.publish.badges import badges
-from harness.publish.published import Table, of_locks, of_matrix
+from harness.publish.published import Table
 from harness.publish.rows import Row, rows_of
 from harness.relations import judged
 

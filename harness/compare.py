@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.answer import Found, answered, counted, headline, worst_first
-from harness.comparison import CellChange, Change, Comparison, Ending, Pair, SideFacts, Verdict
+from harness.comparison import CellChange, Comparison, Ending, Pair, SideFacts, Verdict
 from harness.drift import drift
 from harness.grouping import Changed, groups
 from harness.measured import Key
@@ -14,7 +14,7 @@ from harness.model import Cell
 from harness.moved import packages_moved
 from harness.observation import SCHEMA
 from harness.plan import lock_input
-from harness.standing import Stood, change_of, is_missing, why
+from harness.standing import Change, Stood, change_of, is_missing, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

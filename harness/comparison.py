@@ -11,23 +11,7 @@ from harness.measured import Measured
 from harness.model import Cell, Gradient, Role
 from harness.moved import PackageMove
 from harness.observation import Frame, Frozen
-
-
-class Change(StrEnum):
-    """What became of a cell from baseline to candidate: the words for a change in ``CONTRIBUTING.md``."""
-
-    REGRESSED = "regressed"
-    BROKE_DIFFERENTLY = "broke differently"
-    FIXED = "fixed"
-    INCONCLUSIVE = "inconclusive"
-    """Repeats of one side disagree, a side ended in a failure of the machine, or nothing changed but the verdict."""
-    ELSEWHERE = "judged elsewhere"
-    """Another verdict on another machine or build of torch, with the same packages: no news of the stack."""
-    NEW = "new"
-    """Judged by the candidate alone: the baseline has no such feature, or did not run it."""
-    GONE = "gone"
-    """Judged by the baseline alone: the candidate has no such feature. What it did not run is ``missing``."""
-    UNCHANGED = "unchanged"
+from harness.standing import Change
 
 
 class Verdict(StrEnum):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import os
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from harness import builds, disk, uv
 from harness.builds import BuildChoice
 from harness.errors import UserError
 from harness.lock import cutoff, requirements_path
 from harness.lock_text import by_address, hashless, without
-from harness.model import Build, Failure, Lock
+from harness.model import Build, Failure, Lock, LockedPackage
 from harness.observation import Frozen
 
 if TYPE_CHECKING:
@@ -223,3 +227,63 @@ def _pip_install(folder: Path, arguments: list[str]) -> None:
 
 def _python(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+
+THIS_ENVIRONMENT = "this environment"
+"""In the place of a stack's name."""
+
+
+LISTING = """
+import importlib.metadata, json, sys
+found = [(each.metadata["Name"], each.version) for each in importlib.metadata.distributions() if each.metadata]
+print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "packages": found}))
+"""
+
+
+LISTING_TIMEOUT_S = 60.0
+
+
+class _Listed(msgspec.Struct):
+    """What an environment says of itself."""
+
+    python: str
+    packages: list[tuple[str | None, str | None]]
+
+
+def installed(python: Path, threads: int) -> Lock:
+    """What is installed in the environment of ``python``, as a lock that nobody resolved; UserError without torch."""
+    try:
+        ran = subprocess.run(
+            [python, "-I", "-c", LISTING],
+            capture_output=True,
+            check=True,
+            timeout=LISTING_TIMEOUT_S,
+            env=variables(threads),
+            stdin=subprocess.DEVNULL,
+        )
+        listed = msgspec.json.decode(ran.stdout, type=_Listed)
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        raise UserError(
+            f"{python} does not say what is installed there.",
+            cause=f"a small script that lists the packages failed: {type(error).__name__}",
+            next_step=f"see that this works: {python} -m pip list",
+        ) from error
+    versions: dict[str, str] = {}
+    for name, version in listed.packages:
+        if name and version:
+            versions.setdefault(canonicalize_name(name), version)  # of several the one that is imported
+    if "torch" not in versions:
+        raise UserError(
+            f"{python} has no torch.",
+            cause=f"its environment has {len(versions)} packages, and torch is none of them",
+            next_step="give --python the interpreter of the environment in which you train",
+        )
+    return Lock(
+        stack=THIS_ENVIRONMENT,
+        python=listed.python,
+        as_of=dt.datetime.now(dt.UTC).date(),
+        requirements=(),
+        packages=tuple(LockedPackage(name=name, version=version) for name, version in sorted(versions.items())),
+        digest=hashlib.sha256(repr(sorted(versions.items())).encode()).hexdigest(),
+        resolver="",
+    )

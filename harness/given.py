@@ -14,7 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from harness import check, environment
+from harness import environment
 from harness.interpreter import checked
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def without_label(text: str) -> str:
 def of_environment(path: Path, threads: int) -> Given:
     """What is installed in an environment, run in place."""
     python = checked(path).absolute()
-    lock = check.installed(python, threads)
+    lock = environment.installed(python, threads)
     distributions = listing(python, threads)
     roots, notices = asked_in(distributions, lock)
     origins = sorted((name, origin) for name, _, origin in distributions if origin)
@@ -112,7 +112,7 @@ def listing(python: Path, threads: int) -> list[tuple[str, list[str], str | None
         [python, "-I", "-c", LISTING],
         capture_output=True,
         check=True,
-        timeout=check.LISTING_TIMEOUT_S,
+        timeout=environment.LISTING_TIMEOUT_S,
         env=environment.variables(threads),
         stdin=subprocess.DEVNULL,
     )

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.causes import Cause
-from harness.comparison import Change, Group
+from harness.comparison import Group
 from harness.diagnosis import diagnose
 from harness.model import Role
 from harness.remedy import advice, remedy_on_its_stack
-from harness.standing import OF_VERDICTS
+from harness.standing import OF_VERDICTS, Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

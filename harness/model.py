@@ -6,6 +6,7 @@ Units are in the names: ``_s`` seconds, ``_bytes`` bytes. The words are those of
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -177,3 +178,21 @@ class Record(Frozen, frozen=True):
     """The parts of ``key`` by name, so that ``--explain`` can say which one changed."""
     build: str = ""
     observation: Observation | None = None
+
+
+SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
+
+
+@dataclass(frozen=True)
+class Published:
+    """The newest record of every cell, whole: what commands about single cells need."""
+
+    locks: tuple[Lock, ...]
+    """By as-of date, the oldest first."""
+    scenarios: dict[str, Scenario]
+    records: tuple[Record, ...]
+
+    @property
+    def stacks(self) -> list[str]:
+        """Names of the stacks, oldest as-of date first."""
+        return [lock.stack for lock in self.locks]

@@ -8,17 +8,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from harness.model import SHOWN
 from harness.observation import Frozen
 from harness.outcome import Outcome, Phase
-from harness.publish.published import SHOWN
 from harness.remedy import remedy_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from harness.diagnosis import Diagnosis
-    from harness.model import Lock, Record
-    from harness.publish.published import Published
+    from harness.model import Lock, Published, Record
     from harness.remedy import Remedy
 
     Versions = Mapping[str, Version]

@@ -78,3 +78,11 @@ class Outcome:
     def judged(self) -> bool:
         """Whether it says anything about the stack at all."""
         return str(self) not in NOT_JUDGED
+
+
+OF_THE_MACHINE = SPURIOUS | {"setup:no-device"}
+"""Outcomes that speak of a machine and not of the stack."""
+
+
+LIMIT_OF = {"process:timeout": "timeout_s", "process:out-of-memory": "memory_bytes"}
+"""Outcomes that a higher limit may change, with the input that holds the limit. Limits are no part of the key."""

@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING
 from harness import meaning
 from harness.model import Cell, Lock, Record, Scenario, Steps, Variant
 from harness.observation import SCHEMA
-from harness.outcome import SPURIOUS, Outcome, Phase
+from harness.outcome import LIMIT_OF, Outcome, Phase
 from harness.scenarios import unmet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 HERE = Path(__file__).parent
-OF_THE_MACHINE = SPURIOUS | {"setup:no-device"}
-"""Outcomes that speak of a machine and not of the stack."""
-LIMIT_OF = {"process:timeout": "timeout_s", "process:out-of-memory": "memory_bytes"}
-"""Outcomes that a higher limit may change, with the input that holds the limit. Limits are no part of the key."""
 
 
 class Action(StrEnum):

@@ -13,9 +13,9 @@ from harness import lock as locks
 from harness.devices import device_class
 from harness.errors import UserError, did_you_mean
 from harness.index import Index
-from harness.plan import Limits, Selection
+from harness.model import SHOWN, Published
+from harness.plan import Limits, Selection, lock_input
 from harness.pool import Isolation, Settings
-from harness.publish import published as matrices
 from harness.run import Progress, StackRun, new_run_id
 from harness.store import Store
 
@@ -191,20 +191,20 @@ class Project:
 
     def fallen_behind(self, lock: Lock) -> list[LockedPackage]:
         """The packages of which the resolver silently took an old release."""
-        return locks.fallen_behind(lock, matrices.SHOWN)
+        return locks.fallen_behind(lock, SHOWN)
 
-    def published(self, records: Iterable[Record]) -> matrices.Published:
+    def published(self, records: Iterable[Record]) -> Published:
         """The matrix that ``records`` make, with the variants compared that must agree."""
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
-        return matrices.gather(self.known_locks(), chosen, relations.judged(records, chosen))
+        return gather(self.known_locks(), chosen, relations.judged(records, chosen))
 
     def records_of(self, stacks: Iterable[str]) -> dict[Cell, Record]:
         """The newest record of every cell of these stacks that is part of the matrix, relations judged."""
         stacks = list(stacks)
         newest = [record for stack in stacks for record in self.store.of_stack(stack).values()]
-        found = matrices.of_locks(newest, self.known_locks(stacks))
+        found = of_locks(newest, self.known_locks(stacks))
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
-        return {record.cell: record for record in matrices.of_matrix(relations.judged(found, chosen), chosen)}
+        return {record.cell: record for record in of_matrix(relations.judged(found, chosen), chosen)}
 
     def compare_isolation(self, stack: Stack, selection: Selection, progress: Progress) -> list[tuple[Record, Record]]:
         """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""
@@ -259,3 +259,27 @@ def expect(word: str, kind: str, known: Sequence[str] | dict[str, set[str]] | se
             cause=did_you_mean(word, sorted(known)),
             next_step="nox -s harness -- list",
         )
+
+
+def by_date(locks: Iterable[Lock]) -> tuple[Lock, ...]:
+    """The locks in the order in which everything shows them."""
+    return tuple(sorted(locks, key=lambda lock: (lock.as_of, lock.stack)))
+
+
+def of_matrix(records: Iterable[Record], scenarios: dict[str, Scenario]) -> list[Record]:
+    """Those records whose variant is still part of the matrix, in a stable order."""
+    variants = {(s.name, v.name) for s in scenarios.values() for v in s.variants}
+    kept = (record for record in records if (record.cell.scenario, record.cell.variant) in variants)
+    return sorted(kept, key=lambda record: record.cell)
+
+
+def of_locks(records: Iterable[Record], locks: Iterable[Lock]) -> list[Record]:
+    """Those records that were run under the lock their stack has now: others say nothing about its versions."""
+    current = {lock.stack: lock_input(lock) for lock in locks}
+    return [r for r in records if r.cell.stack in current and r.inputs.get("lock") in {None, current[r.cell.stack]}]
+
+
+def gather(locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]) -> Published:
+    """The locks by date, and those records whose stack, lock and variant are still part of the matrix."""
+    ordered = by_date(locks)
+    return Published(ordered, scenarios, tuple(of_matrix(of_locks(records, ordered), scenarios)))

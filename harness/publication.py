@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from harness import claims_file, column, currency, disk, history
+from harness.project import by_date
 from harness.publish import readme
 from harness.publish.claims import judge_all
 from harness.publish.claims_table import as_json as claims_as_json
@@ -20,7 +21,7 @@ from harness.publish.document import as_json, as_schema, as_schema_of_records
 from harness.publish.feed import feed
 from harness.publish.headline import headline
 from harness.publish.markdown import as_markdown
-from harness.publish.published import Table, by_date, tabulated
+from harness.publish.published import Table, tabulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, assert_never
 
 from harness.changes import LIMITS, LOCK, MACHINE, NOT_OURS
-from harness.comparison import Change
 from harness.model import Role
-from harness.outcome import SPURIOUS, TRAINS
-from harness.plan import LIMIT_OF, OF_THE_MACHINE
+from harness.outcome import LIMIT_OF, OF_THE_MACHINE, SPURIOUS, TRAINS
 from harness.relations import DISAGREES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from harness.model import Record
+
+
+class Change(StrEnum):
+    """What became of a cell from baseline to candidate: the words for a change in ``CONTRIBUTING.md``."""
+
+    REGRESSED = "regressed"
+    BROKE_DIFFERENTLY = "broke differently"
+    FIXED = "fixed"
+    INCONCLUSIVE = "inconclusive"
+    """Repeats of one side disagree, a side ended in a failure of the machine, or nothing changed but the verdict."""
+    ELSEWHERE = "judged elsewhere"
+    """Another verdict on another machine or build of torch, with the same packages: no news of the stack."""
+    NEW = "new"
+    """Judged by the candidate alone: the baseline has no such feature, or did not run it."""
+    GONE = "gone"
+    """Judged by the baseline alone: the candidate has no such feature. What it did not run is ``missing``."""
+    UNCHANGED = "unchanged"
+
 
 UNSUPPORTED = "setup:unsupported"
 NO_DEVICE = "setup:no-device"

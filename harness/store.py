@@ -18,8 +18,7 @@ from harness.disk import write_atomically
 from harness.errors import UserError
 from harness.model import Cell, Record
 from harness.observation import SCHEMA
-from harness.outcome import Outcome
-from harness.plan import OF_THE_MACHINE
+from harness.outcome import OF_THE_MACHINE, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -21,9 +21,8 @@ from harness.run import failed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.model import Cell, LockedPackage, Record, Scenario
+    from harness.model import Cell, LockedPackage, Published, Record, Scenario
     from harness.plan import Planned
-    from harness.publish.published import Published
     from harness.run import Summary
 
 NAMES_WIDTH = 56

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 from harness.model import Role
-from harness.publish.published import by_date, tabulated
+from harness.project import by_date
+from harness.publish.published import tabulated
 from harness.publish.rows import rows_of
 from harness.publish.site.evidence import evidence_page
 from harness.publish.site.sitemap import pages

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from harness import check, cli
+from harness.environment import installed
 from harness.errors import UserError
 from harness.launch import Answer
 from harness.model import Role
@@ -107,14 +108,14 @@ def checked(root: Path, torch: str = "2.6.1", **selected: Any) -> check.Report: 
 
 def test_what_is_installed_is_a_lock() -> None:
     """Of the Python that is asked, whoever asks."""
-    lock = check.installed(python_of(OLDEST), threads=1)
+    lock = installed(python_of(OLDEST), threads=1)
     assert ("3.11", "2.0.3", "4.30.2") == (lock.python, lock.version("lightning"), lock.version("transformers"))
 
 
 def test_an_environment_without_torch_is_an_error(tmp_path: Path) -> None:
     """There is nothing to check."""
     with pytest.raises(UserError, match="has no torch"):
-        check.installed(make_python(tmp_path, ("numpy", "2.0")), threads=1)
+        installed(make_python(tmp_path, ("numpy", "2.0")), threads=1)
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho no JSON\n"])
@@ -124,13 +125,13 @@ def test_a_python_that_does_not_answer_is_an_error(tmp_path: Path, text: str) ->
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
     with pytest.raises(UserError, match="does not say what is installed"):
-        check.installed(path, threads=1)
+        installed(path, threads=1)
 
 
 def test_of_two_copies_the_one_that_is_imported_counts(tmp_path: Path) -> None:
     """The first on the path."""
     python = make_python(tmp_path, ("Torch", "2.6.0"), ("torch", "1.0"))
-    assert "2.6.0" == check.installed(python, threads=1).version("torch")
+    assert "2.6.0" == installed(python, threads=1).version("torch")
 
 
 def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: World) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness.compare import Key, Side, compare, compare_stacks
-from harness.comparison import Change
 from harness.measured import Size
 from harness.model import Role
 from harness.publish.comparison.packages import warnings
+from harness.standing import Change
 from tests.compared import NEW, OLD, SCENARIOS, everything, measured, raising, record, side
 
 

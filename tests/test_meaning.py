@@ -59,11 +59,13 @@ SAME = {
     "an annotation": (CELL, WORDS.replace("-> int", "-> float").replace("LIMIT = 3", "LIMIT: int = 3")),
     "the order of imports": (CELL.replace("import os\nimport torch", "import torch\nimport os"), WORDS),
     "how an import is written": (
-        CELL.replace("from .words import LIMIT, said", "").replace("LIMIT", "words.LIMIT").replace("said", "words.said"),
+        CELL.replace("from .words import LIMIT, said", "")
+        .replace("LIMIT", "words.LIMIT")
+        .replace("said", "words.said"),
         WORDS,
     ),
     "an import in a function": (
-        CELL.replace("from . import words\n", "").replace('    local =', '    from . import words\n    local ='),
+        CELL.replace("from . import words\n", "").replace("    local =", "    from . import words\n    local ="),
         WORDS,
     ),
     "the order of definitions": (CELL, WORDS.replace("LIMIT = 3\n", "") + "\nLIMIT = 3\n"),

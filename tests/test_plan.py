@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness import meaning
 from harness import plan as planning
 from harness.model import Failure, Record, Role, Steps
 from harness.plan import Action, Limits, Planned, Selection, plan
@@ -250,7 +251,7 @@ def test_a_selection_has_its_cells() -> None:
 
 def test_the_observers_digest_covers_what_a_cell_uses() -> None:
     """A cell reaches the observer; nothing in it is left out because it is imported in a function."""
-    code = planning.meaning.Code("inside", planning.HERE / "inside")
+    code = meaning.Code("inside", planning.HERE / "inside")
     modules = {module for module, _ in code.reached([("inside.server", "main")])}
     assert {"inside.cell", "inside.observer", "inside.severing", "inside.values", "inside.protocol"} <= modules
     assert "inside.trace" not in modules
@@ -258,6 +259,6 @@ def test_the_observers_digest_covers_what_a_cell_uses() -> None:
 
 def test_the_judges_digest_covers_the_words_it_uses() -> None:
     """The verdict, its patterns and the outcomes."""
-    code = planning.meaning.Code("harness", planning.HERE)
+    code = meaning.Code("harness", planning.HERE)
     names = {name for _, name in code.reached([("harness.verdict", "judge"), ("harness.verdict", "passes")])}
     assert {"NAMES_THE_PROBLEM", "Outcome", "REASONS", "Gradient", "says_so"} <= names

@@ -18,12 +18,13 @@ import pandas as pd
 import pytest
 
 from harness.model import Failure, Gradient, LockedPackage, Record, Role
+from harness.project import by_date, of_matrix
 from harness.publication import write_cells, write_documents
 from harness.publish import document
 from harness.publish.frame import as_csv, as_parquet, frame
 from harness.publish.grid import grid
 from harness.publish.markdown import as_markdown
-from harness.publish.published import Table, by_date, of_matrix, tabulated
+from harness.publish.published import Table, tabulated
 from harness.publish.rows import rows_of
 from tests.factories import (
     DAY,

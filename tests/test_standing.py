@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from harness.comparison import Change
 from harness.model import Gradient, Role
-from harness.standing import Standing, Stood, change_of, is_missing, matched, why
+from harness.standing import Change, Standing, Stood, change_of, is_missing, matched, why
 from tests.compared import NEW, OLD, record
 from tests.factories import make_observation
 

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from harness import terminal
-from harness.model import Gradient, LockedPackage, Record, Role
+from harness.model import Gradient, LockedPackage, Published, Record, Role
 from harness.plan import Action, Planned
-from harness.publish.published import Published, gather
+from harness.project import gather
 from harness.run import Summary
 from tests.factories import DAY, make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
 

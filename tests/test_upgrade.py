@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from harness import environment, interleave, upgrade
-from harness.comparison import Change
 from harness.environment import Environment
 from harness.errors import UserError
 from harness.launch import Answer
@@ -18,6 +17,7 @@ from harness.model import Build, Role
 from harness.plan import Selection
 from harness.project import Project
 from harness.sides import Reading
+from harness.standing import Change
 from harness.upgrade import Plan, Timing
 from harness.verdict import Ended
 from tests.factories import make_observation, make_raised, make_record, make_scenario

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from harness import check, terminal
 from harness.commands.options import add
+from harness.environment import THIS_ENVIRONMENT
 from harness.interpreter import interpreter
 from harness.publish.text import one_line
 from harness.remedy import explained
@@ -64,7 +65,7 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     else:
         with terminal.Display(console) as display:
-            report = check.check(project, python, selection, lambda text: display.stage(check.HERE, text))
+            report = check.check(project, python, selection, lambda text: display.stage(THIS_ENVIRONMENT, text))
         for line in lines(report):
             console.print(Text(line), soft_wrap=True)
     failing = [*report.failing(misuse=False), *report.failing(misuse=True)]

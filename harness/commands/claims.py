@@ -12,9 +12,10 @@ from harness import claims_file
 from harness.claims import Verdict
 from harness.commands.options import add, warn_and_code
 from harness.errors import UserError, did_you_mean
+from harness.project import by_date
 from harness.publish.claims import judge_all
 from harness.publish.claims_table import as_json, verdict_words
-from harness.publish.published import by_date, tabulated
+from harness.publish.published import tabulated
 from harness.publish.rows import rows_of
 from harness.publish.text import one_line, plain
 

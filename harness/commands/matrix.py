@@ -9,8 +9,7 @@ from rich.text import Text
 
 from harness import bench, publication, terminal
 from harness.commands.options import add, chosen, refuse_both, warn_and_code
-from harness.project import NoSuchRelease
-from harness.publish.published import by_date
+from harness.project import NoSuchRelease, by_date
 from harness.publish.text import plain
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from harness.model import Record
+    from harness.model import Published, Record
     from harness.project import Project
-    from harness.publish.published import Published
 
 
 def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from harness.claims import WORDS
-from harness.publish.published import SHOWN
+from harness.model import SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

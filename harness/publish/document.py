@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness.lock import fallen_behind
-from harness.model import Record
+from harness.model import SHOWN, Record
 from harness.observation import SCHEMA, Frozen
-from harness.publish.published import SHOWN
 from harness.publish.rows import Row
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from harness.causes import spot
-from harness.publish.published import SHOWN
+from harness.model import SHOWN
 from harness.publish.text import spreadsheet
 
 if TYPE_CHECKING:

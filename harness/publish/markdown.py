@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.lock import fallen_behind
-from harness.model import Role
+from harness.model import SHOWN, Role
 from harness.publish.grid import Grid, grid
-from harness.publish.published import SHOWN, lacks_device
+from harness.publish.published import lacks_device
 from harness.publish.text import code, markdown
 
 if TYPE_CHECKING:

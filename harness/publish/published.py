@@ -5,31 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.plan import lock_input
 from harness.publish.grid import row_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.model import Lock, Record, Scenario
+    from harness.model import Lock, Scenario
     from harness.publish.rows import Row
-
-SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
-
-
-@dataclass(frozen=True)
-class Published:
-    """The newest record of every cell, whole: what commands about single cells need."""
-
-    locks: tuple[Lock, ...]
-    """By as-of date, the oldest first."""
-    scenarios: dict[str, Scenario]
-    records: tuple[Record, ...]
-
-    @property
-    def stacks(self) -> list[str]:
-        """Names of the stacks, oldest as-of date first."""
-        return [lock.stack for lock in self.locks]
 
 
 @dataclass(frozen=True)
@@ -68,30 +50,6 @@ def tabulated(
         return row.device, place((row.scenario, row.variant)), column[row.stack]
 
     return Table(locks, scenarios, tuple(sorted(rows, key=key)), builds or {})
-
-
-def by_date(locks: Iterable[Lock]) -> tuple[Lock, ...]:
-    """The locks in the order in which everything shows them."""
-    return tuple(sorted(locks, key=lambda lock: (lock.as_of, lock.stack)))
-
-
-def of_matrix(records: Iterable[Record], scenarios: dict[str, Scenario]) -> list[Record]:
-    """Those records whose variant is still part of the matrix, in a stable order."""
-    variants = {(s.name, v.name) for s in scenarios.values() for v in s.variants}
-    kept = (record for record in records if (record.cell.scenario, record.cell.variant) in variants)
-    return sorted(kept, key=lambda record: record.cell)
-
-
-def of_locks(records: Iterable[Record], locks: Iterable[Lock]) -> list[Record]:
-    """Those records that were run under the lock their stack has now: others say nothing about its versions."""
-    current = {lock.stack: lock_input(lock) for lock in locks}
-    return [r for r in records if r.cell.stack in current and r.inputs.get("lock") in {None, current[r.cell.stack]}]
-
-
-def gather(locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]) -> Published:
-    """The locks by date, and those records whose stack, lock and variant are still part of the matrix."""
-    ordered = by_date(locks)
-    return Published(ordered, scenarios, tuple(of_matrix(of_locks(records, ordered), scenarios)))
 
 
 def lacks_device(rows: Iterable[Row]) -> bool:

@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.comparison import Change, Verdict
+from harness.comparison import Verdict
 from harness.measured import Size
 from harness.publish.comparison.losses import drift_summary, drifted
 from harness.publish.comparison.packages import (
@@ -23,6 +23,7 @@ from harness.publish.comparison.packages import (
 from harness.publish.comparison.ratios import measuring, ratio_rows
 from harness.publish.comparison.sections import sections, summary
 from harness.publish.site.markup import page, ready
+from harness.standing import Change
 
 if TYPE_CHECKING:
     from harness.comparison import Comparison

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.answer import cells as counted
-from harness.comparison import Change
 from harness.model import Role
 from harness.publish.comparison.names import Names, Together
+from harness.standing import Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.publish.published import SHOWN
+from harness.model import SHOWN
 from harness.publish.site.cells import NOT_RUN, shown
 from harness.publish.site.packages import ranked
 from harness.publish.text import plain

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.publish.published import SHOWN
+from harness.model import SHOWN
 from harness.publish.site import links
 from harness.publish.site.article import Known, article
 from harness.publish.site.cells import shown

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from harness.model import Role
-from harness.publish.published import SHOWN
+from harness.model import SHOWN, Role
 from harness.publish.site import chronicle, links
 from harness.publish.site.markup import page
 from harness.publish.site.sentences import ROLES

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
-from harness.publish.published import SHOWN
+from harness.model import SHOWN
 from harness.publish.site.cells import shown
 from harness.publish.site.markup import page
 from harness.publish.site.moves import TurningPoint, differ

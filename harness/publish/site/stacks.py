@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from harness.lock import fallen_behind
-from harness.publish.published import SHOWN
+from harness.model import SHOWN
 from harness.publish.site import links
 from harness.publish.site.cells import broken, shown
 from harness.publish.site.markup import coded, page, ready, safe

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from harness.model import Role
-from harness.publish.published import SHOWN
+from harness.model import SHOWN, Role
 from harness.publish.site import links
 from harness.publish.site.cells import table_cell
 from harness.publish.site.markup import ready, safe
