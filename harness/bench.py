@@ -12,15 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.text import Text
 
 from harness import environment
+from harness.commands.options import add, chosen
 from harness.launch import Request, Server
 from harness.plan import Action, Selection
 from harness.store import Store
 from harness.trace import trace
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
 
     from harness.model import Record, Stack
     from harness.plan import Planned
@@ -214,3 +219,18 @@ def trace_cost(project: Project, stack: Stack, place: Path) -> Ratio:
         f"{len(ratios)} pairs of 200 steps, {statistics.median(bare):.2f} s bare, quartiles {low:.3f} to {high:.3f}"
     )
     return Ratio("200 steps, traced / alone", middle, "<= 1.10", detail)
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = add(commands, "bench", bench_command, "measure the performance contract on one installed stack")
+    parser.add_argument("stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
+
+
+def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``bench``: print each ratio as it is measured."""
+    stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
+    console.print(f"measured on {stack.name}, one run")
+    for ratio in measure(project, stack):
+        console.print(Text(str(ratio)), soft_wrap=True)
+    return 0

@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.text import Text
 
 from harness.commands import (
-    audit,
-    bench,
     capsule,
     check,
     claims,
     compare,
     history,
     matrix,
-    page,
     refresh,
     shards,
     trace,
@@ -34,13 +32,30 @@ from harness.publish.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FAMILIES = (matrix, page, why, upgrade, compare, trace, check, capsule, audit, bench, shards, refresh, history, claims)
-"""Modules of commands, in the order in which ``--help`` shows them."""
+Commands = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+FAMILIES: tuple[Commands, ...] = (
+    matrix.register,
+    why.register,
+    upgrade.register,
+    compare.register,
+    trace.register,
+    check.register,
+    capsule.register,
+    shards.register,
+    refresh.register,
+    history.register,
+    claims.register,
+)
+"""What adds the commands, in the order in which ``--help`` shows them."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command: 0 done, 1 found what it was asked to find, 2 could not be done, 3 no lock, or inconclusive."""
-    options, unknown = parser().parse_known_args(arguments)
+def main(arguments: Sequence[str] | None = None, families: Sequence[Commands] = FAMILIES) -> int:
+    """Run one command of ``families``.
+
+    Returns:
+        The exit code: 0 done, 1 found what it was asked to find, 2 could not be done, 3 no lock, or inconclusive.
+    """
+    options, unknown = parser(families).parse_known_args(arguments)
     if unknown:
         refuse(options.parser, unknown[0])
     console = Console(highlight=False)
@@ -68,12 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(families: Sequence[Commands] = FAMILIES) -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="gradmatrix", description="Which training stacks really train?")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for family in FAMILIES:
-        family.register(commands)
+    for register in families:
+        register(commands)
     return top
 
 

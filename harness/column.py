@@ -92,7 +92,7 @@ def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[
         for lock in locks
     ]
     if site:
-        import harness.publish.site.evidence  # noqa: F401  (once, before there are forks of this process)
+        from harness.publish.site import evidence as _read_once  # noqa: F401  (before there are forks of this process)
     _PROJECTS[project.root, project.matrix_file, project.results, project.work] = project  # forks have read it too
     project.known_scenarios()
     with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:

@@ -1,4 +1,4 @@
-"""``run``, ``lock``, ``table``, ``publish``, ``isolation``, ``bench``, ``list``: the matrix and what it costs."""
+"""``run``, ``lock``, ``table``, ``publish``, ``isolation``, ``list``: the matrix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from harness import bench, publication, terminal
+from harness import publication, terminal
 from harness.commands.options import add, chosen, refuse_both, warn_and_code
 from harness.project import NoSuchRelease, by_date
 from harness.publish.text import plain
@@ -65,9 +65,6 @@ def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
     )
     same.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
-
-    measure = add(commands, "bench", bench_command, "measure the performance contract on one installed stack")
-    measure.add_argument("stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
 
     add(commands, "list", list_command, "the stacks, scenarios and variants")
 
@@ -170,15 +167,6 @@ def isolation_command(options: argparse.Namespace, project: Project, console: Co
         console.print(Text(f"{stack.name}: {len(pairs)} cells compared"))
     console.print(f"{different} verdicts differ between a fork and a fresh process")
     return 1 if different else 0
-
-
-def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``bench``: print each ratio as it is measured."""
-    stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
-    console.print(f"measured on {stack.name}, one run")
-    for ratio in bench.measure(project, stack):
-        console.print(Text(str(ratio)), soft_wrap=True)
-    return 0
 
 
 def list_command(_options: argparse.Namespace, project: Project, console: Console) -> int:
