@@ -27,12 +27,13 @@ import nox
 from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "harness"))
 
-from harness import chromium, cli  # noqa: E402  (the checkout is not installed)
-from harness.errors import UserError  # noqa: E402
-from harness.model import Stack  # noqa: E402
-from harness.project import Project  # noqa: E402
+from gradmatrix.cli import main  # noqa: E402  (the checkout is not installed)
+from gradmatrix.core.errors import UserError  # noqa: E402
+from gradmatrix.core.model import Stack  # noqa: E402
+from gradmatrix.run.project import Project  # noqa: E402
+from tools import bench_page as chromium
 
 nox.needs_version = ">=2026.8.10"
 nox.options.sessions = ["matrix"]
@@ -57,7 +58,7 @@ def run_stack(session: nox.Session, stack: str) -> None:
 
 def command(session: nox.Session, *arguments: str) -> None:
     """Run a command of the harness in this process; 2 (bad input) and 3 (a stack does not resolve) end nox with it."""
-    code = cli.main(arguments)
+    code = main.main(arguments)
     if code in {2, 3, 130}:
         raise SystemExit(code)
     if code:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from harness.claims import Claim, Expectation
-from harness.model import Role
-from harness.outcome import NOT_JUDGED
-from harness.publish.published import Table, tabulated
-from harness.publish.rows import Explained, Rate, Row
+from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import NOT_JUDGED
+from gradmatrix.publish.claims.claims import Claim, Expectation
+from gradmatrix.publish.rows import Explained, Rate, Row, Table, tabulated
 from tests.factories import NOON, make_lock, make_scenario, make_variant
 
 WARNING = "None of the inputs have requires_grad=True. Gradients will be None"

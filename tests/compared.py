@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from harness.compare import Key, Side, compare
-from harness.measured import Measured, Ratio, Size
-from harness.model import Gradient, LockedPackage, Role
-from harness.observation import Raised
+from gradmatrix.compare.comparison import Key, Side, compare
+from gradmatrix.core.model import Gradient, LockedPackage, Role
+from gradmatrix.core.observation import Raised
+from gradmatrix.measure.statistics import Measured, Ratio, Size
 from tests.factories import make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.comparison import Comparison
-    from harness.model import Lock, Record
+    from gradmatrix.compare.comparison import Comparison
+    from gradmatrix.core.model import Lock, Record
 
 HOSTILE = "<script>alert(1)</script> @someone ``` | [x](javascript:1)\x1b[31m\u202e #1"
 LIBRARY = "transformers/modeling.py"

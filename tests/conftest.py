@@ -11,15 +11,15 @@ from uuid import uuid4
 
 import pytest
 
-from harness import devices, environment
-from harness import lock as locks
-from harness.launch import CAN_FORK, Answer, Request, Server
-from harness.verdict import Verdict, judge
+from gradmatrix.judge.verdict import Verdict, judge
+from gradmatrix.run.server import CAN_FORK, Answer, Request, Server
+from gradmatrix.stacks import environment
+from gradmatrix.stacks import lock as locks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from harness.observation import Observation
+    from gradmatrix.core.observation import Observation
 
 ROOT = Path(__file__).resolve().parent.parent
 FAKES = Path(__file__).resolve().parent / "fakes"
@@ -30,8 +30,8 @@ PATIENCE_S = 60.0
 """For what must happen, but not at once."""
 
 needs_fork = pytest.mark.skipif(not CAN_FORK, reason="forking after importing torch is safe on Linux only")
-needs_gpu = pytest.mark.skipif(devices.gpu_name() is None, reason="this machine has no NVIDIA GPU")
-needs_no_gpu = pytest.mark.skipif(devices.gpu_name() is not None, reason="this machine has a GPU")
+needs_gpu = pytest.mark.skipif(environment.gpu_name() is None, reason="this machine has no NVIDIA GPU")
+needs_no_gpu = pytest.mark.skipif(environment.gpu_name() is not None, reason="this machine has a GPU")
 
 
 @pytest.fixture(autouse=True)

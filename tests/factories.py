@@ -6,8 +6,8 @@ import datetime as dt
 
 from msgspec.structs import replace
 
-from harness.model import Cell, Failure, Gradient, Lock, LockedPackage, Record, Role, Scenario, Variant
-from harness.observation import (
+from gradmatrix.core.model import Cell, Failure, Gradient, Lock, LockedPackage, Record, Role, Scenario, Variant
+from gradmatrix.core.observation import (
     SCHEMA,
     Backward,
     Built,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness import environment
-from harness.launch import Request
-from harness.pool import Source
-from harness.runner import Contender, Runner
+from gradmatrix.measure.servers import Contender, Runner
+from gradmatrix.run.pool import Source
+from gradmatrix.run.server import Request
+from gradmatrix.stacks import environment
 from tests.conftest import FAKES, NEWEST, ROOT, python_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCRIPT = FAKES / "paced.py"
-SLOWER = ROOT / "harness" / "faults" / "slower.py"
+SLOWER = ROOT / "harness" / "tools" / "faults" / "slower.py"
 MIB = 2**20
 
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from harness import environment, pool
-from harness.environment import Environment
-from harness.launch import Answer, Request, ServerDied
-from harness.model import Build, Lock, Record, Role, Stack, Steps
-from harness.plan import Limits, Selection
-from harness.pool import Settings
-from harness.run import StackRun
-from harness.store import Store
-from harness.verdict import Ended
+from gradmatrix.core.model import Build, Lock, Record, Role, Stack, Steps
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.run import pool
+from gradmatrix.run.plan import Limits, Selection
+from gradmatrix.run.pool import Settings
+from gradmatrix.run.server import Answer, Request, ServerDied
+from gradmatrix.run.stack import StackRun
+from gradmatrix.run.store import Store
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.environment import Environment
 from tests.factories import DAY, make_lock, make_observation, make_scenario, make_variant
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from harness.observation import Raised
-    from harness.plan import Planned
-    from harness.pool import Isolation
+    from gradmatrix.core.observation import Raised
+    from gradmatrix.run.plan import Planned
+    from gradmatrix.run.pool import Isolation
 
 TRAINED = Answer(make_observation(), Ended(exit=0, output_tail="bye"), wall_s=0.5, import_s=0.25)
 EVERYTHING = Selection()

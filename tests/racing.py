@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.crew import Crew
-from harness.measured import Key
-from harness.race import Race
+from gradmatrix.measure.race import Race
+from gradmatrix.measure.servers import Crew
+from gradmatrix.measure.statistics import Key
 from tests.fakes.told import Told
 from tests.pacing import asks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from harness.runner import Runner
+    from gradmatrix.measure.servers import Runner
 
 KEY = Key("paced", "control", "cpu")
 HALF = 3

@@ -8,9 +8,8 @@ from collections import Counter
 import numpy as np
 from hypothesis import strategies as st
 
-from harness import statistics
-from harness.measured import Ratio, Size
-from harness.statistics import ALPHA, Estimate
+from gradmatrix.measure import statistics
+from gradmatrix.measure.statistics import ALPHA, Estimate, Ratio, Size
 
 SERVERS = 6
 ROUNDS = 4

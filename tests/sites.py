@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-from harness.model import Role
-from harness.project import by_date
-from harness.publish.published import tabulated
-from harness.publish.rows import rows_of
-from harness.publish.site.evidence import evidence_page
-from harness.publish.site.sitemap import pages
-from harness.publish.site.view import View
+from gradmatrix.core.model import Role
+from gradmatrix.publish.rows import rows_of, tabulated
+from gradmatrix.publish.site.evidence import evidence_page
+from gradmatrix.publish.site.site import pages
+from gradmatrix.publish.site.tables import View
+from gradmatrix.run.project import by_date
 from tests.factories import (
     make_cell,
     make_lock,
@@ -28,10 +27,10 @@ from tests.factories import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from harness.claims import Judged
-    from harness.history import History
-    from harness.model import Lock, Record, Scenario
-    from harness.publish.published import Table
+    from gradmatrix.compare.history import History
+    from gradmatrix.core.model import Lock, Record, Scenario
+    from gradmatrix.publish.claims.claims import Judged
+    from gradmatrix.publish.rows import Table
 
 SUMS = make_scenario(
     "sums",

@@ -7,12 +7,12 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
-from harness.admission import AHEAD, Here, objections
-from harness.model import Cell, Gradient, Record, Role
-from harness.outcome import Outcome
-from harness.plan import key_of
-from harness.run import MESSAGE_LIMIT, RESOLVERS_LIMIT
-from harness.verdict import Verdict, judge_observation, passes
+from gradmatrix.core.model import Cell, Gradient, Record, Role
+from gradmatrix.core.outcomes import Outcome
+from gradmatrix.judge.verdict import Verdict, judge_observation, passes
+from gradmatrix.night.night import AHEAD, Here, objections
+from gradmatrix.run.plan import key_of
+from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from tests import factories
 from tests.factories import HEALTHY, NOON, make_cell, make_observation, make_parameter, make_raised, make_warned
 

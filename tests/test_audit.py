@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import audit, cli, injection
-from harness.audit import Audited, Score, Tally
-from harness.errors import UserError
-from harness.injection import Injection, Truth
-from harness.outcome import Outcome
-from harness.pool import Finished
-from harness.project import Project
-from harness.verdict import Verdict
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.outcomes import Outcome
+from gradmatrix.judge.verdict import Verdict
+from gradmatrix.run.pool import Finished
+from gradmatrix.run.project import Project
 from tests.conftest import NEWEST, OLDEST, ROOT, needs_fork, python_of
 from tests.factories import make_cell, make_record
+from tools import audit, injection
+from tools.audit import Audited, Score, Tally
+from tools.injection import Injection, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +90,7 @@ def test_an_unknown_fault_is_bad_input() -> None:
 )
 def test_bad_input_ends_with_exit_code_2(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One clear error."""
-    assert 2 == cli.main(["audit", *words])
+    assert 2 == main.main(["audit", *words])
     assert expected in capsys.readouterr().err
 
 

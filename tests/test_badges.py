@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.model import Role
-from harness.publish.badges import badges
-from harness.publish.published import tabulated
-from harness.publish.rows import rows_of
+from gradmatrix.core.model import Role
+from gradmatrix.publish.feeds import badges
+from gradmatrix.publish.rows import rows_of, tabulated
 from tests.factories import make_cell, make_lock, make_record, make_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 LETTERS = {"c": Role.CONTROL, "r": Role.REPORTED, "m": Role.REMEDY, "i": Role.MISUSE}
 OUTCOMES = {"+": "trains", "-": "step:exception", "0": "setup:unsupported"}

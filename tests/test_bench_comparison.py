@@ -13,20 +13,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness import bench_comparison, cli
-from harness.bench_comparison import Bench, Wanted, code_digest, kept_busy
-from harness.crew import crew
-from harness.errors import UserError
-from harness.ledger import Ledger
-from harness.model import Steps
-from harness.plan import Limits
-from harness.pool import Settings
-from harness.trials import OURS, TIME, tallies
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Steps
+from gradmatrix.measure.servers import crew
+from gradmatrix.run.plan import Limits
+from gradmatrix.run.pool import Settings
 from tests.conftest import NEWEST, ROOT, needs_fork, python_of
 from tests.test_trials import make_trial
+from tools import bench_comparison
+from tools.bench_comparison import OURS, TIME, Bench, Ledger, Wanted, code_digest, kept_busy, tallies
 
 if TYPE_CHECKING:
-    from harness.trials import Trial
+    from tools.bench_comparison import Trial
 
 SHORT = Wanted(comparisons=2, runs=1, rivals=0, per_crew=2, budget_s=1.0, power_s=1.0)
 READINGS = (
@@ -136,7 +135,7 @@ def test_a_summary_of_a_file_measures_nothing(tmp_path: Path, capsys: pytest.Cap
     """It prints the table, and the exit code says whether a bound is missed."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial("inconclusive", per_cent=5.0))
-    code = cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    code = main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
     assert (1, True) == (code, "0 of 1 slowed by 5 % were called slower in time" in capsys.readouterr().out)
 
 
@@ -145,7 +144,7 @@ def test_a_narrow_terminal_shows_whole_rows(tmp_path: Path, capsys: pytest.Captu
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial("faster", busy=True))
     ledger.add(make_trial())
-    cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "0 % gradmatrix, step time, other core busy 1 0 0 1 0 0 100.0% 2.5% to 100.0% 2.00% 30" in rows
 
@@ -154,16 +153,16 @@ def test_a_summary_says_where_other_code_measured(tmp_path: Path, capsys: pytest
     """What was right then may not be now."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(msgspec.structs.replace(make_trial(), code=code_digest()))
-    cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
     assert "note" not in capsys.readouterr().out
     ledger.add(msgspec.structs.replace(make_trial(number=1), code="0123456789ab"))
-    cli.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
     assert "note: measured by other code than this checkout's: 0123456789ab" in capsys.readouterr().out
 
 
 def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
     """There is no table to print."""
-    assert 2 == cli.main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")])
+    assert 2 == main.main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")])
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import bench_page, cli
-from harness.bench import Ratio
-from harness.chromium import NoBrowser
-from harness.errors import UserError
-from harness.project import Project
-from harness.publication import publish
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.publish.publication import publish
+from gradmatrix.run.project import Project
 from tests.factories import make_cell, make_lock, make_record
 from tests.test_cli import CONFLICT, MATRIX, SUMS, write_lock
+from tools import bench_page
+from tools.bench import Ratio
+from tools.bench_page import NoBrowser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +87,6 @@ def test_without_a_browser_the_rest_is_measured(
 
     monkeypatch.setattr(bench_page, "launched", missing)
     monkeypatch.setattr(bench_page, "publishing", lambda *_: [Ratio("publishing", 0.5, "<= 1", "5 s")])
-    assert 1 == cli.main(["bench-page", "--root", str(project.root)])
+    assert 1 == main.main(["bench-page", "--root", str(project.root)])
     output = capsys.readouterr().out
     assert ("publishing" in output, "The page was not measured. There is no Chromium." in output) == (True, True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.tags import sys_tags
 
-from harness import builds
-from harness.model import Build, Lock, LockedPackage
+from gradmatrix.core.model import Build, Lock, LockedPackage
+from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,26 +23,28 @@ LOCK = Lock(
 )  # fmt: skip
 
 
-def choose(folder: Path, *, driver: bool = False, platform: str = "linux", answers: bool = False) -> builds.BuildChoice:
+def choose(
+    folder: Path, *, driver: bool = False, platform: str = "linux", answers: bool = False
+) -> environment.BuildChoice:
     """The choice for a machine."""
-    return builds.torch_build(LOCK, [folder], driver=driver, platform=platform, answers=lambda *_: answers)
+    return environment.torch_build(LOCK, [folder], driver=driver, platform=platform, answers=lambda *_: answers)
 
 
 def test_with_a_driver_the_lock_is_installed_as_it_is(tmp_path: Path) -> None:
     """The index's wheel for Linux is the CUDA one."""
-    assert choose(tmp_path, driver=True) == builds.BuildChoice(Build.CUDA)
+    assert choose(tmp_path, driver=True) == environment.BuildChoice(Build.CUDA)
 
 
 def test_elsewhere_than_linux_the_default_is_a_cpu_build(tmp_path: Path) -> None:
     """Wheels for macOS and Windows hold no CUDA."""
-    assert choose(tmp_path, platform="darwin") == builds.BuildChoice(Build.CPU)
+    assert choose(tmp_path, platform="darwin") == environment.BuildChoice(Build.CPU)
 
 
 def test_a_cpu_wheel_at_hand_is_taken(tmp_path: Path) -> None:
     """Exactly the locked version, for this Python and platform."""
     wheel = tmp_path / f"torch-2.6.0+cpu-{TAG}.whl"
     wheel.touch()
-    assert choose(tmp_path) == builds.BuildChoice(Build.CPU, torch=(str(wheel),))
+    assert choose(tmp_path) == environment.BuildChoice(Build.CPU, torch=(str(wheel),))
 
 
 @pytest.mark.parametrize(
@@ -70,18 +72,18 @@ def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
 
 def test_a_cpu_build_leaves_out_what_only_cuda_needs(tmp_path: Path) -> None:
     """Torch is installed on its own, NVIDIA's libraries and triton not at all."""
-    choice = builds.BuildChoice(Build.CPU, torch=("torch.whl",))
+    choice = environment.BuildChoice(Build.CPU, torch=("torch.whl",))
     names = ["torch", "triton", "nvidia-cublas-cu12", "cuda-bindings", "transformers", "torchmetrics"]
     assert [name for name in names if not choice.drops(name)] == ["transformers", "torchmetrics"]
 
 
 def test_the_default_build_leaves_out_nothing() -> None:
     """The lock is installed as it is."""
-    assert not builds.BuildChoice(Build.DEFAULT).drops("nvidia-cublas-cu12")
+    assert not environment.BuildChoice(Build.DEFAULT).drops("nvidia-cublas-cu12")
 
 
 def test_directories_of_wheels_are_read_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses and missing directories are passed over."""
     monkeypatch.setenv("UV_FIND_LINKS", f"{tmp_path},http://127.0.0.1:9/wheels")
     monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path / 'missing'}")
-    assert builds.find_links() == (tmp_path,)
+    assert environment.find_links() == (tmp_path,)

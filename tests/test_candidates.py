@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import candidates
-from harness.errors import UserError
-from harness.given import Given
-from harness.project import Project
-from harness.sides import Reading
+from gradmatrix.compare import sides
+from gradmatrix.compare.sides import Given, Reading
+from gradmatrix.core.errors import UserError
+from gradmatrix.run.project import Project
 from tests.factories import make_lock
 from tests.fakes.package_index import wheel
 from tests.test_cli import MATRIX, write_lock
@@ -39,9 +38,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(root: Path, *words: str, baseline: Given = BASELINE, dated: bool = False) -> candidates.Asked:
+def asked(root: Path, *words: str, baseline: Given = BASELINE, dated: bool = False) -> sides.Asked:
     """What the words mean for the baseline."""
-    return candidates.asked(words, baseline, Project.at(root), Reading(), dated=dated)
+    return sides.asked(words, baseline, Project.at(root), Reading(), dated=dated)
 
 
 def test_several_packages_are_several_wishes(root: Path) -> None:

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import address, capsule, cli, environment, silent
-from harness.errors import UserError
-from harness.lock import requirements_path
-from harness.model import Role
-from harness.project import Project
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role
+from gradmatrix.run import project as address
+from gradmatrix.run.project import Project
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.lock import requirements_path
+from gradmatrix.trace import capsule
 from tests.conftest import OLDEST, ROOT, python_of
 from tests.factories import (
     make_cell,
@@ -33,7 +36,7 @@ from tests.factories import (
 )
 
 if TYPE_CHECKING:
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 GOLDEN = Path(__file__).parent / "golden" / "capsule.txt"
 NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a grad_fn"
@@ -167,7 +170,7 @@ def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told:
         ("gradient:partial", "1 of 2 …", "got no gradient or only zeros: {listed}"),
         ("gradient:zero", "2 of 2 …", "got a gradient of exactly zero: {listed}"),
         ("gradient:nonfinite", "2 of 2 …", "gradient.isfinite().all()"),
-        ("gradient:none", silent.NOTHING_TRAINABLE, "nothing is trainable"),
+        ("gradient:none", capsule.NOTHING_TRAINABLE, "nothing is trainable"),
         ("update:none", "2 of 2 …", "did not change"),
         ("step:nonfinite-loss", "loss (nan)", "the loss is not finite"),
     ],
@@ -217,9 +220,9 @@ def test_a_script_of_ones_own_is_refused() -> None:
 def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same text but for the name of the file, and the command that shows the failure."""
     cell, file = f"{OLDEST}/t5_classifier/hf_adafactor", tmp_path / "fails.py"
-    assert 0 == cli.main(["capsule", cell])
+    assert 0 == main.main(["capsule", cell])
     printed = capsys.readouterr().out
-    assert 0 == cli.main(["capsule", cell, "--output", str(file)])
+    assert 0 == main.main(["capsule", cell, "--output", str(file)])
     assert f"uv run {file}" in capsys.readouterr().out
     assert printed.replace("uv run FILE", "uv run fails.py") == file.read_text(encoding="utf-8")
 
@@ -234,7 +237,7 @@ def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[
 )
 def test_what_cannot_be_written_ends_with_2(words: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And one clear error."""
-    assert 2 == cli.main(["capsule", *words])
+    assert 2 == main.main(["capsule", *words])
     assert what in capsys.readouterr().err
 
 
@@ -245,7 +248,7 @@ def test_a_changed_scenario_is_pointed_out(tmp_path: Path, capsys: pytest.Captur
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     with (tmp_path / "scenarios" / "t5_classifier.py").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
-    assert 0 == cli.main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
+    assert 0 == main.main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
     assert "has changed since this was published" in capsys.readouterr().err
 
 

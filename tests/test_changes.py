@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.changes import Before, Entry, changes, locked, newest
-from harness.model import Failure, Gradient, Role
+from gradmatrix.core.model import Failure, Gradient, Role
+from gradmatrix.judge.changes import Before, Entry, changes, locked, newest
 from tests.factories import NOON, make_cell, make_lock, make_observation, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 INPUTS = {"lock": "1" * 16, "observer": "o1", "judge": "j1", "device": "Linux-x86_64", "timeout_s": "120"}
 LATER = NOON + dt.timedelta(days=1)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.chromium import VARIABLE, launched, on_path, ways_to_get
-from harness.errors import UserError
+from gradmatrix.core.errors import UserError
+from tools.bench_page import VARIABLE, launched, on_path, ways_to_get
 
 if TYPE_CHECKING:
     from pathlib import Path

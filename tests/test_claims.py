@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import claims_file, scenarios
-from harness.claims import Expectation, Given, Sign, Verdict
-from harness.model import Gradient, Role
-from harness.publish.claims import Cells, judge, judge_all, shows
+from gradmatrix.core.model import Gradient, Role
+from gradmatrix.publish.claims import claims as claims_file
+from gradmatrix.publish.claims.claims import Expectation, Given, Sign, Verdict
+from gradmatrix.publish.claims.judge import Cells, judge, judge_all, shows
+from gradmatrix.run import scenarios
 from tests.claimed import (
     WARNING,
     make_claim,
@@ -22,7 +23,7 @@ from tests.claimed import (
 )
 
 if TYPE_CHECKING:
-    from harness.publish.rows import Row
+    from gradmatrix.publish.rows import Row
 
 ROOT = Path(__file__).parent.parent
 FAILS = "step:no-grad-fn"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import claims_file
-from harness.claims import Claim, Expectation, Given
-from harness.errors import UserError
+from gradmatrix.core.errors import UserError
+from gradmatrix.publish.claims import claims
+from gradmatrix.publish.claims.claims import Claim, Expectation, Given
 from tests.claimed import SCENARIOS
 from tests.factories import make_lock
 
@@ -36,7 +36,7 @@ def load(folder: Path, text: str) -> tuple[Claim, ...]:
     """The claims of ``text``."""
     path = folder / "claims.toml"
     path.write_text(text, encoding="utf-8")
-    return claims_file.load(path, SCENARIOS, {"torch", "lightning"})
+    return claims.load(path, SCENARIOS, {"torch", "lightning"})
 
 
 def complaint(folder: Path, text: str) -> str:
@@ -84,7 +84,7 @@ def test_the_source_has_a_page(tmp_path: Path) -> None:
 
 def test_without_the_file_there_are_no_claims(tmp_path: Path) -> None:
     """A checkout need not have any."""
-    assert () == claims_file.load(tmp_path / "claims.toml", SCENARIOS)
+    assert () == claims.load(tmp_path / "claims.toml", SCENARIOS)
 
 
 def test_a_checkout_knows_its_packages_from_its_locks(tmp_path: Path) -> None:
@@ -92,14 +92,14 @@ def test_a_checkout_knows_its_packages_from_its_locks(tmp_path: Path) -> None:
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "claims.toml").write_text(CLAIM, encoding="utf-8")
     with pytest.raises(UserError, match="unknown package 'lightning'"):
-        claims_file.of_checkout(tmp_path, SCENARIOS, [make_lock(versions={"torch": "2.6.0"})])
+        claims.of_checkout(tmp_path, SCENARIOS, [make_lock(versions={"torch": "2.6.0"})])
 
 
 def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
     """Nobody knows yet what the stacks will have."""
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "claims.toml").write_text(CLAIM, encoding="utf-8")
-    assert ["upgrade"] == [claim.id for claim in claims_file.of_checkout(tmp_path, SCENARIOS, [])]
+    assert ["upgrade"] == [claim.id for claim in claims.of_checkout(tmp_path, SCENARIOS, [])]
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
     """The reason of the system, not a traceback."""
     (tmp_path / "claims.toml").mkdir()
     with pytest.raises(UserError, match="cannot be read"):
-        claims_file.load(tmp_path / "claims.toml", SCENARIOS)
+        claims.load(tmp_path / "claims.toml", SCENARIOS)

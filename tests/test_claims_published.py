@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.claims import verdicts
-from harness.project import Project
+from gradmatrix.cli.history import verdicts
+from gradmatrix.run.project import Project
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.publish.claims import judge
-from harness.publish.claims_table import ClaimsDocument, as_json, claims_block, claims_table, coded
+from gradmatrix.publish.claims.judge import judge
+from gradmatrix.publish.formats import ClaimsDocument, claims_block, claims_json, claims_table, coded
 from tests.claimed import make_claim, make_expectation, make_row, make_table
 
 if TYPE_CHECKING:
-    from harness.claims import Judged
+    from gradmatrix.publish.claims.claims import Judged
 
 
 def confirmed(**fields: object) -> Judged:
@@ -67,10 +67,10 @@ def test_the_block_for_readme_counts_the_verdicts() -> None:
 
 def test_the_json_has_every_cell_that_bears_on_a_claim() -> None:
     """As typed data."""
-    (entry,) = msgspec.json.decode(as_json([confirmed()]), type=ClaimsDocument).claims
+    (entry,) = msgspec.json.decode(claims_json([confirmed()]), type=ClaimsDocument).claims
     assert ("confirmed", ["new/amp/reported/cpu"]) == (entry.verdict, [each.cell for each in entry.evidence])
 
 
 def test_no_claims_are_an_empty_list() -> None:
     """The document is valid all the same."""
-    assert {"schema": 1, "claims": []} == json.loads(as_json([]))
+    assert {"schema": 1, "claims": []} == json.loads(claims_json([]))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.version import Version
 
-from harness.claims import Expectation, Given
-from harness.model import Gradient
-from harness.publish.claims import judge
-from harness.publish.claims_words import divided_stacks, verbs
+from gradmatrix.core.model import Gradient
+from gradmatrix.publish.claims.claims import Expectation, Given
+from gradmatrix.publish.claims.judge import judge
+from gradmatrix.publish.claims.words import divided_stacks, verbs
 from tests.claimed import make_claim, make_expectation, make_rate, make_row, make_table
 
 if TYPE_CHECKING:
-    from harness.publish.rows import Row
+    from gradmatrix.publish.rows import Row
 
 FAILS = "step:no-grad-fn"
 BOTH = (("amp", "reported"), ("amp", "remedy"))

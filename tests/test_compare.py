@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.compare import Key, Side, compare, compare_stacks
-from harness.measured import Size
-from harness.model import Role
-from harness.publish.comparison.packages import warnings
-from harness.standing import Change
+from gradmatrix.compare.comparison import Key, Side, compare, compare_stacks
+from gradmatrix.core.model import Role
+from gradmatrix.judge.change import Change
+from gradmatrix.measure.statistics import Size
+from gradmatrix.publish.comparison import warnings
 from tests.compared import NEW, OLD, SCENARIOS, everything, measured, raising, record, side
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from harness import cli
+from gradmatrix.cli import main
 from tests.test_recorded import locked, project, ran, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.project import Project
+    from gradmatrix.run.project import Project
 
 __all__ = ["project"]  # a fixture
 
@@ -37,7 +37,7 @@ def runs(project: Project, tmp_path: Path) -> tuple[str, str]:
 
 def compare(project: Project, *words: str) -> int:
     """The exit code."""
-    return cli.main(["compare", *words, "--root", str(project.root)])
+    return main.main(["compare", *words, "--root", str(project.root)])
 
 
 def test_a_regression_is_printed_first_and_is_exit_code_1(
@@ -73,7 +73,7 @@ def test_a_report_that_cannot_be_written_takes_no_answer_away(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write(project.results, ran("first"))
-    monkeypatch.setattr("harness.disk.write_atomically", full)
+    monkeypatch.setattr("gradmatrix.core.files.write_atomically", full)
     assert 2 == compare(project, "first", "first", "--json", str(tmp_path / "a.json"))
     assert capsys.readouterr().out.startswith("Safe: ")
 

@@ -18,13 +18,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from harness.compare import compare, compare_stacks
-from harness.comparison import Comparison
-from harness.model import Role
-from harness.publish.comparison.markdown import MOST_BYTES, as_markdown
-from harness.publish.comparison.page import as_html, hash_of
-from harness.publish.comparison.reports import Form, as_json, as_schema, reports
-from harness.terminal_comparison import show_comparison
+from gradmatrix.cli.show import show_comparison
+from gradmatrix.compare.comparison import Comparison, compare, compare_stacks
+from gradmatrix.core.model import Role
+from gradmatrix.publish.reports import MOST_BYTES, Form, as_html, as_json, as_markdown, as_schema, hash_of, reports
 from tests.compared import HOSTILE, NEW, OLD, SCENARIOS, everything, raising, record, side
 from tests.factories import make_lock, make_observation, make_scenario, make_variant
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import cores
+from gradmatrix.measure import servers
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux tells who runs where")
 
@@ -18,7 +18,7 @@ needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason
 @needs_affinity
 def test_no_core_is_chosen_where_all_are_needed() -> None:
     """To keep a process on all of them would say nothing."""
-    assert cores.quietest(len(os.sched_getaffinity(0))) == ()
+    assert servers.quietest(len(os.sched_getaffinity(0))) == ()
 
 
 @needs_affinity
@@ -26,27 +26,27 @@ def test_no_core_is_chosen_where_all_are_needed() -> None:
 def test_a_core_is_chosen_of_those_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as were asked for, the one that has worked least first."""
     readings = iter([{0: 100, 1: 100, 2: 100}, {0: 119, 1: 103, 2: 110}])
-    monkeypatch.setattr(cores, "_busy", lambda: next(readings))
+    monkeypatch.setattr(servers, "_busy", lambda: next(readings))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 7})
-    assert cores.quietest(2) == (1, 2)
+    assert servers.quietest(2) == (1, 2)
 
 
 @needs_affinity
 def test_a_core_that_the_system_does_not_count_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be seen is not known to be quiet."""
-    monkeypatch.setattr(cores, "_busy", dict)
-    assert cores.quietest(1) == ()
+    monkeypatch.setattr(servers, "_busy", dict)
+    assert servers.quietest(1) == ()
 
 
 @needs_affinity
 def test_a_core_that_works_is_seen_to_work() -> None:
     """By the ticks that Linux counts: a process that spins for half a second, on its one core."""
     core = min(os.sched_getaffinity(0))
-    before = cores._busy()[core]  # noqa: SLF001  (what the choice is made of)
+    before = servers._busy()[core]  # noqa: SLF001  (what the choice is made of)
     spinning = multiprocessing.get_context("spawn").Process(target=spin, args=(core,))
     spinning.start()
     spinning.join()
-    assert cores._busy()[core] - before >= 20  # noqa: SLF001
+    assert servers._busy()[core] - before >= 20  # noqa: SLF001
 
 
 def spin(core: int) -> None:
@@ -65,7 +65,7 @@ def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        cores.pin(process.pid, (core,))
+        servers.pin(process.pid, (core,))
         threads = [int(each) for each in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208  (names alone)
         found = [os.sched_getaffinity(thread) for thread in threads]
         process.communicate()
@@ -76,7 +76,7 @@ def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
 def test_without_a_core_a_process_is_left_alone() -> None:
     """The system decides."""
     before = os.sched_getaffinity(0)
-    cores.pin(os.getpid(), ())
+    servers.pin(os.getpid(), ())
     assert before == os.sched_getaffinity(0)
 
 
@@ -85,4 +85,4 @@ def test_a_process_that_is_gone_is_no_error() -> None:
     """It may have ended meanwhile."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    cores.pin(process.pid, (0,))
+    servers.pin(process.pid, (0,))

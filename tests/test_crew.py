@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.crew import crew
-from harness.measured import Key, Measured, Size
-from harness.model import Steps
-from harness.plan import Limits
-from harness.pool import Settings, Source
-from harness.race import Race
-from harness.runner import Contender
+from gradmatrix.core.model import Steps
+from gradmatrix.measure.race import Race
+from gradmatrix.measure.servers import Contender, crew
+from gradmatrix.measure.statistics import Key, Measured, Size
+from gradmatrix.run.plan import Limits
+from gradmatrix.run.pool import Settings, Source
 from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
 from tests.pacing import SCRIPT, SLOWER, asks, contender
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.causes import Cause, Diagnosis
-from harness.diagnosis import diagnose, false_alarms
-from harness.observation import Froze, Hooked, Nonfinite, Observation, Parameter
+from gradmatrix.core.observation import Froze, Hooked, Nonfinite, Observation, Parameter
+from gradmatrix.judge.causes import Cause, Diagnosis
+from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from tests.factories import (
     make_built,
     make_frame,

@@ -11,11 +11,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.causes import Cause, Diagnosis
-from harness.diagnosis import diagnose, false_alarms
-from harness.model import Role
-from harness.observation import Observation, Parameter, Raised, Severed
-from harness.remedy import explained, remedy_on_its_stack
+from gradmatrix.core.model import Role
+from gradmatrix.core.observation import Observation, Parameter, Raised, Severed
+from gradmatrix.judge.causes import Cause, Diagnosis, explained, remedy_on_its_stack
+from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from tests.factories import (
     NO_GRAPH,
     make_cell,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import disk
-from harness.disk import cut_back, held, is_held, tail, write_atomically
+from gradmatrix.core import files
+from gradmatrix.core.files import cut_back, held, is_held, tail, write_atomically
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOLDER = """
-import sys; from pathlib import Path; from harness.disk import held
+import sys; from pathlib import Path; from gradmatrix.core.files import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -36,7 +36,7 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 def test_cutting_back_keeps_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who appends goes on after it."""
-    monkeypatch.setattr(disk, "OUTPUT_LIMIT_BYTES", 5000)
+    monkeypatch.setattr(files, "OUTPUT_LIMIT_BYTES", 5000)
     path = tmp_path / "output.txt"
     with path.open("a", encoding="utf-8") as file:
         file.write("x" * 6000 + "so far, ")
@@ -84,5 +84,5 @@ def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        disk.write_in_pieces(path, pieces())
+        files.write_in_pieces(path, pieces())
     assert [("file", b"old")] == [(each.name, each.read_bytes()) for each in tmp_path.iterdir()]

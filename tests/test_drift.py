@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from harness.drift import drift
+from gradmatrix.judge.relations import drift
 from tests.compared import NEW, OLD, record
 from tests.factories import make_observation
 

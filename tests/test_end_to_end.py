@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import cli, scenarios
-from harness.diagnosis import diagnose
-from harness.model import Cell, Record
-from harness.store import decode
+from gradmatrix.cli import main
+from gradmatrix.core.model import Cell, Record
+from gradmatrix.judge.diagnosis import diagnose
+from gradmatrix.run import scenarios
+from gradmatrix.run.store import decode
 from tests.conftest import OLDEST, ROOT, needs_fork, python_of, waits_until
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ pytestmark = needs_fork
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of one run."""
     folder = new_results(tmp_path_factory.mktemp("finished"))
-    assert 0 == cli.main([*COMMAND, "--results", str(folder)])
+    assert 0 == main.main([*COMMAND, "--results", str(folder)])
     return folder
 
 
@@ -126,7 +127,7 @@ def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureF
     """The second time every cell is kept, no server is started and no file is touched."""
     files = [path for path in sorted(results.rglob("*")) if path.is_file()]
     before = [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
-    assert 0 == cli.main([*COMMAND, "--explain", "--no-table", "--results", str(results)])
+    assert 0 == main.main([*COMMAND, "--explain", "--no-table", "--results", str(results)])
     output = capsys.readouterr().out
     assert (names(cells()), set()) == (explained(output, "keep"), explained(output, "run"))
     assert (
@@ -139,7 +140,7 @@ def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureF
 def test_a_failure_is_found_by_a_strict_run(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, and the command that repeats the cell."""
     arguments = ["run", OLDEST, "--device", "cpu", "--cell", "t5_classifier/hf_adafactor", "--strict"]
-    assert 1 == cli.main([*arguments, "--results", str(results)])
+    assert 1 == main.main([*arguments, "--results", str(results)])
     assert f'nox -s "matrix({OLDEST})" -- --cell t5_classifier/hf_adafactor --fresh' in capsys.readouterr().out
 
 
@@ -147,7 +148,7 @@ def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFi
     """Of a sample: one that trains, and one that fails."""
     sample = ["t5_classifier/hf_adafactor", "amp_manual_optimization/torch_only", "amp_manual_optimization/clear_cache"]
     words = [word for cell in sample for word in ("--cell", cell)]
-    assert 0 == cli.main(["isolation", OLDEST, *words, "--results", str(results)])
+    assert 0 == main.main(["isolation", OLDEST, *words, "--results", str(results)])
     assert f"{OLDEST}: 3 cells compared" in capsys.readouterr().out
 
 
@@ -156,7 +157,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
     results = new_results(tmp_path / "results")
     workplaces = results / ".gradmatrix" / "work"
     arguments = [*COMMAND, "--no-table", "--results", str(results)]
-    command = [sys.executable, "-m", "harness", *arguments]
+    command = [sys.executable, "-m", "gradmatrix", *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as killed:
         try:
             journal = journal_of(results)
@@ -168,7 +169,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
     finished = records_of(results)
     assert 3 <= len(finished) < len(cells())
 
-    assert 0 == cli.main([*arguments, "--explain"])
+    assert 0 == main.main([*arguments, "--explain"])
     output = capsys.readouterr().out
     kept = {record.cell for record in finished}
     assert (names(kept), names(cells() - kept)) == (explained(output, "keep"), explained(output, "run"))
@@ -179,5 +180,5 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
 
 def test_an_unknown_cell_is_bad_input(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2 and a suggestion, no traceback."""
-    assert 2 == cli.main(["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)])
+    assert 2 == main.main(["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)])
     assert "perhaps you meant 'hf_adafactor'" in capsys.readouterr().err

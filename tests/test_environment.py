@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import disk, environment
-from harness import lock as locks
-from harness.builds import BuildChoice
-from harness.errors import UserError
-from harness.index import Index
-from harness.model import Build, Failure, Lock, Stack
+from gradmatrix.core import files
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Build, Failure, Lock, Stack
+from gradmatrix.stacks import environment
+from gradmatrix.stacks import lock as locks
+from gradmatrix.stacks.environment import BuildChoice
+from gradmatrix.stacks.index import Index
 from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def test_an_environment_in_use_is_not_dropped_meanwhile(lock: Lock, tmp_path: Pa
     root = tmp_path / "environments"
     ensure(lock, tmp_path)
     with environment.in_use(root, "demo"):
-        assert disk.is_held(root / ".demo.lock")
+        assert files.is_held(root / ".demo.lock")
         environment.drop(root, "other")
     environment.drop(root, "demo")
     assert not (root / "demo").exists()
@@ -150,7 +151,7 @@ def test_one_stack_is_installed_at_a_time(lock: Lock, tmp_path: Path) -> None:
     root = tmp_path / "environments"
 
     def free_bytes(_: Path) -> int:
-        looked.append(disk.is_held(root / ".install.lock"))
+        looked.append(files.is_held(root / ".install.lock"))
         return 2**40
 
     for _ in range(2):

@@ -7,14 +7,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harness.errors import UserError
-from harness.history import History
-from harness.publish.feed import MOST_ENTRIES, MOST_FLIPS, feed
+from gradmatrix.compare.history import History
+from gradmatrix.core.errors import UserError
+from gradmatrix.publish.feeds import MOST_ENTRIES, MOST_FLIPS, feed
 from tests.factories import make_cell
 from tests.test_flips import LOCKS, NEW, entry
 
 if TYPE_CHECKING:
-    from harness.changes import Entry
+    from gradmatrix.judge.changes import Entry
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 REGRESSED = (entry(), entry("step:exception", 1, "lock", lock=NEW))

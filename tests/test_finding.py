@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.finding import Finding, Left, Process, Speed, conclude, headline, report, speed
-from harness.remedy import Remedy
+from gradmatrix.judge.causes import Remedy
+from gradmatrix.trace.trace import Finding, Left, Process, Speed, conclude, headline, report, speed
 from tests.factories import BACKWARD, HEALTHY, make_cell, make_observation, make_parameter, make_raised, make_warned
 
 if TYPE_CHECKING:
-    from harness.observation import Observation
+    from gradmatrix.core.observation import Observation
 
 NOTHING = make_observation(steps=0, backward=(), parameters=(), losses=(), last_loss=None, gradient_norms=())
 NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a grad_fn"

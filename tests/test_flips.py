@@ -7,9 +7,9 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
-from harness.changes import Entry, Locked
-from harness.flips import Flip, flips, moved, regressions
-from harness.model import Gradient, Role
+from gradmatrix.core.model import Gradient, Role
+from gradmatrix.judge.changes import Entry, Locked
+from gradmatrix.judge.flips import Flip, flips, moved, regressions
 from tests.factories import DAY, NOON, make_cell
 
 OLD, NEW = "1" * 16, "2" * 16

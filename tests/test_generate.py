@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.generate import REQUIREMENTS, Releases, Snapshots, over_base, pinned, snapshots, wanted
-from harness.model import Stack
+from gradmatrix.core.model import Stack
+from gradmatrix.stacks.generate import REQUIREMENTS, Releases, Snapshots, over_base, pinned, snapshots, wanted
 from tests.test_releases import release
 
 if TYPE_CHECKING:
-    from harness.periods import Every
+    from gradmatrix.stacks.generate import Every
 
 TODAY = dt.date(2026, 11, 21)
 BASE = Stack(

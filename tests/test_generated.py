@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import generated
-from harness.errors import UserError
-from harness.generated import COMMAND
-from harness.project import Project
+from gradmatrix.core.errors import UserError
+from gradmatrix.run.project import Project
+from gradmatrix.stacks import generated
+from gradmatrix.stacks.generated import COMMAND
 from tests.test_cli import SUMS
 from tests.test_generate import RELEASES, TODAY
 from tests.test_matrix import load as load_matrix
@@ -19,7 +19,7 @@ from tests.test_releases import release
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.matrix import Matrix
+    from gradmatrix.stacks.config import Matrix
 
 STACK = """
 [[stacks]]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import given
+from gradmatrix.compare import sides
 from tests.factories import make_lock
 
 if TYPE_CHECKING:
@@ -36,18 +36,18 @@ DISTRIBUTIONS: list[tuple[str, list[str], str | None]] = [
 )
 def test_a_build_of_a_release_is_that_release(text: str, expected: str) -> None:
     """Which build is installed is the machine's business."""
-    assert expected == given.without_label(text)
+    assert expected == sides.without_label(text)
 
 
 def test_asked_for_is_what_nothing_else_needs() -> None:
     """And torch; tools that make environments are nobody's request."""
     versions = {name: version for name, version in VERSIONS.items() if name != "mine"}
-    assert (("torch", "trl"), ()) == given.asked_in(DISTRIBUTIONS[:-1], make_lock(versions=versions))
+    assert (("torch", "trl"), ()) == sides.asked_in(DISTRIBUTIONS[:-1], make_lock(versions=versions))
 
 
 def test_what_a_project_in_development_needs_was_asked_for() -> None:
     """The project itself is none of the index's, and that is told."""
-    roots, notices = given.asked_in(DISTRIBUTIONS, make_lock(versions=VERSIONS))
+    roots, notices = sides.asked_in(DISTRIBUTIONS, make_lock(versions=VERSIONS))
     assert ("torch", "trl") == roots
     assert ("not from the package index and left out of the candidate: mine",) == notices
 
@@ -55,7 +55,7 @@ def test_what_a_project_in_development_needs_was_asked_for() -> None:
 @pytest.mark.parametrize(("version", "public"), [("2.0", True), ("2.0+cpu", True), ("not a version", False)])
 def test_what_can_be_pinned(version: str, *, public: bool) -> None:
     """Some old distributions have a version of their own kind."""
-    assert public is given.is_public(version)
+    assert public is sides.is_public(version)
 
 
 def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
         (folder / "direct_url.json").write_text('{"url": "file:///croot"}', encoding="utf-8")
-    code = given.LISTING.replace("distributions()", f"distributions(path=[{str(tmp_path)!r}])")
+    code = sides.LISTING.replace("distributions()", f"distributions(path=[{str(tmp_path)!r}])")
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     origins = {name: origin for name, _, origin in json.loads(ran.stdout)}
     assert {"built": None, "checkout": '{"url": "file:///croot"}'} == origins

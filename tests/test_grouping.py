@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.compare import compare
-from harness.model import Failure, Gradient, Role
+from gradmatrix.compare.comparison import compare
+from gradmatrix.core.model import Failure, Gradient, Role
 from tests.compared import LIBRARY, NEW, OLD, SCENARIOS, everything, raising, record, side
 from tests.factories import make_lock
 
 if TYPE_CHECKING:
-    from harness.comparison import Group
+    from gradmatrix.compare.comparison import Group
 
 PLACE = "transformers/other.py"
 

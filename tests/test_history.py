@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import history
-from harness.errors import UserError
-from harness.store import encode
+from gradmatrix.compare import history
+from gradmatrix.core.errors import UserError
+from gradmatrix.run.store import encode
 from tests.factories import NOON, make_cell, make_lock, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 OLD, NEW = (
     make_lock(digest=digit * 64, versions={"torch": version}) for digit, version in (("1", "2.6"), ("2", "2.7"))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import cli, history
-from harness.publish.regressions import MARKER
-from harness.store import Store
+from gradmatrix.cli import main
+from gradmatrix.compare import history
+from gradmatrix.publish.feeds import MARKER
+from gradmatrix.run.store import Store
 from tests.factories import NOON, make_cell, make_lock, make_record
 from tests.test_cli import MATRIX, SUMS, write_lock
 
@@ -50,7 +51,7 @@ def publish(root: Path, outcome: str, day: int, lock: str) -> None:
 
 def run(root: Path, *words: str) -> int:
     """The exit code of a command."""
-    return cli.main([words[0], "--root", str(root), *words[1:]])
+    return main.main([words[0], "--root", str(root), *words[1:]])
 
 
 def test_the_history_of_a_cell_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.index import Index, IndexUnreachable
-from harness.index_page import releases_of
+from gradmatrix.stacks.index import Index, IndexUnreachable, releases_of
 from tests.fakes.package_index import File, PackageIndex
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.index_cache import Answer, IndexCache, user_folder
-from harness.releases import Release
+from gradmatrix.stacks.index import Answer, IndexCache, Release, user_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

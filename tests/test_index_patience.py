@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.index import FRESH_S, LONGEST_S, Index, IndexUnreachable
+from gradmatrix.stacks.index import FRESH_S, LONGEST_S, Index, IndexUnreachable
 from tests.fakes.package_index import PackageIndex
 from tests.test_index_polite import BEGAN, Clock, clock, reader, served, versions
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.index import FRESH_S, USER_AGENT, WORKERS, Index, IndexUnreachable
-from harness.index_cache import Answer, IndexCache
+from gradmatrix.stacks.index import FRESH_S, USER_AGENT, WORKERS, Answer, Index, IndexCache, IndexUnreachable
 from tests.fakes.package_index import MODIFIED, PackageIndex
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ import ast
 
 import pytest
 
-from harness import injection, scenarios
-from harness.injection import Lines, Truth
-from harness.model import Role
-from harness.observation import Frame
+from gradmatrix.core.model import Role
+from gradmatrix.core.observation import Frame
+from gradmatrix.run import scenarios
 from tests.conftest import ROOT
+from tools import injection
+from tools.injection import Lines, Truth
 
 BLOCK = Truth(modules=("model.layers.1",), root="Model", built_at=("script.py", 40))
 ANYWHERE = Truth(modules=None, root="Model", built_at=None)

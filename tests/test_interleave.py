@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import interleave
-from harness.crew import Crew
-from harness.interleave import measure
-from harness.model import Steps
-from harness.pace import Broken
-from harness.plan import Action, Limits, Planned
-from harness.pool import Settings
-from harness.race import Race
+from gradmatrix.core.model import Steps
+from gradmatrix.measure import race as interleave
+from gradmatrix.measure.race import Race, measure
+from gradmatrix.measure.servers import Broken, Crew
+from gradmatrix.run.plan import Action, Limits, Planned
+from gradmatrix.run.pool import Settings
 from tests.factories import make_cell, make_scenario, make_variant
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.M
         with ThreadPoolExecutor(1) as pool:
             yield Crew([], pool)
 
-    monkeypatch.setattr("harness.interleave.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gradmatrix.measure.race.time.monotonic", lambda: now[0])
     monkeypatch.setattr(interleave, "crew", nobody)
     monkeypatch.setattr(Race, "run", run)
     planned = [a_cell(name) for name in ("one", "two", "three")]

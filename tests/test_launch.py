@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import disk, launch
-from harness.launch import ServerDied
-from harness.verdict import judge
+from gradmatrix.core import files
+from gradmatrix.judge.verdict import judge
+from gradmatrix.run import server as launch
+from gradmatrix.run.server import ServerDied
 from tests.conftest import FAKES, NEWEST, ROOT, Workbench, ends, needs_fork, python_of, waits_until
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
     """Of 64 MiB no more than the limit stays on disk, and what remains is the end."""
     ran = process_bench.run("flood_then_train")
     assert "trains" == ran.outcome
-    assert (ran.directory / "output.txt").stat().st_size <= disk.OUTPUT_LIMIT_BYTES
+    assert (ran.directory / "output.txt").stat().st_size <= files.OUTPUT_LIMIT_BYTES
     assert ran.answer.ended.output_tail.endswith("xxx\nthe end\n")
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.learning import grouped, numbers
+from gradmatrix.judge.diagnosis import grouped, numbers
 from tests.factories import make_parameter
 
 if TYPE_CHECKING:
-    from harness.observation import Parameter
+    from gradmatrix.core.observation import Parameter
 
 STILL = "nnnn"
 

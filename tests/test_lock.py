@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import pytest
 
-from harness import lock as locks
-from harness import uv
-from harness.errors import UserError
-from harness.index import Index
-from harness.model import Lock, LockedPackage, Stack
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Lock, LockedPackage, Stack
+from gradmatrix.stacks import lock as locks
+from gradmatrix.stacks import uv
+from gradmatrix.stacks.index import Index
 from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex, wheel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness import lock_text
+from gradmatrix.stacks import lock
 
 TEXT = """\
 alpha==1.0 ; sys_platform == 'linux' \\
@@ -20,16 +20,16 @@ delta @ git+https://example.org/delta@0123456789
 
 def test_packages_can_be_left_out_of_a_text() -> None:
     """An entry goes with its hashes."""
-    assert lock_text.without(TEXT, lambda name: name == "alpha") == TEXT[TEXT.index("beta") :]
+    assert lock.without(TEXT, lambda name: name == "alpha") == TEXT[TEXT.index("beta") :]
 
 
 def test_what_comes_from_an_address_is_known() -> None:
     """A wheel file has a hash, a commit has none and needs none."""
-    assert (["gamma-ray", "delta"], ["delta"]) == (lock_text.by_address(TEXT), lock_text.hashless(TEXT))
+    assert (["gamma-ray", "delta"], ["delta"]) == (lock.by_address(TEXT), lock.hashless(TEXT))
 
 
 @pytest.mark.parametrize(("number", "version"), list(enumerate(["1.0", "2.0", "3.0+mine"])))
 def test_an_entry_has_a_version(number: int, version: str) -> None:
     """That of a wheel is in its name."""
-    block = list(lock_text.blocks(TEXT))[number]
-    assert version == lock_text.version_of(block, lock_text.requirement_of(block), "3.11")
+    block = list(lock.blocks(TEXT))[number]
+    assert version == lock.version_of(block, lock.requirement_of(block), "3.11")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from harness.causes import Cause
-from harness.lost import no_gradient
+from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.diagnosis import no_gradient
 from tests.factories import (
     BACKWARD,
     WITHOUT_GRAPH,
@@ -26,8 +26,8 @@ from tests.factories import (
 )
 
 if TYPE_CHECKING:
-    from harness.causes import Diagnosis
-    from harness.observation import Observation
+    from gradmatrix.core.observation import Observation
+    from gradmatrix.judge.causes import Diagnosis
 
 STILL = make_parameter("nnnn", name="encoder.weight", changed=False)
 LEARNING = make_parameter(name="head.weight")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import manifests
-from harness.errors import UserError
+from gradmatrix.compare import requirements
+from gradmatrix.core.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,13 +65,13 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 def test_a_project_asks_for_its_dependencies(tmp_path: Path) -> None:
     """Without extras and groups; with what it says of Python."""
-    found = manifests.pyproject(written(tmp_path, "pyproject.toml", PROJECT), (), ())
+    found = requirements.pyproject(written(tmp_path, "pyproject.toml", PROJECT), (), ())
     assert (("torch>=2", 'peft; python_version > "3.8"'), ">=3.10") == (found.requirements, found.requires_python)
 
 
 def test_extras_and_groups_are_added(tmp_path: Path) -> None:
     """Also those that they include, by whatever spelling."""
-    found = manifests.pyproject(written(tmp_path, "pyproject.toml", PROJECT), ("all",), ("test",))
+    found = requirements.pyproject(written(tmp_path, "pyproject.toml", PROJECT), ("all",), ("test",))
     assert ("trl<1", "lightning", "pytest", "ruff") == found.requirements[2:]
 
 
@@ -88,7 +88,7 @@ def test_a_part_that_is_not_there_is_told(
 ) -> None:
     """With the nearest that is."""
     with pytest.raises(UserError, match=complaint):
-        manifests.pyproject(written(tmp_path, "pyproject.toml", PROJECT), extras, groups)
+        requirements.pyproject(written(tmp_path, "pyproject.toml", PROJECT), extras, groups)
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_a_part_that_is_not_there_is_told(
 def test_a_project_that_cannot_be_read_is_told(tmp_path: Path, text: str, complaint: str) -> None:
     """With the line, where it has one."""
     with pytest.raises(UserError, match=complaint):
-        manifests.pyproject(written(tmp_path, "pyproject.toml", text), (), ())
+        requirements.pyproject(written(tmp_path, "pyproject.toml", text), (), ())
 
 
 def test_extras_that_name_each_other_are_read_once(tmp_path: Path) -> None:
     """Each adds what it asks for."""
     extras = '[project.optional-dependencies]\na = ["p[b]", "trl"]\nb = ["P[a]", "ruff"]\n'
     text = f'[project]\nname = "p"\ndependencies = ["torch", "p[a]"]\n{extras}'
-    found = manifests.pyproject(written(tmp_path, "pyproject.toml", text), (), ())
+    found = requirements.pyproject(written(tmp_path, "pyproject.toml", text), (), ())
     assert ("torch", "ruff", "trl") == found.requirements
 
 
@@ -125,7 +125,7 @@ def test_a_uv_lock_tells_versions_and_its_project_what_was_asked_for(tmp_path: P
     """By uv's own reading of it, without a network."""
     project = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["alpha>1"]\n'
     written(tmp_path, "pyproject.toml", project)
-    found = manifests.uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
+    found = requirements.uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
     assert (("alpha==2.0", "beta==1.1"), ("alpha",), True) == (found.requirements, found.asked, found.locked)
     assert ">=3.11" == found.requires_python
 
@@ -133,7 +133,7 @@ def test_a_uv_lock_tells_versions_and_its_project_what_was_asked_for(tmp_path: P
 def test_a_uv_lock_without_its_project_is_told(tmp_path: Path) -> None:
     """There is nothing that says what was asked for."""
     with pytest.raises(UserError, match=r"no pyproject\.toml beside it"):
-        manifests.uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
+        requirements.uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
 
 
 def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_path: Path) -> None:
@@ -147,12 +147,12 @@ def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_
     entry += 'dependencies = [{ name = "alpha" }]\n[package.metadata]\nrequires-dist = [{ name = "alpha" }]\n'
     lock = UV_LOCK.replace('dependencies = [{ name = "alpha" }]', 'dependencies = [{ name = "lib" }]')
     lock = lock.replace('[{ name = "alpha", specifier = ">1" }]', '[{ name = "lib", editable = "lib" }]')
-    found = manifests.uv_lock(written(tmp_path, "uv.lock", lock + entry), (), (), tmp_path)
+    found = requirements.uv_lock(written(tmp_path, "uv.lock", lock + entry), (), (), tmp_path)
     assert (("alpha==2.0", "beta==1.1"), ("alpha", "beta")) == (found.requirements, found.asked)
     assert "left out: lib" in found.notices[0]
 
 
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
     """Some editors begin a file with it."""
-    found = manifests.pyproject(written(tmp_path, "pyproject.toml", f"\ufeff{PROJECT.lstrip()}"), (), ())
+    found = requirements.pyproject(written(tmp_path, "pyproject.toml", f"\ufeff{PROJECT.lstrip()}"), (), ())
     assert ">=3.10" == found.requires_python

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import matrix
-from harness.errors import UserError
-from harness.model import Steps
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Steps
+from gradmatrix.stacks import config
 
 TODAY = dt.date(2026, 1, 31)
 SCENARIOS = ("frozen_parameters", "t5_classifier")
@@ -27,11 +27,11 @@ requirements = ["torch==2.6.0", "trl"]
 """
 
 
-def load(folder: Path, text: str) -> matrix.Matrix:
+def load(folder: Path, text: str) -> config.Matrix:
     """The matrix of ``text``."""
     path = folder / "matrix.toml"
     path.write_text(text, encoding="utf-8")
-    return matrix.load(path, SCENARIOS, TODAY)
+    return config.load(path, SCENARIOS, TODAY)
 
 
 def complaint(folder: Path, text: str) -> str:
@@ -45,7 +45,7 @@ def test_the_projects_own_matrix_is_valid() -> None:
     """The published matrix.toml reads, and its core stacks are three."""
     root = Path(__file__).parent.parent
     names = [path.stem for path in (root / "scenarios").glob("*.py")]
-    loaded = matrix.load(root / "matrix.toml", names)
+    loaded = config.load(root / "matrix.toml", names)
     assert [stack.name for stack in loaded.core] == ["lightning-2.0.3", "transformers-4.57-torch-2.13", "torch-2.13"]
 
 
@@ -53,7 +53,7 @@ def test_every_stack_of_ours_pins_both_lightnings_alike() -> None:
     """Pulled in by lightning, pytorch-lightning is not pinned: each stack asks for the same version of both."""
     root = Path(__file__).parent.parent
     names = [path.stem for path in (root / "scenarios").glob("*.py")]
-    for stack in matrix.load(root / "matrix.toml", names).stacks:
+    for stack in config.load(root / "matrix.toml", names).stacks:
         asked = {text for text in stack.requirements if text.startswith("lightning")}
         assert {f"pytorch-{text}" for text in asked} <= set(stack.requirements), stack.name
 
@@ -83,7 +83,7 @@ def test_an_unknown_stack_gets_a_suggestion(tmp_path: Path) -> None:
 def test_a_missing_file_says_where_to_run(tmp_path: Path) -> None:
     """No matrix.toml: told to run in the root of the project."""
     with pytest.raises(UserError, match=r"no file matrix\.toml"):
-        matrix.load(tmp_path / "matrix.toml", SCENARIOS, TODAY)
+        config.load(tmp_path / "matrix.toml", SCENARIOS, TODAY)
 
 
 def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:

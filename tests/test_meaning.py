@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.meaning import digest, digest_of_file
+from gradmatrix.run.meaning import digest, digest_of_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from harness import disk, merge
-from harness.admission import Here
-from harness.errors import UserError
-from harness.model import Role
-from harness.shards import Due, Shard, Shards
-from harness.store import Store, encode
+from gradmatrix.core import files
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role
+from gradmatrix.night import night
+from gradmatrix.night.night import Due, Here, Shard, Shards
+from gradmatrix.run.store import Store, encode
 from tests.factories import NOON, make_cell
 from tests.factories import make_record as make_any_record
 from tests.test_admission import make_failing, make_record
@@ -21,8 +21,8 @@ from tests.test_admission import make_failing, make_record
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.merge import Found
-    from harness.model import Record
+    from gradmatrix.core.model import Record
+    from gradmatrix.night.night import Found
 
 KEY = make_record().key
 LATER = NOON + dt.timedelta(hours=1)
@@ -40,7 +40,7 @@ def write(folder: Path, *records: Record | bytes, name: str = "stack") -> Path:
 
 def found(*folders: Path, plan: Shards | None = None) -> Found:
     """What they hold."""
-    return merge.found_in(folders, HERE, plan)
+    return night.found_in(folders, HERE, plan)
 
 
 def make_plan(*names: str) -> Shards:
@@ -61,7 +61,7 @@ def test_records_are_taken_into_the_journal(tmp_path: Path) -> None:
     other = write(tmp_path / "shards" / "two", make_record(cell=make_cell(variant="other")))
     assert found(one, other) == found(tmp_path / "shards")
     store = make_store(tmp_path)
-    assert 2 == merge.take(found(one, other).records, store, tmp_path / "environments")
+    assert 2 == night.take(found(one, other).records, store, tmp_path / "environments")
     assert {"plain", "other"} == {cell.variant for cell in store.recorded_here("stack")}
 
 
@@ -69,10 +69,10 @@ def test_what_is_taken_twice_is_new_once(tmp_path: Path) -> None:
     """The journal keeps its bytes."""
     records = found(write(tmp_path / "shard", make_record())).records
     store = make_store(tmp_path)
-    merge.take(records, store, tmp_path / "environments")
+    night.take(records, store, tmp_path / "environments")
     before = (store.journal / "stack.jsonl").read_bytes()
     assert (0, before) == (
-        merge.take(records, store, tmp_path / "environments"),
+        night.take(records, store, tmp_path / "environments"),
         (store.journal / "stack.jsonl").read_bytes(),
     )
 
@@ -83,7 +83,7 @@ def test_what_the_journal_has_stays_after_half_a_line(tmp_path: Path) -> None:
     store.append(make_record(cell=make_cell(variant="other")))
     with (store.journal / "stack.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"ce')
-    merge.take([make_record()], store, tmp_path / "environments")
+    night.take([make_record()], store, tmp_path / "environments")
     assert ({"plain", "other"}, 1) == (
         {cell.variant for cell in store.recorded_here("stack")},
         len(store.problems),
@@ -94,7 +94,7 @@ def test_a_newer_record_of_this_checkout_stays_the_cell(tmp_path: Path) -> None:
     """Whatever a shard ran before it."""
     store = make_store(tmp_path)
     store.append(make_any_record("step:exception", key="now", recorded_at=LATER))
-    assert 1 == merge.take([make_any_record(key="then")], store, tmp_path / "environments")
+    assert 1 == night.take([make_any_record(key="then")], store, tmp_path / "environments")
     assert ["step:exception"] == [record.outcome for record in store.recorded_here("stack").values()]
 
 
@@ -187,8 +187,8 @@ def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
         told.append(stack)
         raise Released
 
-    with disk.held(environments / ".stack.lock"), pytest.raises(Released):
-        merge.take([make_record()], make_store(tmp_path), environments, waiting)
+    with files.held(environments / ".stack.lock"), pytest.raises(Released):
+        night.take([make_record()], make_store(tmp_path), environments, waiting)
     assert (["stack"], False) == (told, (tmp_path / "journal").exists())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from harness.moved import packages_moved
+from gradmatrix.judge.versions import packages_moved
 from tests.compared import NEW, OLD
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.version import Version
 
-from harness import nearest
+from gradmatrix.judge import versions as nearest
 from tests.factories import make_cell, make_lock, make_record
 
 if TYPE_CHECKING:
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 STACKS = {
     "old": {"torch": Version("2.0.1"), "lightning": Version("2.0.3"), "transformers": Version("4.30.2")},

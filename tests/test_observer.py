@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import devices, environment
+from gradmatrix.stacks import environment
 from tests.conftest import FAKES, ROOT, Workbench, needs_fork, needs_gpu, needs_no_gpu, python_of
 
 pytestmark = needs_fork
@@ -253,5 +253,5 @@ def test_a_gpu_is_named_and_its_memory_measured(process_bench: Workbench) -> Non
     """Peak of torch's own allocator on the device; with the newest torch, which knows the newest devices."""
     ran = process_bench.run("allocates", device="cuda")
     assert "trains" == ran.outcome
-    assert devices.gpu_name() == ran.seen.environment["gpu"]
+    assert environment.gpu_name() == ran.seen.environment["gpu"]
     assert 256 * MIB <= (ran.seen.peak_memory_bytes or 0) < 512 * MIB

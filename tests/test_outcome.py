@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.outcome import NOT_JUDGED, REASONS, SPURIOUS, Outcome, Phase
+from gradmatrix.core.outcomes import NOT_JUDGED, REASONS, SPURIOUS, Outcome, Phase
 
 DESIGNED = """
 resolve: conflict no-release index-unreachable

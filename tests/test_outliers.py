@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from harness import statistics
-from harness.measured import Size
-from harness.statistics import ALPHA
+from gradmatrix.measure import statistics
+from gradmatrix.measure.statistics import ALPHA, Size
 from tests.simulated import MARGIN, ROUNDS, SERVERS, Floats, estimate, judged, processes
 
 

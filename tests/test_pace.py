@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import environment
-from harness.launch import Server
-from harness.pace import Broken, Exhausted, PacedCell
+from gradmatrix.measure.servers import Broken, Exhausted, PacedCell
+from gradmatrix.run.server import Server
+from gradmatrix.stacks import environment
 from tests.conftest import NEWEST, ends, is_running, needs_fork, python_of
 from tests.pacing import MIB, SCRIPT, asks
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.periods import LENGTH, Every, end_of, ends, moved, start_of
+from gradmatrix.stacks.generate import LENGTH, Every, end_of, ends, moved, start_of
 
 DAYS = st.dates(dt.date(1999, 1, 1), dt.date(2101, 12, 31))
 EVERY = st.sampled_from(sorted(LENGTH))

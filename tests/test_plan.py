@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from harness import meaning
-from harness import plan as planning
-from harness.model import Failure, Record, Role, Steps
-from harness.plan import Action, Limits, Planned, Selection, plan
+from gradmatrix.core.model import Failure, Record, Role, Steps
+from gradmatrix.run import meaning
+from gradmatrix.run import plan as planning
+from gradmatrix.run.plan import Action, Limits, Planned, Selection, plan
 from tests.factories import make_cell, make_lock, make_record, make_scenario, make_variant
 
 DEVICES = {"cpu": "Linux-x86_64"}
@@ -251,14 +251,17 @@ def test_a_selection_has_its_cells() -> None:
 
 def test_the_observers_digest_covers_what_a_cell_uses() -> None:
     """A cell reaches the observer; nothing in it is left out because it is imported in a function."""
-    code = meaning.Code("inside", planning.HERE / "inside")
-    modules = {module for module, _ in code.reached([("inside.server", "main")])}
-    assert {"inside.cell", "inside.observer", "inside.severing", "inside.values", "inside.protocol"} <= modules
-    assert "inside.trace" not in modules
+    code = meaning.Code("observe", planning.PACKAGE / "observe")
+    modules = {module for module, _ in code.reached([("observe.server", "main")])}
+    assert {"observe.cell", "observe.observer", "observe.severing", "observe.torches", "observe.protocol"} <= modules
+    assert "observe.trace" not in modules
 
 
 def test_the_judges_digest_covers_the_words_it_uses() -> None:
     """The verdict, its patterns and the outcomes."""
-    code = meaning.Code("harness", planning.HERE)
-    names = {name for _, name in code.reached([("harness.verdict", "judge"), ("harness.verdict", "passes")])}
+    code = meaning.Code("gradmatrix", planning.PACKAGE)
+    names = {
+        name
+        for _, name in code.reached([("gradmatrix.judge.verdict", "judge"), ("gradmatrix.judge.verdict", "passes")])
+    }
     assert {"NAMES_THE_PROBLEM", "Outcome", "REASONS", "Gradient", "says_so"} <= names

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.plan import Action
+from gradmatrix.run.plan import Action
 from tests.test_plan import only, planned, record_of, replace_limits
 
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.launch import Answer
-from harness.pool import ATTEMPTS
-from harness.verdict import Ended
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.pool import ATTEMPTS
+from gradmatrix.run.server import Answer
 from tests.factories import make_cell, make_observation, make_raised, make_scenario, make_variant
 from tests.pretended import EVERYTHING, Watcher, World, make_run, outcomes, pretend
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.pool import Isolation
-    from harness.run import StackRun
+    from gradmatrix.run.pool import Isolation
+    from gradmatrix.run.stack import StackRun
 
 LOST = Answer(None, Ended(lost=True), wall_s=0.125)
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import disk
-from harness.currency import is_current
-from harness.model import Role
-from harness.plan import Selection
-from harness.project import Project
-from harness.publication import publish
+from gradmatrix.core import files
+from gradmatrix.core.model import Role
+from gradmatrix.publish.publication import is_current, publish
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project
 from tests.conftest import ROOT
 from tests.factories import make_cell, make_lock, make_record
 from tests.pretended import Watcher
@@ -51,8 +50,8 @@ def test_an_unchanged_matrix_needs_no_pandas(project: Project) -> None:
     """It takes a second to import."""
     publish(project)
     code = (
-        "import sys; from pathlib import Path; from harness.project import Project;"
-        "from harness.publication import publish;"
+        "import sys; from pathlib import Path; from gradmatrix.run.project import Project;"
+        "from gradmatrix.publish.publication import publish;"
         "publish(Project.at(Path(sys.argv[1]))); sys.exit('pandas' in sys.modules)"
     )
     assert 0 == subprocess.run([sys.executable, "-c", code, str(project.root)], cwd=ROOT, check=False).returncode
@@ -90,19 +89,19 @@ def test_what_the_matrix_is_made_of_makes_it_anew(project: Project, path: str) -
 
 def test_what_another_publisher_recorded_is_not_lost(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading and writing are under one lock: who had to wait reads what was recorded meanwhile."""
-    held = disk.held
+    held = files.held
 
     @contextmanager
     def after_another(path: Path) -> Iterator[None]:
         """A lock that another session held, which recorded a cell and published it."""
-        monkeypatch.setattr(disk, "held", held)
+        monkeypatch.setattr(files, "held", held)
         other = Project.at(project.root)
         other.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
         publish(other)
         with held(path):
             yield
 
-    monkeypatch.setattr(disk, "held", after_another)
+    monkeypatch.setattr(files, "held", after_another)
     publish(project)
     assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root))
 

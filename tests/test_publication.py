@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from harness import cli, column
-from harness.currency import PAGES, is_current, pages
-from harness.errors import UserError
-from harness.model import Role
-from harness.project import Project
-from harness.publication import publish
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role
+from gradmatrix.publish import publication
+from gradmatrix.publish.publication import PAGES, is_current, pages_in, publish
+from gradmatrix.run.project import Project
 from tests.factories import NOON, make_cell, make_lock, make_observation, make_record
 from tests.test_cli import MATRIX, SUMS, write_lock
 
@@ -63,7 +63,7 @@ def test_several_processes_publish_what_one_does(
     for path in alone:
         if not path.startswith(("locks", "history")):
             (project.results / path).unlink()
-    monkeypatch.setattr(column, "BIG_BYTES", 0)
+    monkeypatch.setattr(publication, "BIG_BYTES", 0)
     publish(project, site=site)
     assert alone == files(project)
 
@@ -72,7 +72,7 @@ def test_what_another_process_could_not_read_is_told(project: Project, monkeypat
     """As where this one reads."""
     with (project.store.journal / "second.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"ce')
-    monkeypatch.setattr(column, "BIG_BYTES", 0)
+    monkeypatch.setattr(publication, "BIG_BYTES", 0)
     publish(project)
     assert ["second.jsonl, line 3 was skipped: Input data was truncated"] == project.store.problems
 
@@ -114,7 +114,7 @@ def test_the_build_is_that_of_the_newest_cell() -> None:
     """A record from before a driver came, and one from after."""
     old = make_record(build="cpu")
     new = make_record(build="cuda", recorded_at=NOON + dt.timedelta(hours=1))
-    assert ("cuda", None) == (column.build_of([new, old]), column.build_of([make_record(build="")]))
+    assert ("cuda", None) == (publication.build_of([new, old]), publication.build_of([make_record(build="")]))
 
 
 def test_a_cell_whose_line_cannot_be_read_is_not_gone(project: Project) -> None:
@@ -139,7 +139,7 @@ def test_records_of_another_schema_stop_a_run_before_it_begins(
     publish(project)
     theirs = project.store.published / "first.jsonl"
     theirs.write_bytes(b'{"schema":2}\n')
-    assert 2 == cli.main(["run", "first", "--fresh", "--root", str(project.root)])
+    assert 2 == main.main(["run", "first", "--fresh", "--root", str(project.root)])
     assert "first.jsonl cannot be published anew: line 1 has schema 2" in capsys.readouterr().err
 
 
@@ -161,7 +161,7 @@ def test_a_list_of_pages_leads_nowhere_else(tmp_path: Path, path: str) -> None:
     """It came by git, from whoever wrote it."""
     (tmp_path / "site").mkdir()
     (tmp_path / PAGES).write_text(f"{path}\nstacks/old.html\n", encoding="utf-8")
-    assert {"stacks/old.html"} == pages(tmp_path)
+    assert {"stacks/old.html"} == pages_in(tmp_path)
 
 
 def test_records_of_another_lock_are_kept_and_not_shown(project: Project) -> None:
@@ -222,6 +222,6 @@ def test_what_a_killed_publication_left_is_deleted(project: Project) -> None:
 
 def test_only_the_newest_stacks_have_badges(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a matrix of hundreds nobody shows the others, and they are thousands of files."""
-    monkeypatch.setattr(column, "MOST_BADGED", 1)
+    monkeypatch.setattr(publication, "MOST_BADGED", 1)
     publish(project, site=True)
     assert {"badges/second.json", "badges/second/sums.json"} == {p for p in files(project) if p.startswith("badges")}

@@ -17,15 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from harness.model import Failure, Gradient, LockedPackage, Record, Role
-from harness.project import by_date, of_matrix
-from harness.publication import write_cells, write_documents
-from harness.publish import document
-from harness.publish.frame import as_csv, as_parquet, frame
-from harness.publish.grid import grid
-from harness.publish.markdown import as_markdown
-from harness.publish.published import Table, tabulated
-from harness.publish.rows import rows_of
+from gradmatrix.core.model import Failure, Gradient, LockedPackage, Record, Role
+from gradmatrix.publish import formats
+from gradmatrix.publish.formats import as_csv, as_markdown, as_parquet, frame
+from gradmatrix.publish.publication import write_cells, write_documents
+from gradmatrix.publish.rows import Table, grid, rows_of, tabulated
+from gradmatrix.run.project import by_date, of_matrix
 from tests.factories import (
     DAY,
     make_cell,
@@ -39,7 +36,7 @@ from tests.factories import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from harness.model import Lock
+    from gradmatrix.core.model import Lock
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = {
@@ -148,7 +145,7 @@ def write_data(folder: Path, table: Table) -> None:
 
 def as_json(table: Table) -> bytes:
     """matrix.json of a machine with CUDA builds for one stack."""
-    return b"".join(document.as_json(table, {"new": "cuda"}))
+    return b"".join(formats.as_json(table, {"new": "cuda"}))
 
 
 @pytest.fixture

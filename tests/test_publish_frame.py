@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.model import Gradient, Record, Role
-from harness.publish.grid import rate, words
-from harness.publish.rows import Rate, Remedies, Row, row_of, steps_per_s
+from gradmatrix.core.model import Gradient, Record, Role
+from gradmatrix.publish.rows import Rate, Remedies, Row, rate, row_of, steps_per_s, words
 from tests.factories import make_observation, make_record, make_warned
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness.publish.document import as_schema, as_schema_of_records
+from gradmatrix.publish.formats import as_schema, as_schema_of_records
 from tests.conftest import ROOT
 from tests.test_publish import as_json, published
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.publish.published import Table
+    from gradmatrix.publish.rows import Table
 
 __all__ = ["published"]  # a fixture
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.publish import text
+from gradmatrix.core import text
 
 
 @given(st.text())

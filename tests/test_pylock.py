@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import pylock
-from harness.errors import UserError
+from gradmatrix.compare import requirements
+from gradmatrix.core.errors import UserError
 from tests.test_manifests import written
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ name = "local"
 def test_a_pylock_of_another_form_is_told(tmp_path: Path, text: str) -> None:
     """With the place."""
     with pytest.raises(UserError, match="is not written as such a file is") as error:
-        pylock.pylock(written(tmp_path, "pylock.toml", text))
+        requirements.pylock(written(tmp_path, "pylock.toml", text))
     assert "$.packages[" in error.value.cause
 
 
 def test_a_pylock_tells_versions_and_what_depends_on_what(tmp_path: Path) -> None:
     """What nothing depends on was asked for; what has no version is left out, and told."""
-    found = pylock.pylock(written(tmp_path, "pylock.toml", PYLOCK))
+    found = requirements.pylock(written(tmp_path, "pylock.toml", PYLOCK))
     assert (("alpha==2.0", 'beta==1.1; sys_platform == "linux"'), ("alpha",)) == (found.requirements, found.asked)
     assert ("pylock.toml: local has no version there and is left out",) == found.notices
 
@@ -53,7 +53,7 @@ def test_a_pylock_tells_versions_and_what_depends_on_what(tmp_path: Path) -> Non
 def test_a_pylock_of_nothing_is_told(tmp_path: Path) -> None:
     """Another TOML under that name."""
     with pytest.raises(UserError, match="locks no package"):
-        pylock.pylock(written(tmp_path, "pylock.toml", "[tool]\n"))
+        requirements.pylock(written(tmp_path, "pylock.toml", "[tool]\n"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_pylock_is_read_as_installed_without_options(tmp_path: Path, marker: s
     """Its default groups, and no extras."""
     entry = f'[[packages]]\nname = "gamma"\nversion = "1"\nmarker = "{marker}"\n'
     path = written(tmp_path, "pylock.toml", f'default-groups = ["default"]\n{PYLOCK}\n{entry}')
-    assert expected == pylock.pylock(path).requirements[2:]
+    assert expected == requirements.pylock(path).requirements[2:]
 
 
 def test_a_pylock_says_where_a_package_is_from(tmp_path: Path) -> None:
@@ -78,6 +78,6 @@ def test_a_pylock_says_where_a_package_is_from(tmp_path: Path) -> None:
     fork = 'vcs = { type = "git", url = "https://host.invalid/trl", commit-id = "abc", subdirectory = "python" }'
     entries = f'[[packages]]\nname = "trl"\nversion = "1.0"\n{fork}\n'
     entries += '[[packages]]\nname = "mine"\nversion = "1"\ndirectory = { path = "." }\n'
-    found = pylock.pylock(written(tmp_path, "pylock.toml", f"{PYLOCK}\n{entries}"))
+    found = requirements.pylock(written(tmp_path, "pylock.toml", f"{PYLOCK}\n{entries}"))
     assert ("trl @ git+https://host.invalid/trl@abc#subdirectory=python",) == found.requirements[2:]
     assert "pylock.toml: mine is no release of the package index and is left out" in found.notices

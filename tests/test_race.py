@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from harness import statistics
-from harness.launch import ServerDied
-from harness.measured import Size
-from harness.pace import Broken
-from harness.race import FIRST_LOOK, RESTARTS
-from harness.verdict import Ended
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.measure import statistics
+from gradmatrix.measure.race import FIRST_LOOK, RESTARTS
+from gradmatrix.measure.servers import Broken
+from gradmatrix.measure.statistics import Size
+from gradmatrix.run.server import ServerDied
 from tests.racing import HALF, a_race
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.publish.readme import write_block
+from gradmatrix.publish.formats import write_block
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from harness.errors import UserError
-from harness.plan import lock_input
-from harness.project import Project
-from harness.recorded import paired, read
-from harness.store import encode
+from gradmatrix.compare.sides import paired, read
+from gradmatrix.core.errors import UserError
+from gradmatrix.run.plan import lock_input
+from gradmatrix.run.project import Project
+from gradmatrix.run.store import encode
 from tests.factories import make_cell, make_lock, make_record
 from tests.test_cli import MATRIX, SUMS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Lock, Record
+    from gradmatrix.core.model import Lock, Record
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import scenarios
-from harness.reduction.reduce import reduce
+from gradmatrix.run import scenarios
+from gradmatrix.trace.reduce import reduce
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
-    from harness.model import Scenario
+    from gradmatrix.core.model import Scenario
 
 REAL = [
     pytest.param(scenario, variant.name, id=f"{scenario.name}-{variant.name}")

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from harness.reduction.reduce import reduce
+from gradmatrix.trace.reduce import reduce
 from tests.conftest import FAKES
 
 SOURCE = (FAKES / "sums.py").read_text(encoding="utf-8")

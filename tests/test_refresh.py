@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness import cli, matrix
-from harness.model import LockedPackage, Stack
-from harness.refresh import Fresh, Yanked, fresh_releases, suggestion, yanked
+from gradmatrix.cli import main
+from gradmatrix.core.model import LockedPackage, Stack
+from gradmatrix.run.refresh import Fresh, Yanked, fresh_releases, suggestion, yanked
+from gradmatrix.stacks import config
 from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex
 from tests.test_cli import SUMS, write_lock
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.model import Lock
+    from gradmatrix.core.model import Lock
 
 TODAY = dt.date(2026, 11, 21)
 MATRIX = """
@@ -73,7 +74,7 @@ def add(root: Path, table: str) -> None:
 
 def refresh(root: Path, *options: str) -> int:
     """The exit code of the command."""
-    return cli.main(["refresh", "--root", str(root), *options])
+    return main.main(["refresh", "--root", str(root), *options])
 
 
 def files(root: Path) -> list[str]:
@@ -118,7 +119,7 @@ def test_a_suggestion_is_a_table_that_can_be_pasted(tmp_path: Path) -> None:
     (tmp_path / "matrix.toml").write_text(suggestion(fresh, stacks), encoding="utf-8")
     requirements = ("torch<3", "lightning==2.7.0", "pytorch-lightning==2.7.0")
     assert (Stack(name="lightning-2.7.0", python="3.12", requirements=requirements, as_of=TODAY),) == (
-        matrix.load(tmp_path / "matrix.toml", ["sums"], TODAY).stacks
+        config.load(tmp_path / "matrix.toml", ["sums"], TODAY).stacks
     )
 
 
@@ -149,11 +150,11 @@ def test_generated_stacks_are_told_by_check_and_written_without(
     add(root, RELEASES)
     assert 1 == refresh(root, "--check")
     assert "_matrix.json" not in files(root)
-    assert 2 == cli.main(["list", "--root", str(root)])
+    assert 2 == main.main(["list", "--root", str(root)])
     assert 0 == refresh(root)
     assert "added     alpha-1.0\nadded     alpha-1.1\n" in capsys.readouterr().out
     assert "_matrix.json" in files(root)
-    assert 0 == cli.main(["list", "--root", str(root)])
+    assert 0 == main.main(["list", "--root", str(root)])
     assert "alpha-1.1              as of 2026-02-01  alpha 1.1 with the rest of first" in capsys.readouterr().out
     assert 1 == refresh(root, "--check")
     assert "unlocked  alpha-1.0" in capsys.readouterr().out
@@ -168,7 +169,7 @@ def test_a_stack_that_no_rule_gives_any_more_is_told(
     refresh(root)
     served.files[0].yanked = True
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("harness.index.FRESH_S", 0.0)
+        patched.setattr("gradmatrix.stacks.index.FRESH_S", 0.0)
         assert 0 == refresh(root)
     assert "removed   alpha-1.0: what was recorded is kept" in capsys.readouterr().out
 
@@ -226,7 +227,7 @@ def test_a_rule_that_gives_nothing_is_noted(root: Path, capsys: pytest.CaptureFi
     add(root, RELEASES + 'from = "99"\n')
     assert 0 == refresh(root)
     assert "note: [generate.releases] gives no stack" in capsys.readouterr().out
-    assert 0 == cli.main(["list", "--root", str(root)])
+    assert 0 == main.main(["list", "--root", str(root)])
 
 
 @pytest.mark.usefixtures("served")
@@ -244,7 +245,7 @@ def test_without_the_index_what_is_kept_is_used_and_told(
     """On stderr, with the moment that it is of."""
     assert 0 == refresh(root)
     asked = len(served.requests)
-    monkeypatch.setattr("harness.index.FRESH_S", 0.0)
+    monkeypatch.setattr("gradmatrix.stacks.index.FRESH_S", 0.0)
     monkeypatch.setenv("GRADMATRIX_OFFLINE", "1")
     assert 0 == refresh(root, "--check")
     assert "note: the package index was not asked (GRADMATRIX_OFFLINE is set): releases as of 20" in (

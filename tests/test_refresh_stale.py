@@ -5,10 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from harness.index import Index
-from harness.index_cache import IndexCache
-from harness.project import Project
-from harness.refresh import refresh as news_of
+from gradmatrix.run.project import Project
+from gradmatrix.run.refresh import refresh as news_of
+from gradmatrix.stacks.index import Index, IndexCache
 from tests.test_refresh import RELEASES, TODAY, add, refresh, root, served
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def test_an_old_answer_removes_no_stack(
     add(root, RELEASES)
     assert 0 == refresh(root)
     served.add("alpha", "1.2", "2026-03-01")
-    monkeypatch.setattr("harness.index.FRESH_S", 0.0)
+    monkeypatch.setattr("gradmatrix.stacks.index.FRESH_S", 0.0)
     with monkeypatch.context() as another:
         another.setenv("GRADMATRIX_CACHE_DIR", str(root / "another"))
         assert 0 == refresh(root)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.flips import regressions
-from harness.model import Role
-from harness.publish.regressions import MARKER, MOST_BYTES, Reported, as_issue, reported
+from gradmatrix.core.model import Role
+from gradmatrix.judge.flips import regressions
+from gradmatrix.publish.feeds import MARKER, MOST_BYTES, Reported, as_issue, reported
 from tests.factories import make_cell, make_record, make_stopped
 from tests.test_flips import LOCKS, NEW, entry
 
 if TYPE_CHECKING:
-    from harness.model import Cell, Record
+    from gradmatrix.core.model import Cell, Record
 
 CELL = make_cell()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from harness.releases import Release, admitted, both, minor, newest
+from gradmatrix.stacks.index import Release, admitted, both, minor, newest
 
 
 def release(version: str, day: str = "2025-01-01", *, yanked: bool = False) -> Release:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.causes import Cause, Diagnosis
-from harness.model import Role
-from harness.remedy import PLAIN, Remedy, advice, explained, remedy_for, remedy_on_its_stack
+from gradmatrix.core.model import Role
+from gradmatrix.judge.causes import PLAIN, Cause, Diagnosis, Remedy, advice, explained, remedy_for, remedy_on_its_stack
 from tests.factories import make_cell, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 FROZEN = Cause.FROZEN
 OTHER = make_variant("other", Role.REMEDY, cures=("detached",))

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from harness import statistics
-from harness.crew import Crew
-from harness.race import Race
+from gradmatrix.measure import statistics
+from gradmatrix.measure.race import Race
+from gradmatrix.measure.servers import Crew
 from tests.racing import HALF, Dated, a_race
 
 

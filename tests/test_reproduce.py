@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import cli, devices, environment, reproduce
-from harness.address import find, published
-from harness.errors import UserError
-from harness.launch import Answer
-from harness.model import Failure, Gradient
-from harness.plan import Selection
-from harness.project import Project
-from harness.verdict import Ended
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Failure, Gradient
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project, find, published
+from gradmatrix.run.server import Answer
+from gradmatrix.stacks import environment
+from gradmatrix.trace import reproduce
 from tests.conftest import OLDEST, ROOT, python_of
 from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record
 from tests.pretended import World, pretend
@@ -23,7 +24,7 @@ from tests.test_cli import MATRIX, write_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_a_device_that_this_machine_lacks_is_an_error(project: Project, world: W
     """It cannot be done here."""
     record = record_of(project)
     elsewhere = make_record("trains", make_cell("first", "sums", "plain", "cuda"), inputs=record.inputs)
-    if devices.device_class("cuda") is not None:
+    if environment.device_class("cuda") is not None:
         pytest.skip("this machine has one")
     with pytest.raises(UserError, match="cannot be run here"):
         reproduce.reproduce(project, elsewhere)
@@ -174,7 +175,7 @@ def test_a_machine_that_cannot_install_is_no_verdict(
 
     monkeypatch.setattr(environment, "ensure", ensure)
     record_of(project)
-    assert 2 == cli.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
+    assert 2 == main.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
     assert "install:disk-full" in capsys.readouterr().err
 
 
@@ -185,7 +186,7 @@ def test_the_exit_code(
     """0 it holds, 1 it does not, with both side by side."""
     world.answers = answers
     record_of(project)
-    assert code == cli.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
+    assert code == main.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
     printed = capsys.readouterr().out
     assert f"The published verdict {'does not hold' if code else 'holds'} here." in printed
     assert "first/sums/plain/cpu" in printed

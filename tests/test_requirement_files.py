@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import requirement_files
-from harness.errors import UserError
+from gradmatrix.compare import requirements
+from gradmatrix.core.errors import UserError
 
 HASH = "--hash=sha256:" + "0" * 64
 COMPILED = f"""\
@@ -31,13 +31,13 @@ peft==0.14.0 \\
 """
 
 
-def read(folder: Path, text: str, **others: str) -> requirement_files.Listed:
+def read(folder: Path, text: str, **others: str) -> requirements.Listed:
     """What a file with this text asks for; others lie beside it."""
     for name, content in others.items():
         (folder / f"{name}.txt").write_text(content, encoding="utf-8")
     path = folder / "requirements.txt"
     path.write_text(text, encoding="utf-8")
-    return requirement_files.read(path)
+    return requirements.read(path)
 
 
 def test_a_file_is_read_as_pip_reads_it(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_file_in_another_encoding_is_told(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_bytes(b"\xff\xfet\x00o\x00")
     with pytest.raises(UserError, match="cannot be read as text"):
-        requirement_files.read(path)
+        requirements.read(path)
 
 
 def test_an_option_for_pip_is_told_and_left_out(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import candidates, resolution, wishes
-from harness.errors import UserError
-from harness.given import Given
-from harness.index import Index
-from harness.lock import load, requirements_path
+from gradmatrix.compare import requirements as wishes
+from gradmatrix.compare import resolution, sides
+from gradmatrix.compare.sides import Given
+from gradmatrix.core.errors import UserError
+from gradmatrix.stacks.index import Index
+from gradmatrix.stacks.lock import load, requirements_path
 from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.resolution import Resolved
+    from gradmatrix.compare.resolution import Resolved
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DAY = dt.date(2025, 12, 31)
@@ -68,7 +69,7 @@ def resolved(served: PackageIndex, side: Given, folder: Path) -> Resolved:
 
 def candidate(served: PackageIndex, baseline: Given, folder: Path, *words: str, latest: bool = False) -> Resolved:
     """The baseline with these wishes."""
-    asked = [candidates.of_wheel(word, PYTHON) if word.endswith(".whl") else wishes.wish(word) for word in words]
+    asked = [sides.of_wheel(word, PYTHON) if word.endswith(".whl") else wishes.wish(word) for word in words]
     return resolution.candidate(baseline, asked, Index(served.url, attempts=1), folder, latest=latest, as_of=DAY)
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import candidates, environment, resolution
-from harness.index import Index
+from gradmatrix.compare import resolution, sides
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.index import Index
 from tests.fakes.package_index import PackageIndex, wheel
 from tests.test_resolution import DAY, PYTHON, candidate, given, index_of_four, locked, versions
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from harness.resolution import Resolved
+    from gradmatrix.compare.resolution import Resolved
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_source_is_locked_by_its_commit_and_installed(served: PackageIndex, tm
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
         subprocess.run([*git, *command], cwd=project, check=True)
-    asked = candidates.of_source(f"git+{project.as_uri()}", PYTHON)
+    asked = sides.of_source(f"git+{project.as_uri()}", PYTHON)
     side = resolution.candidate(
         given("alpha", "delta"), [asked], Index(served.url, attempts=1), tmp_path, latest=False, as_of=DAY
     )

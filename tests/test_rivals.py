@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.rivals import read_hyperfine, read_pytest_benchmark
-from harness.trials import FASTER, NOTHING, SLOWER
+from tools.bench_comparison import FASTER, NOTHING, SLOWER, read_hyperfine, read_pytest_benchmark
 
 STEADY = [1.00, 1.01, 0.99, 1.00, 1.01, 0.99]
 

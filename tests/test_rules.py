@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import matrix
-from harness.errors import UserError
-from harness.generate import REQUIREMENTS, Releases, Snapshots, Window
+from gradmatrix.core.errors import UserError
+from gradmatrix.stacks import config
+from gradmatrix.stacks.generate import REQUIREMENTS, Releases, Snapshots, Window
 from tests.test_matrix import RUN, STACK, complaint, load
 
 SNAPSHOTS = '[generate.snapshots]\nevery = "quarter"\nfrom = 2024-12-31\n'
@@ -31,7 +31,7 @@ def test_the_example_is_eight_quarters_in_five_lines() -> None:
     """The claim, and the file that it is about."""
     path = Path(__file__).parent / "examples" / "eight_quarters.toml"
     assert 5 == len(path.read_text(encoding="utf-8").splitlines())
-    assert 8 == len(matrix.load(path, ["sums"], dt.date(2026, 11, 21)).stacks)
+    assert 8 == len(config.load(path, ["sums"], dt.date(2026, 11, 21)).stacks)
 
 
 def test_typed_stacks_come_first(tmp_path: Path) -> None:

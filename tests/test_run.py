@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from harness import disk, environment
-from harness.environment import Environment, InstallFailed
-from harness.errors import UserError
-from harness.launch import Answer
-from harness.model import Failure, Record, Role
-from harness.plan import Selection
-from harness.run import failed, new_run_id, workplace
-from harness.verdict import Ended
+from gradmatrix.core import files
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Failure, Record, Role
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.server import Answer
+from gradmatrix.run.stack import failed, new_run_id, workplace
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.environment import Environment, InstallFailed
 from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record
 from tests.pretended import EVERYTHING, TRAINED, Watcher, World, make_run, outcomes, pretend
 
@@ -209,11 +210,11 @@ def test_a_run_has_the_environment_to_itself(tmp_path: Path, world: World) -> No
         """Looks whether it does."""
 
         def ended(self, record: Record, output: str) -> None:
-            assert disk.is_held(tmp_path / "environments" / ".stack.lock")
+            assert files.is_held(tmp_path / "environments" / ".stack.lock")
             super().ended(record, output)
 
     make_run(tmp_path, watcher=(watcher := Curious())).execute(EVERYTHING)
-    assert (3, False) == (len(watcher.outputs), disk.is_held(tmp_path / "environments" / ".stack.lock"))
+    assert (3, False) == (len(watcher.outputs), files.is_held(tmp_path / "environments" / ".stack.lock"))
 
 
 def test_what_another_run_recorded_meanwhile_is_kept(
@@ -232,7 +233,7 @@ def test_what_another_run_recorded_meanwhile_is_kept(
             make_run(tmp_path).execute(EVERYTHING)
             yield
 
-        patched.setattr(disk, "held", another_first)
+        patched.setattr(files, "held", another_first)
         summary = run.execute(EVERYTHING)
     assert (0, 4, "stack: waiting for another run of this stack") == (summary.executed, summary.kept, watcher.stages[0])
 
@@ -242,7 +243,7 @@ def test_what_a_killed_run_left_is_deleted(tmp_path: Path) -> None:
     for name in ("living", "dead"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.lock").touch()
-    with disk.held(tmp_path / "living.lock"), workplace(tmp_path, "own") as directory:
+    with files.held(tmp_path / "living.lock"), workplace(tmp_path, "own") as directory:
         assert (tmp_path / "own").samefile(directory)
         assert ["living", "living.lock", "own", "own.lock"] == sorted(path.name for path in tmp_path.iterdir())
     assert ["living", "living.lock"] == sorted(path.name for path in tmp_path.iterdir())

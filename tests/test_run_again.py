@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.store import Store
+from gradmatrix.run.store import Store
 from tests.factories import NOON, make_cell, make_observation, make_record
 
 if TYPE_CHECKING:

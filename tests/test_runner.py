@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.launch import Server, ServerDied
-from harness.pace import Block, Broken, Exhausted
-from harness.runner import Contender, Runner
+from gradmatrix.measure.servers import Block, Broken, Contender, Exhausted, Runner
+from gradmatrix.run.server import Server, ServerDied
 from tests.conftest import ends, is_running, needs_fork
 from tests.pacing import MIB, a_runner, asks
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from harness.launch import Request
+    from gradmatrix.run.server import Request
 
 pytestmark = needs_fork
 STEPS = 20
@@ -223,7 +222,7 @@ def test_a_server_that_its_script_kills_is_told(runner: Runner) -> None:
 
 def test_a_server_that_does_not_answer_any_more_is_ended(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it might say later would be taken for an answer to something else."""
-    monkeypatch.setattr("harness.pace.START_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("gradmatrix.measure.servers.START_TIMEOUT_S", 0.5)
     runner.begin(asks())
     server = server_pid(runner)
     os.kill(server, signal.SIGSTOP)

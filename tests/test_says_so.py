@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.model import Role
-from harness.outcome import Outcome
-from harness.verdict import Verdict, passes, says_so
+from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import Outcome
+from gradmatrix.judge.verdict import Verdict, passes, says_so
 from tests.factories import make_observation, make_raised, make_warned
 
 SAYS_SO = [

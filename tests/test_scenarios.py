@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import scenarios
-from harness.causes import Cause
-from harness.errors import UserError
-from harness.model import Relation, Role, Scenario
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Relation, Role, Scenario
+from gradmatrix.judge.causes import Cause
+from gradmatrix.run import scenarios
 from tests.factories import make_lock, make_variant
 
 FOLDER = Path(__file__).parent.parent / "scenarios"

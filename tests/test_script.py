@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.inside import script
+from gradmatrix.observe import cell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,20 +27,20 @@ def written(folder: Path, text: str, *others: str) -> str:
 def test_the_libraries_that_a_script_names_anywhere(tmp_path: Path) -> None:
     """At the top, in a function, by part; each once, and only those that there are."""
     text = "import json.decoder as d\nfrom wave import open\ndef f():\n    import csv, json.decoder, not_there\n"
-    assert ["json.decoder", "wave", "csv"] == script.libraries(written(tmp_path, text))
+    assert ["json.decoder", "wave", "csv"] == cell.libraries(written(tmp_path, text))
 
 
 @pytest.mark.parametrize("beside", ["wave.py", "wave/__init__.py"])
 def test_what_lies_beside_a_script_is_no_library(tmp_path: Path, beside: str) -> None:
     """It comes first on the script's own path, whatever the environment has under that name."""
-    assert ["csv"] == script.libraries(
+    assert ["csv"] == cell.libraries(
         written(tmp_path, "import csv\nimport wave\nimport train\nfrom . import x\n", beside)
     )
 
 
 def test_a_folder_of_data_shadows_nothing(tmp_path: Path) -> None:
     """Without an ``__init__.py`` it comes after every installed package."""
-    assert ["wave"] == script.libraries(written(tmp_path, "import wave\n", "wave/sounds.txt", "notes.txt"))
+    assert ["wave"] == cell.libraries(written(tmp_path, "import wave\n", "wave/sounds.txt", "notes.txt"))
 
 
 def test_what_is_shadowed_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_what_is_shadowed_is_forgotten(tmp_path: Path, monkeypatch: pytest.Monke
     for name in names:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     written(tmp_path, "", "a_library.py", "json.py")
-    script.forget_shadowed(str(tmp_path))
+    cell.forget_shadowed(str(tmp_path))
     assert ["a_library_too", "json"] == [name for name in (*names, "json") if name in sys.modules]
 
 
@@ -61,7 +61,7 @@ def test_only_what_the_environment_has_is_imported_ahead(tmp_path: Path, monkeyp
     monkeypatch.setitem(sys.modules, "own_module", __import__("own_module"))
     names = ["pytest", "json.decoder", "own_module", "made_up", "sys", "gone"]
     paths = [path for path in sys.path if path != str(tmp_path)]
-    assert ["pytest", "json.decoder"] == script.of_environment(names, paths)
+    assert ["pytest", "json.decoder"] == cell.of_environment(names, paths)
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_only_what_the_environment_has_is_imported_ahead(tmp_path: Path, monkeyp
 )
 def test_an_exit_with_code_0_is_a_good_end(error: BaseException, *, expected: bool) -> None:
     """As the interpreter counts codes."""
-    assert expected == script.exits_well(error)
+    assert expected == cell.exits_well(error)

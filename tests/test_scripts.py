@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import matrix, scripts
-from harness.errors import UserError
-from harness.model import Role, Scenario, Variant
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role, Scenario, Variant
+from gradmatrix.run import scenarios
+from gradmatrix.stacks import config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,8 +55,8 @@ def load(folder: Path, text: str = SCRIPT) -> Scenario:
     """The scenario of the first script of ``text``."""
     path = folder / "matrix.toml"
     path.write_text(RUN + text, encoding="utf-8")
-    loaded = matrix.load(path, ["sums"], dt.date(2026, 1, 31))
-    return scripts.load_all(path, loaded.scripts, ["sums"])[0]
+    loaded = config.load(path, ["sums"], dt.date(2026, 1, 31))
+    return scenarios.load_scripts(path, loaded.scripts, ["sums"])[0]
 
 
 def complaint(folder: Path, text: str) -> str:
@@ -166,4 +167,4 @@ def test_no_folder_of_the_machine_is_left(folder: Path, monkeypatch: pytest.Monk
     assert {
         "message": "no x.txt, but 'y.txt'",
         "warnings": [".cache/z", "https://example.org/somebody/home/x", "a/b", 1, None],
-    } == scripts.without_folders(told, [folder / "examples", folder / "data"])
+    } == scenarios.without_folders(told, [folder / "examples", folder / "data"])

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import cli
-from harness.store import decode
+from gradmatrix.cli import main
+from gradmatrix.run.store import decode
 from tests.conftest import FAKES, NEWEST, OLDEST, ROOT, needs_fork, python_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Record
+    from gradmatrix.core.model import Record
 
 FOLDER = FAKES / "user_scripts"
 SCRIPTS: dict[str, tuple[str, list[str]]] = {
@@ -91,7 +91,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(project: Path, *words: str) -> int:
     """Run the command line on that matrix."""
     python_of(OLDEST), python_of(NEWEST)
-    return cli.main([*words, "--matrix", str(project / "matrix.toml"), "--results", str(project / "results")])
+    return main.main([*words, "--matrix", str(project / "matrix.toml"), "--results", str(project / "results")])
 
 
 def records(folder: Path) -> Records:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import UserError
-from harness.shards import (
+from gradmatrix.core.errors import UserError
+from gradmatrix.night.night import (
     UNKNOWN_S,
     Due,
     Listed,
@@ -29,7 +29,7 @@ from harness.shards import (
 from tests.factories import make_cell, make_observation, make_record
 
 if TYPE_CHECKING:
-    from harness.model import Cell
+    from gradmatrix.core.model import Cell
 
 SETTING_UP_S = 3.0
 STACKS = st.dictionaries(

@@ -12,13 +12,15 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from harness import cli, disk, nightly
-from harness.launch import Answer
-from harness.model import Lock
-from harness.project import Project
-from harness.shards import UNKNOWN_S
-from harness.store import Store, encode
-from harness.verdict import Ended
+from gradmatrix.cli import main
+from gradmatrix.core import files
+from gradmatrix.core.model import Lock
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.night import night as nightly
+from gradmatrix.night.night import UNKNOWN_S
+from gradmatrix.run.project import Project
+from gradmatrix.run.server import Answer
+from gradmatrix.run.store import Store, encode
 from tests.factories import HEALTHY, make_lock, make_observation, make_parameter
 from tests.pretended import World, pretend
 from tests.test_cli import CONFLICT, write_lock
@@ -26,7 +28,7 @@ from tests.test_cli import CONFLICT, write_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Cell, Record
+    from gradmatrix.core.model import Cell, Record
 
 MATRIX = """
 [run]
@@ -75,7 +77,9 @@ def make_root(tmp_path: Path) -> Path:
 
 def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Servers of which some cells do not train, and two disagree that must not: however often they are asked."""
-    monkeypatch.setattr("harness.project.device_class", lambda device: "Linux-x86_64" if device == "cpu" else None)
+    monkeypatch.setattr(
+        "gradmatrix.run.project.device_class", lambda device: "Linux-x86_64" if device == "cpu" else None
+    )
     world = pretend(monkeypatch)
     stuck = make_observation(parameters=(make_parameter("zzzz", changed=False),))
     world.answers = {
@@ -100,7 +104,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def run(root: Path, *arguments: str) -> int:
     """One command in this checkout."""
-    return cli.main([*arguments, "--root", str(root)])
+    return main.main([*arguments, "--root", str(root)])
 
 
 def plan(root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
@@ -242,7 +246,7 @@ def test_merging_tells_what_it_skipped(
 ) -> None:
     """As a warning each, on the way to the matrix."""
     path = tmp_path / "shard" / "first.jsonl"
-    disk.write_atomically(path, b'{"schema":1,"ce\n')
+    files.write_atomically(path, b'{"schema":1,"ce\n')
     assert 0 == run(root, "merge", str(path.parent))
     printed = capsys.readouterr().out
     assert "warning: first.jsonl, line 1 was skipped" in printed
@@ -265,7 +269,7 @@ def test_what_a_shard_forged_is_told_and_not_taken(
     lines = Store(tmp_path, root / "results" / "records").of_stack("first").values()
     later = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=5)
     forged = [replace(r, cell=replace(r.cell, stack="second"), recorded_at=later) for r in lines if r.observation]
-    disk.write_atomically(night / "first-1-of-2" / "records" / "second.jsonl", b"".join(map(encode, forged)))
+    files.write_atomically(night / "first-1-of-2" / "records" / "second.jsonl", b"".join(map(encode, forged)))
     capsys.readouterr()
     assert 0 == run(root, "merge", str(night), "--plan", str(night / "p.json"))
     told = capsys.readouterr().out.count("was skipped: shard first-1-of-2 was not asked for second/")

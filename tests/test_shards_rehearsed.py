@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.model import Failure
-from harness.project import Project
+from gradmatrix.core.model import Failure
+from gradmatrix.run.project import Project
 from tests.factories import make_lock
 from tests.test_cli import CONFLICT
 from tests.test_shards_night import make_root, make_world, run
@@ -73,7 +73,9 @@ def test_a_stack_without_such_a_release_is_left_out_and_told(
 ) -> None:
     """The night of the other stacks goes on; where no other is left, that is bad input."""
     lost = Failure(outcome="resolve:no-release", message="torch==99 is not there")
-    monkeypatch.setattr("harness.lock.resolve", lambda stack, *_: make_lock(stack.name, versions={}, failure=lost))
+    monkeypatch.setattr(
+        "gradmatrix.stacks.lock.resolve", lambda stack, *_: make_lock(stack.name, versions={}, failure=lost)
+    )
     (root / "results" / "locks" / "second.json").unlink()
     assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0")
     out, err = capsys.readouterr()

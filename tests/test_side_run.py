@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import disk, environment, side_run
-from harness.environment import Environment
-from harness.given import Given
-from harness.measured import Key
-from harness.model import Build, Gradient, Relation, Role
-from harness.plan import Selection
-from harness.project import Project
-from harness.resolution import Resolved, renamed
-from harness.side_run import SideRun
+from gradmatrix.compare import upgrade
+from gradmatrix.compare.resolution import Resolved, renamed
+from gradmatrix.compare.sides import Given
+from gradmatrix.compare.upgrade import SideRun
+from gradmatrix.core import files as disk
+from gradmatrix.core.model import Build, Gradient, Relation, Role
+from gradmatrix.measure.statistics import Key
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.environment import Environment
 from tests.factories import make_lock, make_record, make_scenario, make_variant
 from tests.pretended import Watcher, World, pretend
 from tests.upgrading import PLAIN, REPORTED, files, make_checkout
@@ -23,7 +25,7 @@ from tests.upgrading import PLAIN, REPORTED, files, make_checkout
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.model import Lock
+    from gradmatrix.core.model import Lock
 
 EVERYTHING = Selection()
 
@@ -131,40 +133,40 @@ def test_changed_cells_are_those_that_ran_on_both_sides() -> None:
     """And ended in another way."""
     before = {PLAIN: make_record(), REPORTED: make_record()}
     fails = make_record("step:no-grad-fn")
-    assert {REPORTED: [REPORTED]} == side_run.changed(before, {PLAIN: make_record(), REPORTED: fails})
+    assert {REPORTED: [REPORTED]} == upgrade.changed(before, {PLAIN: make_record(), REPORTED: fails})
     for untried in ("setup:unsupported", "install:build", "resolve:conflict"):
-        assert {} == side_run.changed(before, {REPORTED: make_record(untried)})
+        assert {} == upgrade.changed(before, {REPORTED: make_record(untried)})
 
 
 def test_a_failure_with_another_gradient_is_another_one() -> None:
     """It would be told as broken differently: that is seen again first."""
     before, after = (make_record("step:exception", gradient=each) for each in (Gradient.NONE, Gradient.FLOWING))
-    assert {PLAIN: [PLAIN]} == side_run.changed({PLAIN: before}, {PLAIN: after})
-    assert {} == side_run.changed({PLAIN: make_record(gradient=Gradient.PARTIAL)}, {PLAIN: make_record()})
+    assert {PLAIN: [PLAIN]} == upgrade.changed({PLAIN: before}, {PLAIN: after})
+    assert {} == upgrade.changed({PLAIN: make_record(gradient=Gradient.PARTIAL)}, {PLAIN: make_record()})
 
 
 def test_a_scenario_that_cannot_be_imported_is_tried_again_once() -> None:
     """Its cells share the import."""
     before = {PLAIN: make_record(), REPORTED: make_record("step:no-grad-fn")}
     broken = make_record("import:missing-module", isolation="none")
-    assert {PLAIN: [PLAIN, REPORTED]} == side_run.changed(before, {PLAIN: broken, REPORTED: broken})
+    assert {PLAIN: [PLAIN, REPORTED]} == upgrade.changed(before, {PLAIN: broken, REPORTED: broken})
 
 
 def test_a_disagreement_takes_its_partner_along() -> None:
     """The other variant is run again too."""
     relation = Relation(first="plain", second="reported")
     scenario = make_scenario("sums", make_variant("plain"), make_variant("reported"), agree=(relation,))
-    assert {PLAIN, REPORTED} == side_run.with_partners([REPORTED], [scenario])
-    assert {PLAIN} == side_run.with_partners([PLAIN], [scenario])
+    assert {PLAIN, REPORTED} == upgrade.with_partners([REPORTED], [scenario])
+    assert {PLAIN} == upgrade.with_partners([PLAIN], [scenario])
 
 
 def test_what_a_killed_upgrade_left_is_deleted(tmp_path: Path) -> None:
     """None that was kept, none in use, no stack's, none of this run."""
     for name in ("+left", "+kept", "+used", "+mine", "torch-2.13"):
         (tmp_path / name).mkdir()
-    (tmp_path / "+kept" / side_run.KEPT).touch()
+    (tmp_path / "+kept" / upgrade.KEPT).touch()
     with disk.held(tmp_path / ".+used.lock"):
-        side_run.tidied(tmp_path, ["+mine"])
+        upgrade.tidied(tmp_path, ["+mine"])
     assert ["+kept", "+mine", "+used", "torch-2.13"] == sorted(
         path.name for path in tmp_path.iterdir() if path.is_dir()
     )
@@ -180,7 +182,7 @@ def test_half_an_environment_passes_for_none(tmp_path: Path, monkeypatch: pytest
         seen.append(((path / environment.MARKER).exists(), disk.is_held(tmp_path / ".+left.lock")))
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    side_run.tidied(tmp_path, [])
+    upgrade.tidied(tmp_path, [])
     assert [(False, True)] == seen
 
 
@@ -204,7 +206,7 @@ def test_one_environment_is_held_once(root: Path, monkeypatch: pytest.MonkeyPatc
     there = None if python is None else root / python
     sides = [side_of(root, renamed(make_lock("side")), there), of_its_own(root)]
     watcher = sides[1].progress
-    with side_run.both_installed(*sides) as pythons:
+    with upgrade.both_installed(*sides) as pythons:
         assert (there or root / "installed", root / "installed") == pythons
     assert isinstance(watcher, Watcher)
     assert not [text for text in watcher.stages if "waiting" in text]
@@ -220,7 +222,7 @@ def test_environments_are_taken_in_one_order(root: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(environment, "ensure", ensure)
     first, second = side_of(root, make_lock("a")), side_of(root, make_lock("b"))
-    with side_run.both_installed(second, first) as pythons:
+    with upgrade.both_installed(second, first) as pythons:
         assert (root / "b", root / "a") == pythons
     assert ["a", "b"] == taken
 
@@ -243,4 +245,4 @@ def test_the_build_of_an_environment_is_told_by_what_is_there(
     tmp_path: Path, versions: dict[str, str], build: Build
 ) -> None:
     """By torch's label, or by the libraries of CUDA beside it."""
-    assert build is side_run.in_place(tmp_path, make_lock(versions=versions)).build
+    assert build is upgrade.in_place(tmp_path, make_lock(versions=versions)).build

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import sides
-from harness.errors import UserError
-from harness.project import Project
-from harness.sides import Reading
+from gradmatrix.compare import sides
+from gradmatrix.compare.sides import Reading
+from gradmatrix.core.errors import UserError
+from gradmatrix.run.project import Project
 from tests.factories import DAY, make_lock
 from tests.test_cli import MATRIX, write_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.given import Given
+    from gradmatrix.compare.sides import Given
 
 LISTED = [
     ("Torch", "2.13.0+cpu"),

@@ -6,15 +6,15 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-from harness.model import Role
-from harness.publish.site.data import data_file
+from gradmatrix.core.model import Role
+from gradmatrix.publish.site.site import data_file
 from tests.factories import DAY, make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
 from tests.sites import view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.model import Lock, Record
+    from gradmatrix.core.model import Lock, Record
 
 SCENARIO = make_scenario("sums", make_variant("plain"), make_variant("frozen", Role.MISUSE))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.model import Gradient, Role
+from gradmatrix.core.model import Gradient, Role
 from tests.factories import (
     NO_GRAPH,
     make_cell,

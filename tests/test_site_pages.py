@@ -10,12 +10,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from msgspec.structs import replace
 
-from harness import claims
-from harness.changes import Entry
-from harness.history import History
-from harness.model import Role
-from harness.observation import SCHEMA
-from harness.publish.site.sentences import OUTCOMES
+from gradmatrix.compare.history import History
+from gradmatrix.core.model import Role
+from gradmatrix.core.observation import SCHEMA
+from gradmatrix.judge.changes import Entry
+from gradmatrix.publish.claims import claims
+from gradmatrix.publish.site.markup import OUTCOMES
 from tests.factories import (
     DAY,
     NOON,

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.model import Gradient, Role
-from harness.outcome import REASONS
-from harness.publish.grid import words
-from harness.publish.rows import rows_of
-from harness.publish.site import plots
-from harness.publish.site.cells import shown
-from harness.publish.site.markup import coded, linked, safe, told
-from harness.publish.site.messages import messages, signature
-from harness.publish.site.moves import turning_points
-from harness.publish.site.packages import by_release, nearest, ranked, step
-from harness.publish.site.sentences import OUTCOMES
-from harness.publish.site.tables import counted_as
+from gradmatrix.core.model import Gradient, Role
+from gradmatrix.core.outcomes import REASONS
+from gradmatrix.publish.rows import rows_of, words
+from gradmatrix.publish.site import plots
+from gradmatrix.publish.site.markup import OUTCOMES, coded, linked, safe, told
+from gradmatrix.publish.site.messages import messages, signature
+from gradmatrix.publish.site.pages import by_release, nearest, ranked, step
+from gradmatrix.publish.site.tables import counted_as, shown, turning_points
 from tests.factories import (
     DAY,
     make_cell,
@@ -34,7 +30,7 @@ from tests.factories import (
 from tests.sites import view_of
 
 if TYPE_CHECKING:
-    from harness.publish.rows import Row
+    from gradmatrix.publish.rows import Row
 
 SCENARIO = make_scenario()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.model import Failure, LockedPackage, Role
+from gradmatrix.core.model import Failure, LockedPackage, Role
 from tests.factories import make_lock, make_stopped
 from tests.sites import HOSTILE, NEW, OLD, SUMS, Page, cell, sample, site_of
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from harness.model import Gradient, Role
-from harness.standing import Change, Standing, Stood, change_of, is_missing, matched, why
+from gradmatrix.core.model import Gradient, Role
+from gradmatrix.judge.change import Change, Standing, Stood, change_of, is_missing, matched, why
 from tests.compared import NEW, OLD, record
 from tests.factories import make_observation
 

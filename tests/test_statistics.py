@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import statistics
-from harness.measured import Size
-from harness.statistics import ALPHA
+from gradmatrix.measure import statistics
+from gradmatrix.measure.statistics import ALPHA, Size
 from tests.simulated import MARGIN, ROUNDS, SERVERS, estimate, judged, known, processes, seeds, told
 
 

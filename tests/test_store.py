@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from harness.errors import UserError
-from harness.model import Gradient, Record, Role
-from harness.store import Store, decode, encode, newest
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Gradient, Record, Role
+from gradmatrix.run.store import Store, decode, encode, newest
 from tests.factories import NOON, make_cell, make_observation, make_parameter, make_raised, make_record, make_warned
 
 LATER = NOON + dt.timedelta(hours=1)
@@ -243,7 +243,7 @@ def test_a_file_that_is_current_is_not_written(store: Store, monkeypatch: pytest
     """What was read is what would be written."""
     store.publish("stack", [make_record()])
     encoded: list[Record] = []
-    monkeypatch.setattr("harness.store.encode", encoded.append)
+    monkeypatch.setattr("gradmatrix.run.store.encode", encoded.append)
     store.publish("stack", store.of_stack("stack").values())
     assert [] == encoded
 

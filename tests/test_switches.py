@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.causes import Cause
-from harness.diagnosis import diagnose
+from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.diagnosis import diagnose
 from tests.conftest import OLDEST, culprit, needs_fork
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ import io
 import pytest
 from rich.console import Console
 
-from harness import terminal
-from harness.model import Gradient, LockedPackage, Published, Record, Role
-from harness.plan import Action, Planned
-from harness.project import gather
-from harness.run import Summary
+from gradmatrix.cli import show
+from gradmatrix.core.model import Gradient, LockedPackage, Published, Record, Role
+from gradmatrix.run.plan import Action, Planned
+from gradmatrix.run.project import gather
+from gradmatrix.run.stack import Summary
 from tests.factories import DAY, make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
 
 HOSTILE = "\x1b[31m[red]two\x1b[0m\nlines[/] \u202egnp.exe [/nonsense]"
@@ -54,7 +54,7 @@ def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Con
     )
     broken = make_record("step:no-grad-fn", make_cell("old", "sums", "odd"), role=Role.REPORTED)
     matrix = published(make_record(cell=make_cell("new", "sums", "plain")), broken, silent)
-    terminal.show_matrix(console, matrix, ["new", "old"])
+    show.show_matrix(console, matrix, ["new", "old"])
     lines = [" ".join(line.replace("│", " ").replace("┃", " ").split()) for line in shown(console)]
     assert [
         "Does it train? (cpu)",
@@ -71,28 +71,28 @@ def test_a_variants_name_is_no_markup(console: Console) -> None:
     """Square brackets are letters like others."""
     scenario = make_scenario("sums", make_variant("[red]plain[/]"))
     record = make_record(cell=make_cell("new", "sums", "[red]plain[/]"))
-    terminal.show_matrix(console, gather([make_lock("new")], {"sums": scenario}, [record]), ["new"])
+    show.show_matrix(console, gather([make_lock("new")], {"sums": scenario}, [record]), ["new"])
     assert "[red]plain[/]" in console.export_text()
 
 
 def test_only_the_stacks_that_were_asked_for_are_shown(console: Console) -> None:
     """The matrix may hold many more."""
     matrix = published(*(make_record(cell=make_cell(stack, "sums", "plain")) for stack in ("new", "old")))
-    terminal.show_matrix(console, matrix, ["old"])
+    show.show_matrix(console, matrix, ["old"])
     assert ("old" in console.export_text(clear=False), "new" in console.export_text()) == (True, False)
 
 
 def test_a_device_that_is_not_there_is_one_line(console: Console) -> None:
     """A table full of dashes says nothing more; hostile text in it has no effect."""
     missing = make_record("setup:no-device", make_cell("new", "sums", "plain", "cuda"), passed=None, message=HOSTILE)
-    terminal.show_matrix(console, published(missing), ["new"])
+    show.show_matrix(console, published(missing), ["new"])
     assert [f"cuda: not judged, {HARMLESS}"] == shown(console)
 
 
 def test_what_is_unsupported_on_a_device_is_a_table(console: Console) -> None:
     """It speaks of the stack."""
     record = make_record("setup:unsupported", make_cell("new", "sums", "plain", "cuda"), passed=None)
-    terminal.show_matrix(console, published(record), ["new"])
+    show.show_matrix(console, published(record), ["new"])
     assert "– setup:unsupported" in console.export_text()
 
 
@@ -105,7 +105,7 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
         make_record(cell=cells[2]),
     ]
     repeat = "repeat {stack} {scenario}/{variant}"
-    terminal.show_failures(console, {record.cell: record for record in records}, repeat)
+    show.show_failures(console, {record.cell: record for record in records}, repeat)
     assert [
         "",
         "Did not pass: 1 control, 1 misuse",
@@ -120,7 +120,7 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
     record = make_record("step:exception", message="word " * 100 + "last")
     screen = Console(file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True)
     for each in (screen, console):
-        terminal.show_failures(each, {record.cell: record}, "repeat")
+        show.show_failures(each, {record.cell: record}, "repeat")
     assert (4, "…") == (len(lines := shown(screen)), lines[2][-1])
     assert (4, "last") == (len(lines := shown(console)), lines[2].split()[-1])
 
@@ -130,14 +130,14 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
 )
 def test_without_a_failure_nothing_is_printed(console: Console, record: Record) -> None:
     """A cell that was not judged is no failure."""
-    terminal.show_failures(console, {record.cell: record}, "repeat")
+    show.show_failures(console, {record.cell: record}, "repeat")
     assert [] == shown(console)
 
 
 def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None:
     """Counts and seconds, and the notice on a line of its own."""
     summary = Summary("new", executed=3, kept=2, settled=1, import_s=8.125, cells_s=1.5, notice=HOSTILE)
-    terminal.show_summary(console, summary)
+    show.show_summary(console, summary)
     assert [
         (
             "new: 3 cells run, 2 kept, 1 settled without running (unsupported, no such device); "
@@ -149,7 +149,7 @@ def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None
 
 def test_a_summary_without_a_notice_is_one_line(console: Console) -> None:
     """Nothing to tell."""
-    terminal.show_summary(console, Summary("new"))
+    show.show_summary(console, Summary("new"))
     assert 1 == len(shown(console))
 
 
@@ -158,13 +158,13 @@ def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
     old = LockedPackage(
         name="trl", version="0.7", released=DAY - dt.timedelta(days=200), newest="0.9", newest_released=DAY
     )
-    terminal.show_fallen_behind(console, [old])
+    show.show_fallen_behind(console, [old])
     assert ["  ⚠ trl 0.7 is 200 days behind 0.9"] == shown(console)
 
 
 def test_explain_says_of_every_cell_why(console: Console) -> None:
     """What is done, the cell, the reason."""
-    with terminal.Display(console, explain=True) as display:
+    with show.Display(console, explain=True) as display:
         display.planned(
             "new", [planned("plain", Action.RUN, "never run [here]"), planned("odd", Action.KEEP, "recorded")]
         )
@@ -175,7 +175,7 @@ def test_explain_says_of_every_cell_why(console: Console) -> None:
 
 def test_verbose_shows_what_the_script_printed(console: Console) -> None:
     """Under its outcome, without what could steer the terminal."""
-    with terminal.Display(console, verbose=True) as display:
+    with show.Display(console, verbose=True) as display:
         display.ended(make_record(), f"first\n{HOSTILE}\n")
         display.ended(make_record(), "  \n")
     assert [
@@ -190,7 +190,7 @@ def test_verbose_shows_what_the_script_printed(console: Console) -> None:
 
 def test_without_verbose_a_run_prints_nothing_of_its_own(console: Console) -> None:
     """A progress bar is not for a file; hostile names do no harm."""
-    with terminal.Display(console) as display:
+    with show.Display(console) as display:
         display.stage("new", "[/nonsense] importing")
         display.planned("new", [planned("plain", Action.RUN, "why")])
         display.ended(make_record(), "noise")
@@ -199,7 +199,7 @@ def test_without_verbose_a_run_prints_nothing_of_its_own(console: Console) -> No
 
 def test_the_list_shows_scenarios_and_variants(console: Console) -> None:
     """With their titles, roles and summaries."""
-    terminal.show_plan(console, {"sums": SCENARIO})
+    show.show_plan(console, {"sums": SCENARIO})
     assert [
         "sums: The title of sums",
         "  1 control, 1 reported, 1 misuse",
@@ -213,7 +213,7 @@ def test_where_nobody_watches_what_takes_long_is_told_once(
     console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A log of CI is not silent for minutes; cells are no lines of it, and standard output is left alone."""
-    with terminal.Display(console) as display:
+    with show.Display(console) as display:
         for text in ("installing", "installing", "sums plain", "measuring 1 of 2: sums/plain/cpu, 30 s at most"):
             display.stage("new", text)
     expected = "new: installing\nnew: measuring 1 of 2: sums/plain/cpu, 30 s at most\n"

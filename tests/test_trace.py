@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness import cli
+from gradmatrix.cli import main
 from tests.conftest import NEWEST, OLDEST, ROOT, python_of, waits_until
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Here:
         """Run the command in this process, the script in one of its own."""
         arguments = ["trace", "--python", python_of(stack), *options, "--json", *words]
         self.capture.readouterr()
-        code = cli.main([str(argument) for argument in arguments])
+        code = main.main([str(argument) for argument in arguments])
         output, error = self.capture.readouterr()
         return Traced(code, output, error.decode())
 
@@ -242,7 +242,7 @@ def test_a_request_to_end_goes_to_the_script(here: Here) -> None:
     command: list[str | Path] = [
         sys.executable,
         "-m",
-        "harness",
+        "gradmatrix",
         "trace",
         "--python",
         python_of(NEWEST),

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli
-from harness.errors import UserError
-from harness.interpreter import checked, interpreter
-from harness.trace import command_line, left_in
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.stacks.environment import checked, interpreter
+from gradmatrix.trace.trace import command_line, left_in
 
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_traced_is_one_clear_error(
     """Before anything is started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    code = cli.main(["trace", "--python", str(pretend_python(tmp_path / "env", "3 11 1")), *arguments])
+    code = main.main(["trace", "--python", str(pretend_python(tmp_path / "env", "3 11 1")), *arguments])
     assert (2, f"gradmatrix: {complaint}") == (code, capsys.readouterr().err.splitlines()[0])
 
 
@@ -68,7 +68,7 @@ def test_the_folder_of_an_environment_will_do(tmp_path: Path) -> None:
 @needs_posix
 def test_the_active_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where this one has no torch: the first that has."""
-    monkeypatch.setattr("harness.interpreter.importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None)
     pretend_python(tmp_path / "venv", "3 11 0")
     conda = pretend_python(tmp_path / "conda", "3 11 1")
     environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda"), "PATH": ""}
@@ -77,7 +77,7 @@ def test_the_active_environment_is_the_default(tmp_path: Path, monkeypatch: pyte
 
 def test_no_python_with_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """And it is said how to name one."""
-    monkeypatch.setattr("harness.interpreter.importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr("gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None)
     with pytest.raises(UserError, match="No Python with torch was found"):
         interpreter(None, {"PATH": ""})
 

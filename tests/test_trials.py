@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.trials import FASTER, MEMORY, NOTHING, OURS, SLOWER, TIME, Tally, Trial, shortcomings, tallies
+from tools.bench_comparison import FASTER, MEMORY, NOTHING, OURS, SLOWER, TIME, Tally, Trial, shortcomings, tallies
 
 
 def make_trial(

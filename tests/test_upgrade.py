@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from harness import environment, interleave, upgrade
-from harness.environment import Environment
-from harness.errors import UserError
-from harness.launch import Answer
-from harness.measured import Key
-from harness.model import Build, Role
-from harness.plan import Selection
-from harness.project import Project
-from harness.sides import Reading
-from harness.standing import Change
-from harness.upgrade import Plan, Timing
-from harness.verdict import Ended
+from gradmatrix.compare import upgrade
+from gradmatrix.compare.sides import Reading
+from gradmatrix.compare.upgrade import Plan, Timing
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Build, Role
+from gradmatrix.judge.change import Change
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.measure import race
+from gradmatrix.measure.statistics import Key
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project
+from gradmatrix.run.server import Answer
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.environment import Environment
 from tests.factories import make_observation, make_raised, make_record, make_scenario
 from tests.pretended import TRAINED, Watcher, World, pretend
 from tests.upgrading import PLAIN, REPORTED, files, make_checkout
@@ -28,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from harness.comparison import Comparison
-    from harness.plan import Planned
-    from harness.side_run import SideRun
+    from gradmatrix.compare.comparison import Comparison
+    from gradmatrix.compare.upgrade import SideRun
+    from gradmatrix.run.plan import Planned
 
 FAILS = Answer(
     make_observation(raised=make_raised("element 0 of tensors does not require grad"), reached="step"),
@@ -245,7 +247,7 @@ def test_what_trains_on_both_sides_is_measured(
     cells: list[str] | None,
 ) -> None:
     """By default a control of each scenario; the named ones instead; nothing where none trains."""
-    monkeypatch.setattr(interleave, "measure", measuring := Measuring())
+    monkeypatch.setattr(race, "measure", measuring := Measuring())
     upgraded(root, timing=timing)
     expected = [("first", "second", cells, timing.budget_s, timing.margin)] if cells else []
     assert expected == measuring.asked
@@ -253,7 +255,7 @@ def test_what_trains_on_both_sides_is_measured(
 
 def test_what_fails_is_not_measured(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """On either side."""
-    monkeypatch.setattr(interleave, "measure", measuring := Measuring())
+    monkeypatch.setattr(race, "measure", measuring := Measuring())
     world.answers = {"plain": [TRAINED, FAILS]}
     upgraded(root, timing=Timing(), repeats=0)
     assert [] == measuring.asked
@@ -269,7 +271,7 @@ def test_a_script_of_the_user_s_own_is_measured() -> None:
 
 def test_a_lock_against_itself_is_measured(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its one environment: it must not wait for itself."""
-    monkeypatch.setattr(interleave, "measure", measuring := Measuring())
+    monkeypatch.setattr(race, "measure", measuring := Measuring())
     project = Project.at(root)
     sides = upgrade.resolved_sides(project, "first", ["first"], Reading(), as_of=None)
     upgrade.upgrade(project, *sides, plan_of(project, timing=Timing()), Watcher())

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness import uv
-from harness.errors import UserError
+from gradmatrix.core.errors import UserError
+from gradmatrix.stacks import uv
 
 if TYPE_CHECKING:
     from pathlib import Path

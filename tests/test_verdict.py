@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from harness.model import Gradient
-from harness.outcome import Outcome
-from harness.verdict import Ended, Verdict, gradient_status, judge
+from gradmatrix.core.model import Gradient
+from gradmatrix.core.outcomes import Outcome
+from gradmatrix.judge.verdict import Ended, Verdict, gradient_status, judge
 from tests.factories import BACKWARD, make_observation, make_parameter, make_raised
 
 if TYPE_CHECKING:
-    from harness.observation import Observation
+    from gradmatrix.core.observation import Observation
 
 NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a grad_fn"
 

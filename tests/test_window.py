@@ -6,9 +6,8 @@ import datetime as dt
 
 import pytest
 
-from harness import periods
-from harness.generate import Window
-from harness.window import PYTHONS, floor, needed, packages, python_floor, window
+from gradmatrix.stacks import generate
+from gradmatrix.stacks.generate import PYTHONS, Window, floor, needed, packages, python_floor, window
 from tests.test_releases import release
 
 TODAY = dt.date(2026, 11, 21)
@@ -62,7 +61,7 @@ def test_a_python_is_supported_for_36_months(day: str, expected: str) -> None:
 
 def test_no_python_is_missing_from_the_list_that_could_be_a_floor_now() -> None:
     """Where this fails, PYTHONS needs the Pythons that have come out since."""
-    assert periods.moved(max(PYTHONS.values()), 36) > dt.datetime.now(dt.UTC).date()
+    assert generate.moved(max(PYTHONS.values()), 36) > dt.datetime.now(dt.UTC).date()
 
 
 def test_the_window_of_this_quarter() -> None:

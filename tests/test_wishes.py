@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
-from harness import wishes
-from harness.errors import UserError
+from gradmatrix.compare import requirements
+from gradmatrix.core.errors import UserError
 
 ASKED = ("torch==2.6.0", "lightning==2.5", "pytorch-lightning==2.5", "trl[peft]==0.15 ; python_version > '3.8'", "peft")
 NAMES = st.sampled_from(["torch", "lightning", "pytorch-lightning", "trl", "peft", "new-one"])
@@ -16,7 +16,7 @@ NAMES = st.sampled_from(["torch", "lightning", "pytorch-lightning", "trl", "peft
 
 def applied(*words: str, latest: bool = False) -> tuple[str, ...]:
     """The requirements of a candidate of ASKED."""
-    return wishes.applied(ASKED, wishes.with_twins(map(wishes.wish, words), ASKED), latest=latest)
+    return requirements.applied(ASKED, requirements.with_twins(map(requirements.wish, words), ASKED), latest=latest)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_a_package_on_several_lines_is_wished_on_all_of_them() -> None:
     """Each for its Python, as tools export it: the first may not be the one that counts."""
     asked = ("numpy<2 ; python_version < '3.12'", "numpy>=2 ; python_version >= '3.12'")
     expected = ('numpy==2.1; python_version < "3.12"', 'numpy==2.1; python_version >= "3.12"')
-    assert expected == wishes.applied(asked, [wishes.wish("numpy==2.1")], latest=False)
-    assert expected == wishes.applied(asked, [wishes.wish("numpy==2.1")], latest=True)
+    assert expected == requirements.applied(asked, [requirements.wish("numpy==2.1")], latest=False)
+    assert expected == requirements.applied(asked, [requirements.wish("numpy==2.1")], latest=True)
 
 
 def test_a_wish_that_cannot_be_read_shows_no_password() -> None:
     """Of its address."""
     with pytest.raises(UserError) as error:
-        wishes.wish("foo=git+https://user:se@cret@host/x")
+        requirements.wish("foo=git+https://user:se@cret@host/x")
     assert "--to foo=git+https://host/x cannot be read." == error.value.what
 
 
@@ -88,7 +88,7 @@ def test_no_package_is_lost_or_asked_for_twice(names: list[str], latest: bool) -
 def test_what_is_no_requirement_is_told(word: str) -> None:
     """With examples of what is one."""
     with pytest.raises(UserError, match="cannot be read") as error:
-        wishes.wish(word)
+        requirements.wish(word)
     assert "--to transformers==5.0.0" in error.value.next_step
 
 
@@ -110,9 +110,9 @@ def test_what_is_no_requirement_is_told(word: str) -> None:
 )
 def test_what_was_asked_becomes_the_most(asked: str, relaxed: str) -> None:
     """So that the resolver tells the newest that would do."""
-    assert (relaxed,) == wishes.relaxed((asked,), {"trl"})
+    assert (relaxed,) == requirements.relaxed((asked,), {"trl"})
 
 
 def test_bounds_are_told_by_name() -> None:
     """All but those that may move."""
-    assert ["torch", "lightning", "pytorch-lightning"] == wishes.bounds(ASKED, {"trl"})
+    assert ["torch", "lightning", "pytorch-lightning"] == requirements.bounds(ASKED, {"trl"})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.publish.regressions import as_issue
+from gradmatrix.publish.feeds import as_issue
 from tests.test_regressions import regressed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the machines of the night have GNU's tools")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness import lock as locks
-from harness.measured import Key
+from gradmatrix.measure.statistics import Key
+from gradmatrix.stacks import lock as locks
 from tests.factories import DAY, make_lock
 from tests.test_cli import MATRIX
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from harness.chromium import NoBrowser, launched
-from harness.project import Project
-from harness.publication import publish
-from harness.publish.document import Document
-from harness.store import decode
+from gradmatrix.publish.formats import Document
+from gradmatrix.publish.publication import publish
+from gradmatrix.run.project import Project
+from gradmatrix.run.store import decode
 from tests.conftest import ROOT
+from tools.bench_page import NoBrowser, launched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page
 
-    from harness.model import Cell, Record
-    from harness.publish.rows import Row
+    from gradmatrix.core.model import Cell, Record
+    from gradmatrix.publish.rows import Row
 
 PATIENCE_MS = 10_000
 REPORT_VIOLATIONS = """

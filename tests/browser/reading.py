@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from harness.publish.grid import rate
-from harness.publish.site.cells import shown
-from harness.publish.site.view import WINDOW
+from gradmatrix.publish.rows import rate
+from gradmatrix.publish.site.tables import WINDOW, shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from harness.model import Role
-    from harness.publish.rows import Row
+    from gradmatrix.core.model import Role
+    from gradmatrix.publish.rows import Row
     from tests.browser.conftest import Site
 
 Line = tuple[str, str, str]

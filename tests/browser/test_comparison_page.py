@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.publish.comparison.page import as_html
+from gradmatrix.publish.reports import as_html
 from tests.browser.conftest import Tab
 from tests.browser.test_accessibility import LOOKS, violations
 from tests.compared import HOSTILE, everything

@@ -9,8 +9,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
-    from harness.model import Record
-    from harness.publish.rows import Row
+    from gradmatrix.core.model import Record
+    from gradmatrix.publish.rows import Row
     from tests.browser.conftest import Site, Tab
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.version import Version
 
-from harness.model import SHOWN, Role
+from gradmatrix.core.model import SHOWN, Role
 from tests.browser.reading import Filter, differs, expected, read
 
 if TYPE_CHECKING:

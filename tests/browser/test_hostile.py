@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from harness.model import Failure, LockedPackage, Role
-from harness.project import Project
-from harness.publication import publish
-from harness.publish.text import CONTROL, one_line, plain
+from gradmatrix.core.model import Failure, LockedPackage, Role
+from gradmatrix.core.text import CONTROL, one_line, plain
+from gradmatrix.publish.publication import publish
+from gradmatrix.run.project import Project
 from tests.browser.conftest import Site, Tab
 from tests.browser.test_links import broken, pages, read
 from tests.factories import (
@@ -32,7 +32,7 @@ from tests.test_cli import MATRIX, write_lock
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
-    from harness.model import Lock, Record
+    from gradmatrix.core.model import Lock, Record
 
 HOSTILE = (
     "<script>document.title = 'hacked'; alert('h')</script>",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.model import Role
+from gradmatrix.core.model import Role
 from tests.browser.reading import Filter, expected, read
 from tests.conftest import waits_until
 

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urldefrag, urlsplit
 
-from harness.project import Project
-from harness.publication import publish
+from gradmatrix.publish.publication import publish
+from gradmatrix.run.project import Project
 from tests.factories import make_cell, make_lock, make_record
 from tests.test_cli import MATRIX, SUMS, write_lock
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.project import Project
-from harness.publication import publish
-from harness.publish.site.view import WINDOW
+from gradmatrix.publish.publication import publish
+from gradmatrix.publish.site.tables import WINDOW
+from gradmatrix.run.project import Project
 from tests.browser.conftest import Site, Tab
 from tests.browser.reading import read
 from tests.browser.test_links import broken, pages

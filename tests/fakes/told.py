@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.pace import Exhausted
+from gradmatrix.measure.servers import Exhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -240,7 +240,7 @@ def swallowed_under_no_grad(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 
 
 def traces(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    from harness.inside.observer import Observer  # noqa: PLC0415  (nobody else wants it)
+    from gradmatrix.observe.observer import Observer  # noqa: PLC0415  (nobody else wants it)
 
     next(descend_on(model, inputs))  # the first optimizer lets torch import much, and that changes torch
     before = snapshot()

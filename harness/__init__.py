@@ -1,1 +1,0 @@
-"""gradmatrix: which training stacks really train, measured on real releases."""

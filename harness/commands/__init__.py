@@ -1,1 +1,0 @@
-"""The commands: arguments and printing, a module for each family; ``cli`` puts them together."""

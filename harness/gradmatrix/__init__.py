@@ -1,0 +1,1 @@
+"""Which training stacks really train? A reproducible matrix of PyTorch, Lightning, Transformers, TRL and PEFT."""

@@ -1,0 +1,216 @@
+"""``history`` and ``regressions``: what became of the published cells.
+
+``claims``: what people published, and what the records say of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent, wrap
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+from rich.table import Table as TerminalTable
+from rich.text import Text
+
+from gradmatrix.cli.options import add, warn_and_code
+from gradmatrix.compare import history as histories
+from gradmatrix.core import files
+from gradmatrix.core.errors import UserError, did_you_mean
+from gradmatrix.core.text import one_line, plain
+from gradmatrix.judge.changes import newest
+from gradmatrix.judge.flips import of_one_cell
+from gradmatrix.publish.claims import claims as claims_file
+from gradmatrix.publish.claims.claims import Verdict
+from gradmatrix.publish.claims.judge import judge_all
+from gradmatrix.publish.feeds import as_issue, base_of, reported
+from gradmatrix.publish.formats import claims_json, verdict_words
+from gradmatrix.publish.rows import SYMBOLS, rows_of, tabulated
+from gradmatrix.run import project as address
+from gradmatrix.run.project import by_date
+from gradmatrix.run.store import Store
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator
+
+    from gradmatrix.compare.history import History
+    from gradmatrix.core.model import Cell
+    from gradmatrix.judge.changes import Entry
+    from gradmatrix.judge.flips import Flip
+    from gradmatrix.publish.claims.claims import Judged
+    from gradmatrix.run.project import Project
+
+
+def register_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add these commands to the command line."""
+    history = add(commands, "history", history_command, "print what became of a published cell, and what changed then")
+    history.add_argument("cell", metavar="CELL", help="STACK/SCENARIO/VARIANT, and /DEVICE where it is not the first")
+
+    text = "what fails at present and passed before its lock moved; 1 where there is anything, 0 where there is nothing"
+    standing = add(commands, "regressions", regressions_command, text)
+    standing.add_argument("--output", type=Path, metavar="FILE", help="write it there (default: print it)")
+    standing.add_argument("--json", action="store_true", help="as data, not as the text of an issue")
+    standing.add_argument("--base-url", metavar="URL", help="where results/ is served from, for whole links")
+
+
+def history_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``history``: each entry of one cell with what may have changed its verdict."""
+    history = load(project)
+    cell = address.find(options.cell, newest(history.entries), project.matrix.run.devices).cell
+    console.print(Text(str(cell), style="bold"), soft_wrap=True)
+    for text in lines(history, cell):
+        console.print(Text(text), soft_wrap=True)
+    warn(history)
+    return 0
+
+
+def lines(history: History, cell: Cell) -> Iterator[str]:
+    """An entry a line, and below it what may have changed the verdict."""
+    entries = history.of(cell)
+    by_entry = {id(flip.after): flip for flip in of_one_cell(entries, history.locks)}
+    for each in entries:
+        flip = by_entry.get(id(each))
+        yield f"  {one_line(line(each, flip))}"
+        if flip is not None and flip.why:
+            yield f"    {one_line(flip.why)}"
+
+
+def line(entry: Entry, flip: Flip | None) -> str:
+    """One entry: when, what, how fast, under which lock."""
+    verdict = "left the matrix" if entry.gone else f"{SYMBOLS[entry.passed]} {entry.outcome}"
+    kind = f" ({flip.kind})" if flip is not None else ""
+    rate = f", {entry.rate:g} steps/s" if entry.rate is not None else ""
+    return f"{entry.at:%Y-%m-%d %H:%M} {verdict}{kind}{rate}, lock {entry.lock or 'none'}"
+
+
+def regressions_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``regressions``: of the cells that are part of the matrix."""
+    base = base_of(options.base_url)
+    history = load(project)
+    standing = history.standing({lock.stack for lock in project.known_locks()}, project.chosen_scenarios())
+    published = Store(project.store.published, project.store.published)
+    records = {
+        cell: record
+        for stack in dict.fromkeys(each.now.cell.stack for each in standing)
+        for cell, record in published.of_stack(stack).items()
+    }
+    found = reported(standing, records, base)
+    content = msgspec.json.encode(found).decode() + "\n" if options.json else as_issue(found, base)
+    if options.output is None:
+        console.print(Text(plain(content)), soft_wrap=True, end="")
+    else:
+        files.write_atomically(options.output, content.encode())
+    warn(history)
+    return 1 if found else 0
+
+
+def load(project: Project) -> History:
+    """The history in results/; UserError where there is none."""
+    if not project.history_folder.is_dir():
+        raise UserError(
+            f"There is no history in {project.results}.",
+            cause="nothing was published there yet",
+            next_step="nox -s publish",
+        )
+    return histories.load(project.history_folder)
+
+
+def warn(history: History) -> None:
+    """Say what could not be read, beside what is printed."""
+    for problem in history.problems:
+        Console(stderr=True, highlight=False).print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
+
+
+WIDE = 120
+"""Columns from which on three columns of a table are wide enough to read."""
+STYLES = {Verdict.CONFIRMED: "green", Verdict.REFUTED: "red", Verdict.PARTLY: "yellow", Verdict.UNTESTED: "dim"}
+
+
+def register_claims(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    claims = add(commands, "claims", claims_command, "say which published claims the records bear out, with evidence")
+    claims.add_argument("id", nargs="?", default=None, metavar="ID", help="one claim, with every cell that bears on it")
+    claims.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def claims_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``claims``: from the records alone, nothing is run."""
+    judged = verdicts(project)
+    if options.id is not None:
+        judged = (named(options.id, judged),)
+    if options.json:
+        console.print(Text(claims_json(judged).decode().rstrip()), soft_wrap=True)
+        return 0
+    if options.id is not None:
+        show_evidence(console, judged[0])
+    else:
+        (show_claims if console.width >= WIDE else list_claims)(console, judged)
+    return warn_and_code(project, console, failed=False)
+
+
+def verdicts(project: Project) -> tuple[Judged, ...]:
+    """Every claim of the checkout, judged by the newest records."""
+    locks = by_date(project.known_locks())
+    claims = claims_file.of_checkout(project.root, project.known_scenarios(), locks)
+    chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
+    stacks = (project.records_of([lock.stack]).values() for lock in locks)  # whole records: one stack at a time
+    return judge_all(claims, tabulated(locks, chosen, [row for each in stacks for row in rows_of(each, chosen)]))
+
+
+def named(name: str, judged: Iterable[Judged]) -> Judged:
+    """The claim called ``name``; UserError for an unknown one."""
+    known = {each.claim.id: each for each in judged}
+    if name not in known:
+        raise UserError(
+            f"There is no claim {name!r}.",
+            cause=did_you_mean(name, known) if known else "scenarios/claims.toml has none",
+            next_step="gradmatrix claims lists them",
+        )
+    return known[name]
+
+
+def show_claims(console: Console, judged: Iterable[Judged]) -> None:
+    """All of them in a table: verdict, name, sentence, what the cells say."""
+    table = TerminalTable(header_style="bold", padding=(0, 1))
+    table.add_column("verdict", no_wrap=True)
+    for title, ratio in (("claim", 2), ("what the cells say", 3)):
+        table.add_column(title, overflow="fold", ratio=ratio)
+    last = None
+    for each in judged:
+        if last not in {None, each.claim.scenario}:
+            table.add_section()
+        last = each.claim.scenario
+        claim = Text.assemble((each.claim.id, "bold"), "\n", one_line(each.claim.says))
+        table.add_row(Text(verdict_words(each), style=STYLES[each.verdict]), claim, Text(one_line(each.summary)))
+    console.print(table)
+
+
+def list_claims(console: Console, judged: Iterable[Judged]) -> None:
+    """All of them below each other, for a terminal that has no room for a table."""
+    for each in judged:
+        console.print(
+            Text.assemble((verdict_words(each), STYLES[each.verdict]), "  ", (each.claim.id, "bold")), soft_wrap=True
+        )
+        for text in (each.claim.says, f"→ {each.summary}"):
+            folded = wrap(one_line(text), max(console.width - 2, 20), break_long_words=False, break_on_hyphens=False)
+            console.print(Text(indent("\n".join(folded), "  ")), soft_wrap=True)
+
+
+def show_evidence(console: Console, judged: Judged) -> None:
+    """One claim, and every cell that bears on it."""
+    claim = judged.claim
+    day = f", {claim.date}" if claim.date is not None else ""
+    console.print(Text(f"{claim.id}: {verdict_words(judged)}", style=f"bold {STYLES[judged.verdict]}"), soft_wrap=True)
+    console.print(Text(f"  {one_line(claim.says)}"), soft_wrap=True)
+    console.print(Text(f"  {claim.source}{day}: {claim.url}", style="dim"), soft_wrap=True)
+    if claim.reading:
+        console.print(Text(f"  read as: {one_line(claim.reading)}"), soft_wrap=True)
+    for part in judged.tested:
+        console.print(Text(f"  {one_line(part.words)}"), soft_wrap=True)
+        for each in part.evidence:
+            text = f"    {each.bears:8} {each.cell}: {one_line(plain(each.why))}"
+            console.print(Text(text, style="red" if each.bears == "against" else ""), soft_wrap=True)
+    if not judged.tested:
+        console.print(Text("  no cell bears on it"), soft_wrap=True)

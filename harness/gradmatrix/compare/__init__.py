@@ -1,0 +1,1 @@
+"""May I upgrade? Two sides, cell by cell."""

@@ -1,0 +1,93 @@
+"""Errors that teach: what happened, the likely cause, the next command.
+
+What is wrong in a file that people write, told in its words; names and requirements that will not do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+CREDENTIALS = re.compile(r"(?<!/)//[^/\s]*@")
+"""In an address, to the last @ before its path: a password may hold one."""
+
+
+class UserError(Exception):
+    """Bad input or a machine that cannot do what was asked; ``cli`` prints it and exits with 2."""
+
+    def __init__(self, what: str, *, cause: str = "", next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.cause = cause
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.cause:
+            lines.append(f"  why:  {self.cause}")
+        if self.next_step:
+            lines.append(f"  next: {self.next_step}")
+        return without_credentials("\n".join(lines))
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with the user and the password of every address taken out: for people to read."""
+    return CREDENTIALS.sub("//", text)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence that offers the nearest known word, or lists them all."""
+    known = list(known)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"perhaps you meant {near[0]!r}" if near else f"known are: {', '.join(known)}"
+
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+PYTHON = re.compile(r"3\.\d{1,2}")
+
+
+def check_name(path: Path, kind: str, name: str) -> None:
+    """UserError where ``name`` is not fit for a file's name, and for a word of the command line."""
+    if not SAFE_NAME.fullmatch(name):
+        cause = f"a {kind}'s name is a file name: letters, digits, '.', '_' and '-', no punctuation at the ends"
+        raise wrong(path, f"has the {kind} name {name!r}, which is unsafe", cause)
+
+
+def check_python(path: Path, place: str, python: str) -> None:
+    """UserError where ``python`` is no feature release; ``place`` says in which table it stands."""
+    if not PYTHON.fullmatch(python):
+        raise wrong(path, f'has python = {python!r} in {place}: write it like "3.11"')
+
+
+def check_requirement(path: Path, place: str, text: str) -> None:
+    """UserError where ``text`` is no requirement on a release; ``place`` says in which table it stands."""
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0]
+        raise wrong(path, f"has the unreadable requirement {text!r} in {place}", reason) from error
+    if requirement.url:
+        cause = "what a URL holds has no release date, so the stack would have no as-of date"
+        raise wrong(path, f"has the requirement {text!r} in {place}, which is a URL", cause)
+
+
+def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
+    """UserError where two of ``names`` are the same."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:  # some file systems do not tell upper from lower case
+            raise wrong(path, f"has two {kind}s called {name!r}", f"results are looked up by the {kind}'s name")
+        seen.add(name.lower())
+
+
+def wrong(path: Path, what: str, cause: str = "") -> UserError:
+    """A complaint about the file: what it has, and why that will not do."""
+    return UserError(f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again")

@@ -1,0 +1,1 @@
+"""From an observation to an outcome, a cause and a remedy: pure functions."""

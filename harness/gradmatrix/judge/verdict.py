@@ -1,0 +1,221 @@
+"""Pure: an observation, or its absence, becomes an outcome. The one place that decides."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradmatrix.core.model import Gradient, Role
+from gradmatrix.core.outcomes import Outcome, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gradmatrix.core.observation import Observation, Parameter
+
+NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE)
+NAMES_THE_PROBLEM = re.compile(
+    r"\b(?:not|none|no|nothing|without)\b[^.:;]{0,60}\brequires?[_ ]grad\b|\brequires_grad ?(?:=|is|to) ?false\b"
+    r"|leaf variable that requires grad|\b(?:no|not|without)\b[^.:;]{0,20}\bgrad_fn\b|\bgrad_fn ?(?:=|is) ?none\b"
+    r"|gradients? (?:will be|is|are|was|were) (?:none|zero)\b"
+    r"|\bno gradients?\b(?! (?:accumulation|checkpointing|clipping))"
+    r"|(?:no|not|without|any|zero) (?:\w+ )?trainable|(?<!<)\bfrozen\b|empty parameter list"
+    r"|learning[ _]rate (?:is|of|was|=|set to) ?0(?:\.0*)?(?![.\d])|zero learning rate"
+    r"|not (?:held|managed) by the optimizer",
+    re.IGNORECASE,
+)
+"""Wording with which a stack says that nothing can learn. No such thing is named by the checkpointing hints about
+``use_reentrant``, the hint about the order of ``lr_scheduler.step()``, the advice on converting "a tensor with
+requires_grad=True to a scalar", or a tensor that is printed with its ``grad_fn=<…>``."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a cell's process ended, as the host saw it."""
+
+    signal: int | None = None
+    exit: int | None = None
+    timed_out: bool = False
+    lost: bool = False
+    """The server or the host's connection to it went away: the cell itself is not to blame."""
+    output_tail: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome with what a table shows beside it."""
+
+    outcome: Outcome
+    gradient: Gradient | None
+    message: str
+
+
+def judge(observation: Observation | None, ended: Ended) -> Verdict:
+    """The verdict on one cell."""
+    process = process_outcome(observation, ended)
+    if process is not None:
+        return Verdict(process[0], None, process[1])
+    assert observation is not None
+    return judge_observation(observation)
+
+
+def process_outcome(observation: Observation | None, ended: Ended) -> tuple[Outcome, str] | None:
+    """The outcome of a process that left no observation; None where it left one."""
+    if observation is not None:
+        return None
+    if ended.timed_out:
+        return Outcome(Phase.PROCESS, "timeout"), "still running when its time was up"
+    if ended.lost:
+        return Outcome(Phase.PROCESS, "lost"), "the process that ran the cell disappeared"
+    if OUT_OF_MEMORY.search(ended.output_tail):
+        return Outcome(Phase.PROCESS, "out-of-memory"), last_line(ended.output_tail)
+    if ended.signal is not None:
+        return Outcome(Phase.PROCESS, f"signal-{ended.signal}"), f"killed by signal {ended.signal}"
+    return Outcome(Phase.PROCESS, f"exit-{ended.exit or 0}"), f"the process exited with {ended.exit or 0} by itself"
+
+
+def judge_observation(seen: Observation) -> Verdict:
+    """The verdict on a cell whose process could still tell what it saw."""
+    if seen.no_device:
+        return Verdict(Outcome(Phase.SETUP, "no-device"), None, "no CUDA device here")
+    if seen.skipped is not None:
+        return Verdict(Outcome(Phase.SETUP, "unsupported"), None, seen.skipped)
+    status = gradient_status(seen)
+    if seen.raised is not None:
+        return Verdict(exception_outcome(seen), status, f"{seen.raised.type}: {first_line(seen.raised.message)}")
+    return judge_training(seen, status)
+
+
+def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
+    """The verdict on a script that ran to its end: loss, steps, gradients, updates, in this order."""
+    if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
+        shown = " ".join(loss if isinstance(loss, str) else f"{loss:.4g}" for loss in seen.losses if loss is not None)
+        message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
+        return Verdict(Outcome(Phase.STEP, "nonfinite-loss"), status, message)
+    if seen.steps == 0 or status is None:
+        return Verdict(Outcome(Phase.UPDATE, "none"), status, "no optimizer ever stepped")
+    learning = [p for p in seen.parameters if p.learns]
+    if status is not Gradient.FLOWING:
+        bad = [p for p in learning if letter(p) in LETTERS[status]]
+        got = f"{len(bad)} of {len(learning)} trainable parameters got {GOT[status]}: {some_names(bad)}"
+        return Verdict(Outcome(Phase.GRADIENT, status.value), status, got if learning else "nothing is trainable")
+    still = [p for p in learning if not p.changed]
+    if still:
+        reason = "none" if len(still) == len(learning) else "partial"
+        loose = sum(not p.held for p in still)
+        why = f" ({'all' if loose == len(still) else loose} held by no optimizer)" if loose else ""
+        message = f"{len(still)} of {len(learning)} trainable parameters did not change{why}: {some_names(still)}"
+        return Verdict(Outcome(Phase.UPDATE, reason), status, message)
+    return Verdict(Outcome(None, ""), status, "")
+
+
+GOT = {
+    Gradient.NONE: "no gradient",
+    Gradient.PARTIAL: "no gradient or only zeros",
+    Gradient.ZERO: "a gradient of exactly zero",
+    Gradient.NONFINITE: "a non-finite gradient",
+    Gradient.FLOWING: "a gradient",
+}
+
+
+LETTERS = {Gradient.NONE: "n", Gradient.PARTIAL: "nz", Gradient.ZERO: "z", Gradient.NONFINITE: "x"}
+"""The parameters that a message about a gradient status is about."""
+
+
+def exception_outcome(seen: Observation) -> Outcome:
+    """Where an exception belongs: to memory, an import, the missing graph, setting up, or the training step."""
+    assert seen.raised is not None
+    name, message = seen.raised.type, seen.raised.message
+    if name == "SystemExit":
+        code = message if message.isdecimal() else ("0" if message in {"", "None"} else "1")
+        return Outcome(Phase.PROCESS, f"exit-{code}")
+    if name == "MemoryError" or "OutOfMemoryError" in name or OUT_OF_MEMORY.search(message):
+        return Outcome(Phase.PROCESS, "out-of-memory")
+    if seen.reached in {"import", "setup"} and is_import_error(name, message):
+        return import_outcome(name, message)
+    if NO_GRAD_FN.search(message):
+        return Outcome(Phase.STEP, "no-grad-fn")
+    if seen.reached == "import":
+        return Outcome(Phase.IMPORT, "exception")
+    return Outcome(Phase.SETUP if seen.reached == "setup" else Phase.STEP, "exception")
+
+
+def is_import_error(name: str, message: str) -> bool:
+    """Whether an exception is an import that failed, also where Transformers wraps it in a RuntimeError."""
+    return name in {"ModuleNotFoundError", "ImportError"} or message.startswith("Failed to import")
+
+
+def import_outcome(name: str, message: str) -> Outcome:
+    """The outcome of an import that ended with the exception ``name``: a module that is not there, or anything else."""
+    missing = name == "ModuleNotFoundError" or (is_import_error(name, message) and "No module named" in message)
+    return Outcome(Phase.IMPORT, "missing-module" if missing else "exception")
+
+
+def gradient_status(seen: Observation) -> Gradient | None:
+    """Gradient status over the audited steps; None where the script never came to a backward pass or to a step.
+
+    Per parameter that should learn the best audited step counts (LoRA's A has a zero gradient at step 1). Then
+    a non-finite one outweighs everything, some finite ones among others are ``partial``, and zero outweighs none.
+    """
+    if not seen.backward and not seen.steps:
+        return None
+    letters = {letter(p) for p in seen.parameters if p.learns and p.gradients}
+    if not seen.steps and any(call.requires_grad for call in seen.backward):
+        return None  # there were gradients, but no step at which they were looked at
+    if not letters:
+        return Gradient.NONE
+    if "x" in letters:
+        return Gradient.NONFINITE
+    if "f" in letters:
+        return Gradient.FLOWING if letters == {"f"} else Gradient.PARTIAL
+    return Gradient.ZERO if "z" in letters else Gradient.NONE
+
+
+def letter(parameter: Parameter) -> str:
+    """The best of a parameter's audited steps: finite, else non-finite, else zero, else none."""
+    return next((kind for kind in "fxz" if kind in parameter.gradients), "n")
+
+
+def passes(role: Role, verdict: Verdict, observation: Observation | None) -> bool | None:
+    """Whether the cell passes; None where the stack was not judged.
+
+    A misuse variant cannot train: it passes when the stack says so.
+    """
+    if not verdict.outcome.judged:
+        return None
+    if role is Role.MISUSE:
+        return observation is not None and says_so(observation)
+    return verdict.outcome.trains
+
+
+def says_so(seen: Observation) -> bool:
+    """Whether an exception or a warning names the problem."""
+    said = [warned.message for warned in seen.warnings]
+    if seen.raised is not None:
+        said.append(seen.raised.message)
+    return any(NAMES_THE_PROBLEM.search(text) for text in said)
+
+
+def is_finite(loss: float | str | None) -> bool:
+    """Whether a loss is finite; one that was no scalar is not held against the script."""
+    return loss is None or (not isinstance(loss, str) and math.isfinite(loss))
+
+
+def some_names(parameters: Iterable[Parameter], most: int = 3) -> str:
+    """The first names and how many more there are."""
+    names = [p.name for p in parameters]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def last_line(text: str) -> str:
+    """The last line that says something."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -1,0 +1,1 @@
+"""Step times of two sides, measured side by side."""

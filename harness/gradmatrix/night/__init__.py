@@ -1,0 +1,1 @@
+"""The scheduled run: jobs, their records, publication."""

@@ -1,0 +1,306 @@
+"""Which parameters are frozen, and which lines froze them.
+
+Why the first audited step without a gradient had none: what was lost, severed, made anew, frozen, dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+
+from .frames import line
+from .severing import LIKE, WEAK
+from .torches import Reach, follow, is_parameter, named, reach, title
+
+if TYPE_CHECKING:
+    from .forward import ForwardWatch
+    from .parameters import ParameterWatch
+
+
+def frozen_by_line(
+    modules: Dict[int, Any], froze: Dict[Any, List[Any]], names: Dict[int, str], most: int
+) -> List[Dict[str, Any]]:
+    """The frozen parameters of ``modules`` (by id), by the line that froze them; those of an unknown line last."""
+    owners = {
+        id(p): module for module in modules.values() for p in module.parameters(recurse=False) if not p.requires_grad
+    }
+    lines: Dict[Any, List[int]] = {}
+    for at, members in froze.items():
+        alive = [member() for member in members]
+        mine = list(dict.fromkeys(id(p) for p in alive if id(p) in owners))
+        if mine:
+            lines[at] = mine
+    known = {identity for members in lines.values() for identity in members}
+    left = [identity for identity in owners if identity not in known]
+    groups = [*lines.items(), *([(None, left)] if left else [])]
+    return [
+        {
+            "modules": list(dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members))[:most],
+            "parameters": len(members),
+            "frames": line(at),
+        }
+        for at, members in groups[-most:]
+    ]
+
+
+NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": []}
+SHOWN = 8  # entries of each kind that an observation has at most
+
+
+class Evidence:
+    """Looks at the graph before each audited backward pass, and keeps what explains the first that went wrong."""
+
+    def __init__(self, forward: ForwardWatch, parameters: ParameterWatch) -> None:
+        self.forward = forward
+        self.parameters = parameters
+        self._reach = Reach()
+        """What the backward passes of this step reach, together."""
+        self.over = False  # the audit is
+        self._reached: Dict[int, Any] = {}
+        """Every parameter that an audited backward pass reached, by id."""
+        self._flat: Optional[Dict[str, Any]] = None
+        """What explains the gradients of zeros."""
+        self._kept: Optional[Dict[str, Any]] = None
+        self._without_graph = False
+
+    def about_to(self, roots: List[Any], *, whole: bool) -> Optional[Dict[str, Any]]:
+        """A backward pass is about to run from ``roots``; ``whole`` says that all of them have a graph.
+
+        Returns who switched gradients off, where it has none and they are off at this moment.
+        """
+        if self.over:  # only a pass without a graph is told of
+            switch = self.forward.switches.off()
+            return None if switch is None or self.forward.grad_enabled() else switch.facts()
+        found = reach(roots)
+        self._reach.nodes |= found.nodes
+        self._reach.leaves.update(found.leaves)
+        self._reached.update((identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf))
+        self.forward.severing.dropped.clear()
+        for event in self.forward.severing.severed:
+            event["early"] = True
+        if not whole:
+            self._without_graph = True
+            self._kept = self._explain(self.forward.training(self._all_learning()))
+            switch = self.forward.switches.off()
+            return None if switch is None or self.forward.grad_enabled() else switch.facts()
+        return None
+
+    def stepped(self, starving: Set[int], zero: Set[int]) -> None:
+        """An optimizer stepped; some parameters, by id, got no gradient in it (``starving``) or one of zeros."""
+        if starving and self._kept is None:
+            self._kept = self._explain(self.forward.training(starving))
+        if zero:
+            self._flat = self._flattened(zero) or self._flat
+
+    def new_step(self) -> None:
+        """An optimizer step is over."""
+        self._reach = Reach()
+        self.forward.new_step()
+
+    def _all_learning(self) -> Set[int]:
+        return {id(p) for module in self.forward.roots() for p in module.parameters() if p.requires_grad}
+
+    def _explain(self, starving: Set[int]) -> Dict[str, Any]:
+        """Everything of the running step that may have cut off ``starving`` parameters (ids)."""
+        return {
+            "step": self.forward.clock(),
+            "groups": self._groups(starving),
+            "severed": [*self._dropped(starving), *self._severed(starving)],
+            "leaves": self._leaves(),
+        }
+
+    def _groups(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        ran_on = self.forward.ran_on
+        groups = [{**group, "only": id(group["module"]) not in ran_on} for group in self.forward.groups.values()]
+        return groups if any(group["cached"] for group in groups) else [*groups, *self._poisoned(starving)]
+
+    def _poisoned(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        """The first module of starving parameters that autocast's cache served."""
+        for module in self.forward.seen.values():
+            if any(id(parameter) in starving for parameter in module.parameters(recurse=False)):
+                group = self.forward.poisoned(module)
+                if group is not None:
+                    return [group]
+        return []
+
+    def _dropped(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        """Lines that set the gradient of starving parameters to None between the backward pass and the step."""
+        lines: Dict[Any, List[int]] = {}
+        for identity, at in self.forward.severing.dropped.items():
+            if identity in starving:
+                lines.setdefault(at, []).append(identity)
+        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
+        return [
+            {"how": "grad = None", "module": owners.get(members[0]), "parameters": set(members), "frames": line(at)}
+            for at, members in lines.items()
+            if at is not None
+        ]
+
+    def _flattened(self, zero: Set[int]) -> Optional[Dict[str, Any]]:
+        """What explains that parameters got a gradient of zeros."""
+        severing = self.forward.severing
+        if severing.clipped:
+            found = {"how": "clip_grad_norm_", "module": None, "parameters": zero, "frames": severing.clipped}
+            severing.clipped = []
+            return found
+        blank = self.forward.finite.zero
+        if blank is not None:
+            for event in severing.severed:  # a mask of zeros has its shape from the very tensor that it hides
+                if event["how"] in LIKE and event["module"] is blank["owner"]:
+                    return {**event, "node": None, "parameters": zero}
+        ranked = self._ranked([*severing.flat, *(e for e in severing.severed if e["recompute"])], zero)
+        return ranked[0] if ranked else None
+
+    def _severed(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        """The operations behind which lie starving parameters that the loss does not reach, the most telling first."""
+        events = [
+            event
+            for event in self.forward.severing.severed
+            if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
+        ]
+        return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
+
+    def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
+        """Those of ``events`` behind which lie ``affected`` parameters (ids), the most telling first."""
+        found = []
+        for event in reversed(events):
+            behind = Reach()
+            if event["node"] is not None:
+                follow(event["node"], behind)
+            elif event["module"] is not None:  # what a checkpoint was given when it ran again
+                behind.leaves = {id(parameter): parameter for parameter in event["module"].parameters()}
+            parameters = set(behind.leaves) & affected
+            if parameters or behind.checkpointed:
+                if 2 * len(parameters) < len(affected) and not (behind.checkpointed or event["recompute"]):
+                    continue  # it explains little: a mask, a table of positions
+                module = self._giver(event, behind)
+                found.append({**event, "node": None, "module": module, "parameters": parameters})
+        # What only borrows a shape or compares is suspected last; of equals, the latest is named.
+        found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
+        return found
+
+    def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:
+        """The module that gave what was severed: the running one, or one inside it where that went on with a graph."""
+        running, outputs = event["module"], self.forward.outputs
+        givers = self.forward.recomputed if event["recompute"] else [(node, module) for node, module, _ in outputs]
+        given = next((module for node, module in reversed(givers) if node in behind.nodes), None)
+        if running is None:
+            return given or (outputs[-1][1] if outputs else None)
+        went_on = any(module is running for _, module, _ in outputs[event["stamp"] :])
+        inner = given is not None and given is not running and any(module is given for module in running.modules())
+        return given if went_on and inner else running
+
+    def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        """The last starving module's output before one that the loss reaches: the graph was cut between them."""
+        outputs = self.forward.outputs
+        reached = [position for position, output in enumerate(outputs) if output[0] in self._reach.nodes]
+        known = set(reached)
+        before = [
+            position
+            for position in range(reached[-1] if reached else 0)
+            if position not in known and self._starves(outputs[position][1], starving)
+        ]
+        if not before:
+            return []
+        last = before[-1]
+        following = next(position for position in reached if position > last)
+        between = [s for s in self.forward.switches.log if last < s.stamp <= following and not s.checkpoint]
+        event = {"module": outputs[last][1], "parameters": set()}
+        if between:
+            return [{**event, "how": between[0].how, "frames": between[0].frames}]
+        return [{**event, "how": "unknown", "frames": line(outputs[following][2])}]
+
+    def _starves(self, module: Any, starving: Set[int]) -> bool:
+        """Whether all that can learn in ``module`` starves."""
+        learning = [id(parameter) for parameter in module.parameters() if parameter.requires_grad]
+        return bool(learning) and starving.issuperset(learning)
+
+    def _leaves(self) -> List[Dict[str, Any]]:
+        """The leaves of the loss's graph that are no parameters of a module."""
+        known = {id(p) for module in self.forward.roots() for p in module.parameters()}
+        made = {id(event["leaf"]()): event for event in self.forward.severing.made}
+        return [
+            {
+                "how": made[identity]["how"] if identity in made else "unknown",
+                "shape": list(leaf.shape),
+                "module": made[identity]["module"] if identity in made else None,
+                "frames": made[identity]["frames"] if identity in made else [],
+            }
+            for identity, leaf in self._reach.leaves.items()
+            if identity not in known and not self.parameters.knows(identity)
+        ][:SHOWN]
+
+    def facts(self, starving: Set[int], zero: Set[int], *, learning: bool) -> Dict[str, Any]:
+        """The observation's part; nothing where something can learn (``learning``) and nothing got no gradient."""
+        wrong = starving or not learning or self._without_graph
+        kept = (self._kept or self._explain(starving)) if wrong else NOTHING
+        if self._flat is not None and self._flat["parameters"] & zero:
+            kept = {**kept, "step": kept["step"] or 1, "severed": [*kept["severed"], self._flat]}
+        modules = [
+            e[k]
+            for part in ("groups", "severed", "leaves")
+            for e in kept[part]
+            for k in ("module", "within")
+            if e.get(k)
+        ]
+        names = self._names([*modules, *self.forward.seen.values()])
+        return {
+            "lost": [self._lost(group, names) for group in kept["groups"] if self._blamed(group, starving)][:SHOWN],
+            "severed": [
+                {
+                    "step": kept["step"],
+                    "how": event["how"],
+                    **title(event["module"], names),
+                    "parameters": len(event["parameters"]),
+                    "frames": event["frames"],
+                }
+                for event in kept["severed"]
+            ],
+            "leaves": [
+                {
+                    "step": kept["step"],
+                    "how": event["how"],
+                    "shape": event["shape"],
+                    "module": title(event["module"], names)["module"],
+                    "frames": event["frames"],
+                }
+                for event in kept["leaves"]
+            ],
+            "frozen": frozen_by_line(self.forward.seen, self.forward.severing.froze, names, SHOWN) if wrong else [],
+        }
+
+    def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
+        """The parameters that were reached, and of which ``held`` (ids) has none; None where there are none."""
+        left = {identity for identity in self._reached if identity not in held}
+        owners = [m for m in self.forward.seen.values() if any(id(p) in left for p in m.parameters(recurse=False))]
+        names = self._names(owners)
+        found = list(dict.fromkeys(names[id(module)] for module in owners))[:SHOWN]
+        return {"parameters": len(left), "modules": found} if owners else None
+
+    def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:
+        """Whether parameters that starve are in the modules of ``group``; nothing is known to starve before a step."""
+        return not starving or any(id(p) in starving for p in group["within"].parameters())
+
+    def _lost(self, group: Dict[str, Any], names: Dict[int, str]) -> Dict[str, Any]:
+        switch, module, within = group["switch"], group["module"], group["within"]
+        checkpoint = None
+        if switch is not None and switch.checkpoint:
+            source = title(switch.source, names)["module"]
+            checkpoint = {"source": source, "frames": switch.frames}
+        outer = title(within, names)
+        return {
+            **{
+                k: group[k]
+                for k in ("step", "modules", "entered", "only", "cached", "grad_enabled", "inference_mode", "autocast")
+            },
+            **title(module, names),
+            "within": outer["module"],
+            "within_type": outer["type"],
+            "switch": switch.facts() if switch is not None and checkpoint is None else None,
+            "checkpoint": checkpoint,
+            "forward": group["forward"],
+            "frames": group["frames"],
+        }
+
+    def _names(self, modules: List[Any]) -> Dict[int, str]:
+        tops = {id(top): top for top in map(self.forward.tree.top, modules)}
+        return named(list(tops.values()))[0]

@@ -1,0 +1,291 @@
+"""Module forward hooks: which modules take part in training, and where an output loses its gradient."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+
+from .backward import modes
+from .frames import called, frames, here, written
+from .severing import SeveringWatch
+from .switches import Switch, SwitchWatch, line_of
+from .torches import FiniteWatch, identity, is_compiling
+
+if TYPE_CHECKING:
+    from .torches import ModuleTree, Trouble
+
+GROUPS_KEPT = 24
+"""Ways of losing a gradient that are told apart in one step."""
+OUTPUTS_KEPT = 50_000
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.running: List[Any] = []
+        self.entered = True
+        """Gradients were on when the outermost running module was entered."""
+
+
+class ForwardWatch:
+    """Two global hooks, on during the audited steps."""
+
+    def __init__(self, clock: Callable[[], int], tree: ModuleTree, trouble: Trouble) -> None:
+        self.clock = clock
+        self.tree = tree
+        self.trouble = trouble
+        self.seen: Dict[int, Any] = {}
+        """Modules whose forward ran, by id, in the order of their first run."""
+        self.trained: Set[int] = set()
+        """Ids of those that ran in training mode with gradients on."""
+        self.outputs: List[Tuple[Any, Any, Any]] = []
+        """Of this step: identity of the node, module, line of the call, for every output that requires a gradient."""
+        self.recomputed: List[Tuple[Any, Any]] = []
+        """The same of checkpoints' second passes: identity of the node and module."""
+        self.groups: Dict[Any, Dict[str, Any]] = {}
+        """Of this step: the modules that lost their gradient, by the way in which they did."""
+        self.ran_on: Set[int] = set()
+        """Of this step: ids of the modules that ended with gradients on."""
+        self.in_backward: Callable[[], bool] = bool
+        self._tops: List[Any] = []
+        """What contains them: kept alive, or what belongs together would be forgotten when the script returns."""
+        self._off_in_autocast: Dict[int, Optional[Switch]] = {}
+        """Modules that ran without gradients while autocast kept its copies of weights, by id."""
+        self._learning: Dict[int, bool] = {}
+        self._frozen_outputs: Dict[int, Tuple[Any, Any]] = {}
+        """Outputs without a gradient of frozen modules, by the tensor's id: a weak reference to it, and the module."""
+        self._last_frozen: Any = None
+        self._thread = _Thread()
+        self._undo: List[Callable[[], None]] = []
+        self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
+        self.severing = SeveringWatch(self.innermost, self.stamp, trouble)
+        self.finite = FiniteWatch(clock)
+
+    def install(self) -> Callable[[], None]:
+        """Hook every module's forward; the returned function unhooks it."""
+        import torch
+        from torch.nn.modules import module
+
+        self._torch = torch
+        compiling, tracing = is_compiling(torch), torch.jit.is_tracing
+        self._compiling: Callable[[], bool] = lambda: compiling() or bool(tracing())
+        self._undo = [
+            module.register_module_forward_pre_hook(self._before).remove,
+            module.register_module_forward_hook(self._after).remove,
+            self.switches.install(),
+        ]
+        return self.remove
+
+    def remove(self) -> None:
+        """Unhook."""
+        while self._undo:
+            self._undo.pop()()
+
+    def new_step(self) -> None:
+        """Forget what led to the optimizer step that is over."""
+        self.outputs, self.recomputed, self.groups, self._learning, self.ran_on = [], [], {}, {}, set()
+        self._frozen_outputs, self._last_frozen = {}, None
+        self._thread.running.clear()
+        self.switches.log = []
+        self.severing.new_step()
+
+    def stamp(self) -> int:
+        """A clock of this step: how many outputs have been seen."""
+        return len(self.outputs)
+
+    def innermost(self) -> Any:
+        """The module that is running in this thread, the innermost; None where none is."""
+        return next(reversed(self.running()), None)
+
+    def grad_enabled(self) -> bool:
+        """Whether gradients are on in this thread."""
+        return bool(self._torch.is_grad_enabled())
+
+    def running(self) -> List[Any]:
+        """The modules that are running in this thread, the outermost first."""
+        return self._without_ended(called(sys._getframe(1)))
+
+    def _without_ended(self, innermost: Any) -> List[Any]:
+        """Drop what stands above ``innermost``: it ended with an exception that the script caught."""
+        running = self._thread.running
+        while running and running[-1] is not innermost:
+            running.pop()
+        return running
+
+    def _before(self, module: Any, _inputs: Any) -> None:
+        if self._compiling():
+            return  # the compiler is reading this, too
+        if self.in_backward():  # checkpointing runs a module again
+            self._thread.running.append(module)
+            return
+        if id(module) not in self.seen:
+            self.seen[id(module)] = module
+            try:
+                self._tops.append(self.tree.top(module))
+            except Exception as error:
+                self.trouble.add("forward", error)
+        on = self._torch.is_grad_enabled()
+        if not self._without_ended(called(sys._getframe(1), within=module)):
+            self._thread.entered = on
+        self._thread.running.append(module)
+        if module.training and on:
+            self.trained.add(id(module))
+
+    def _after(self, module: Any, inputs: Any, output: Any) -> None:
+        if self._compiling():
+            return
+        running = self._thread.running
+        try:
+            tensors = list(self._floating(output))
+            if tensors and self.in_backward():
+                self._look_again(module, list(self._floating(inputs)), tensors)
+            elif tensors:
+                self._look_at(module, list(self._floating(inputs)), tensors)
+        except Exception as error:
+            self.trouble.add("forward", error)
+        for position in range(len(running) - 1, -1, -1):  # those above it ended with an exception
+            if running[position] is module:
+                del running[position:]
+                break
+
+    def _look_at(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
+        self.finite.output(module, inputs, outputs)
+        on = self._torch.is_grad_enabled()
+        if on:
+            self.ran_on.add(id(module))
+        root = next((tensor for tensor in outputs if tensor.requires_grad), None)
+        if root is not None:
+            if root.grad_fn is not None and len(self.outputs) < OUTPUTS_KEPT:
+                self.outputs.append((identity(root.grad_fn), module, here()))
+            return
+        learns = self._learns(module)
+        fed = [tensor for tensor in inputs if tensor.requires_grad and tensor.grad_fn is not None]
+        if on and not learns:
+            self._keep_frozen(module, outputs)
+        if learns or fed:
+            self._lost(module, fed, on=on)
+
+    def _look_again(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
+        """A checkpoint's second pass: a module that takes the gradient away does it here, too."""
+        root = next((tensor for tensor in outputs if tensor.grad_fn is not None), None)
+        if root is not None and len(self.recomputed) < OUTPUTS_KEPT:
+            self.recomputed.append((identity(root.grad_fn), module))
+        fed = next((tensor for tensor in inputs if tensor.requires_grad), None)
+        if fed is None or any(tensor.requires_grad for tensor in outputs):
+            return
+        switch = self.switches.within(module) if self._torch.is_grad_enabled() else self.switches.off()
+        if switch is not None and not switch.checkpoint:
+            self._severed_by(switch, fed)
+
+    def _severed_by(self, switch: Switch, source: Any) -> None:
+        found = switch.frames if switch.decorated is None else [switch.decorated, *switch.frames]
+        self.severing.sever(source, switch.how, found)
+
+    def _keep_frozen(self, module: Any, outputs: List[Any]) -> None:
+        if any(True for _ in module.parameters(recurse=False)):
+            self._last_frozen = module
+        elif not any(True for _ in module.parameters()):
+            return
+        for tensor in outputs:
+            self._frozen_outputs[id(tensor)] = (weakref.ref(tensor), module)
+
+    def _source_of(self, tensors: Iterable[Any]) -> Any:
+        """The module that gave one of ``tensors``; else the last one whose own parameters are frozen."""
+        for tensor in tensors:
+            known = self._frozen_outputs.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                return known[1]
+        return self._last_frozen
+
+    def _lost(self, module: Any, fed: List[Any], *, on: bool) -> None:
+        """Note a module that may explain a missing gradient, in the group of those that lost it in the same way."""
+        switch = None if on else self.switches.off()
+        if switch is not None and switch.checkpoint and switch.fed:
+            return  # a healthy first pass: the recompute in backward has the gradients
+        cached = False
+        if not on:
+            if self._autocast_cache():
+                self._off_in_autocast[id(module)] = switch
+        elif id(module) in self._off_in_autocast and self._autocast_cache():
+            cached, switch = True, self._off_in_autocast[id(module)]
+        inside = self.switches.within(module) if on and not cached else None
+        switch = switch or inside
+        entered = self._thread.entered
+        line = id(switch.owner) if switch and not switch.frames else line_of(switch)
+        key = (line, cached, entered, on)
+        group = self.groups.get(key) or (self.groups.get((line, False, entered, False)) if inside else None)
+        if group is not None:
+            group["modules"] += 1
+            group["outermost"].add(id(self._within(module, switch, on=on)))
+            if inside and not inside.checkpoint and len(group["outermost"]) > 2:  # noqa: PLR2004  (two parts, and itself)
+                group["within"] = module  # gradients were off in several parts of its own forward, and it gave none out
+        elif len(self.groups) < GROUPS_KEPT:
+            group = self.groups[key] = self._group(module, switch, cached=cached, on=on)
+        if fed and switch is not None and not cached and not switch.checkpoint:
+            self._severed_by(switch, fed[0])
+
+    def _group(self, module: Any, switch: Optional[Switch], *, cached: bool, on: bool) -> Dict[str, Any]:
+        within = self._within(module, switch, on=on)
+        return {
+            "step": self.clock(),
+            "module": module,
+            "within": within,
+            "outermost": {id(within)},
+            "modules": 1,
+            "entered": self._thread.entered,
+            "only": False,
+            "cached": cached,
+            "switch": switch,
+            "forward": written(type(module).forward),
+            "frames": frames(),
+            **modes(self._torch),
+        }
+
+    def _within(self, module: Any, switch: Optional[Switch], *, on: bool) -> Any:
+        """The outermost module that was entered after gradients were switched off."""
+        running = self._thread.running
+        inside = switch is not None and not on and switch.depth < len(running)
+        return running[switch.depth] if switch is not None and inside else module
+
+    def poisoned(self, module: Any) -> Optional[Dict[str, Any]]:
+        """A group for a module of which autocast served copies made without gradients; None where it did not."""
+        if id(module) not in self._off_in_autocast:
+            return None
+        switch = self._off_in_autocast[id(module)]
+        group = self._group(module, switch, cached=True, on=True)
+        return {**group, "entered": True, "grad_enabled": True, "frames": []}
+
+    def _autocast_cache(self) -> bool:
+        """Whether autocast is on and keeps the copies that it makes of weights."""
+        return modes(self._torch)["autocast"] is not None and bool(self._torch.is_autocast_cache_enabled())
+
+    def _learns(self, module: Any) -> bool:
+        """Whether a parameter of ``module`` requires a gradient; looked up once in a step."""
+        known = self._learning.get(id(module))
+        if known is None:
+            known = self._learning[id(module)] = any(p.requires_grad for p in module.parameters())
+        return known
+
+    def _floating(self, value: Any, depth: int = 3) -> Iterator[Any]:
+        """The floating-point tensors in nested tuples, lists and mappings."""
+        if isinstance(value, self._torch.Tensor):
+            if value.is_floating_point():
+                yield value
+        elif depth:
+            items = value.values() if isinstance(value, Mapping) else value
+            for item in items if isinstance(value, (Mapping, tuple, list)) else ():
+                yield from self._floating(item, depth - 1)
+
+    def training(self, parameters: Set[int]) -> Set[int]:
+        """Those of ``parameters`` (ids) in what ran to learn, which no reference model did; all where nothing did."""
+        roots, top = self.roots(), self.tree.top
+        tops = {id(top(root)) for root in roots if any(id(module) in self.trained for module in root.modules())}
+        found = {id(p) for root in roots if id(top(root)) in tops for p in root.parameters()}
+        return parameters & found or parameters
+
+    def roots(self) -> List[Any]:
+        """The outermost modules whose forward ran."""
+        inner = {id(child) for module in self.seen.values() for child in module.modules() if child is not module}
+        return [module for identity, module in self.seen.items() if identity not in inner]

@@ -1,0 +1,358 @@
+"""What the stack says: the warnings module and every logger, from level WARNING on.
+
+Watch an unmodified training script from outside: gradients, optimizer steps, warnings, step times.
+
+It stands on what every framework ends up calling: ``torch.autograd.backward``, the optimizers' step hooks
+(each finished step of an optimizer is a tick of the step clock) and the global module hooks. Everything heavy happens
+during the audited steps; afterwards a tick is one clock reading, and a backward call one reference kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+
+from . import frames, machine, protocol, severing
+from .backward import BackwardWatch
+from .evidence import Evidence
+from .forward import ForwardWatch
+from .parameters import ParameterWatch
+from .torches import ModuleTree, Trouble, held_by
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+KEPT = 40
+"""How many different messages are kept, beside those that speak of gradients."""
+OF_GRADIENTS = re.compile(r"grad|frozen|trainable|learning[ _]rate", re.IGNORECASE)
+OURS = "global hooks on modules"
+"""Said by torch.compile because of the observer's hooks: neither the script's nor for its user."""
+MESSAGE_LIMIT = 600
+
+
+class MessageWatch:
+    """Listens; whatever would have been printed is still printed, and what a filter hides stays hidden."""
+
+    def __init__(self) -> None:
+        self._counts: Dict[Tuple[str, str], int] = {}
+
+    def install(self) -> Callable[[], None]:
+        """Listen from now on; the returned function stops that."""
+        show, handle = warnings.showwarning, logging.Logger.handle
+
+        def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
+            if OURS in str(message):
+                return
+            if args and str(args[0]).startswith(frames.HERE):
+                again(message, category)
+                return
+            self._add(category.__name__, str(message))
+            show(message, category, *args, **kwargs)
+
+        def handled(logger: logging.Logger, record: logging.LogRecord) -> Any:
+            if record.levelno >= logging.WARNING and not logger.disabled:
+                try:
+                    self._add(f"log:{record.name}", record.getMessage())
+                except Exception:  # a broken format string of the library's own
+                    self._add(f"log:{record.name}", str(record.msg))
+            return handle(logger, record)
+
+        warnings.showwarning = showwarning
+        logging.Logger.handle = handled  # type: ignore[method-assign,assignment]
+
+        def undo() -> None:
+            warnings.showwarning = show
+            logging.Logger.handle = handle  # type: ignore[method-assign]
+
+        return undo
+
+    def _add(self, category: str, message: str) -> None:
+        key = category, machine.without_local_paths(message)[:MESSAGE_LIMIT]
+        if key in self._counts or len(self._counts) < KEPT or OF_GRADIENTS.search(message):
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def facts(self) -> List[Dict[str, Any]]:
+        """Each message once, with its count, in the order of its first appearance."""
+        return [{"category": c, "message": m, "count": n} for (c, m), n in self._counts.items()]
+
+
+def again(message: Any, category: Any) -> None:
+    """Warn once more, in the name of the line that called what is watched: it was at work, not the observer."""
+    vars(severing).get("__warningregistry__", {}).clear()
+    frame = frames.visible(sys._getframe(2))
+    if frame is not None:
+        known = frame.f_globals.setdefault("__warningregistry__", {})
+        name = frame.f_globals.get("__name__") or "<unknown>"
+        warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, name, known)
+
+
+OFTEN = 64
+"""Up to so many steps a patient observer looks at each one, and then at every power of two."""
+
+
+class Enough(SystemExit):
+    """The script has trained for as many optimizer steps as were asked for; ends it with exit code 0."""
+
+
+class Observer:
+    """A context in which the script runs; afterwards :meth:`facts` tells what was seen.
+
+    ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else. A ``patient`` one
+    looks again, ever more rarely, at what had not learned when the audit was over: a part that comes later. After
+    ``stop_after`` steps the script is ended by :class:`Enough`, which no ``except Exception`` catches.
+    """
+
+    def __init__(
+        self,
+        audit: int,
+        warmup: int,
+        device: str,
+        *,
+        light: bool = False,
+        patient: bool = False,
+        stop_after: Optional[int] = None,
+    ) -> None:
+        self.audit = 0 if light else audit
+        self.skip = audit + warmup
+        self.device = device
+        self.light = light
+        self.patient = patient
+        self.stop_after = stop_after
+        self.stepped: Optional[Callable[[], None]] = None
+        """Called after each step in place of the step clock."""
+        self.leaving: Callable[[], None] = lambda: None
+        """Called before the script is stopped."""
+        self.entered_training = False
+        self.steps = 0
+        self.ticks: List[float] = []
+        self.trouble = Trouble()
+        self._step_of: Dict[int, int] = {}
+        """Finished steps of each optimizer, by id."""
+        self._since: Set[int] = set()
+        """The optimizers that stepped since the last tick."""
+        self._optimizers: List[Any] = []  # kept alive, so that no id is used twice
+        self._newcomers: Set[int] = set()
+        """Optimizers that were built after the first step, by id: one for each round of a script."""
+        self._waiting: Set[int] = set()
+        """Optimizers that had not stepped when the audit ended (a generator beside a critic): audited when they do."""
+        self._undo: List[Callable[[], None]] = []
+        self._synchronize: Optional[Callable[[], None]] = None
+        self.tree = ModuleTree(self.trouble)
+        self.messages = MessageWatch()
+        self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
+        self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
+        self.evidence = Evidence(self.forward, self.parameters)
+        self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
+        self.backward.before = self._hook_again
+        self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
+
+    def synchronize(self) -> None:
+        """Wait for what has been given to the device."""
+        if self._synchronize is not None:
+            self._synchronize()
+
+    def clock(self) -> int:
+        """The running optimizer step, counted from 1."""
+        return self.steps + 1
+
+    def __enter__(self) -> Self:
+        import torch
+        from torch.optim import optimizer as optim
+
+        self._watch_optimizer_init(torch.optim.Optimizer)
+        self._undo.append(optim.register_optimizer_step_pre_hook(self._before_step).remove)
+        self._undo.append(optim.register_optimizer_step_post_hook(self._after_step).remove)
+        if self.device == "cuda":
+            self._synchronize = torch.cuda.synchronize
+        if not self.light:
+            self._undo.append(self.messages.install())
+            self._undo.append(self._watch_scaler())
+            self._undo.append(self.backward.install())
+            self._undo.append(self.tree.install())
+            self._undo.append(self.forward.install())
+            self._undo.append(self.forward.severing.install_early())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _watch_optimizer_init(self, optimizer_class: Any) -> None:
+        """The first optimizer that was built marks the way from setting up to training."""
+        original = optimizer_class.__init__
+
+        def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            if not self.light:
+                self._guarded(self._built, optimizer)
+            self.entered_training = True
+
+        optimizer_class.__init__ = watched
+
+        def undo() -> None:
+            optimizer_class.__init__ = original
+
+        self._undo.append(undo)
+
+    def _watch_scaler(self) -> Callable[[], None]:
+        """Count how often a GradScaler is asked for a step: it skips those of broken gradients."""
+        import torch
+
+        scaler = next(c for c in reversed(torch.cuda.amp.GradScaler.__mro__) if "step" in c.__dict__)
+        original = scaler.step
+
+        def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self.parameters.scaled[id(optimizer)] = self.parameters.scaled.get(id(optimizer), 0) + 1
+            return original(this, optimizer, *args, **kwargs)
+
+        scaler.step = step
+
+        def undo() -> None:
+            scaler.step = original
+
+        return undo
+
+    def _hook_again(self) -> None:
+        """Torch 2.0 to 2.2: torch.compile takes the hooks off every optimizer's step; put them on again."""
+        from torch.optim import optimizer as optim
+
+        for kind in {type(optimizer) for optimizer in self._optimizers}:
+            code = getattr(kind.step, "__code__", None)
+            if code is not None and getattr(kind.step, "hooked", False) and code.co_name != "wrapper":
+                kind.step = optim.Optimizer.profile_hook_step(kind.step)
+                kind.step.hooked = True
+
+    def _built(self, optimizer: Any) -> None:
+        """Keep an optimizer and the line that built it; with the first one, the severing of tensors is watched."""
+        frame = frames.visible(sys._getframe(3))  # the caller of __init__
+        while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is optimizer:
+            frame = frames.visible(frame.f_back)
+        if self.steps:
+            self._newcomers.add(id(optimizer))
+            self._step_of.pop(id(optimizer), None)  # the id may be that of one that is gone
+        self._keep(optimizer)
+        self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
+        if not self.entered_training and self.steps < self.audit:
+            self.forward.severing.install()
+
+    def _keep(self, optimizer: Any) -> None:
+        """Keep an optimizer alive, once, and none that comes after the audit: a script may make many."""
+        if self.steps < max(self.audit, 1) and all(optimizer is not known for known in self._optimizers):
+            self._optimizers.append(optimizer)
+
+    def _audited(self, optimizer: Any) -> bool:
+        """Whether this optimizer's running step is audited; the second of two may end its last one after the tick."""
+        late = id(optimizer) in self._waiting
+        return self._step_of.get(id(optimizer), 0) < self.audit and (self.steps <= self.audit or late)
+
+    def _before_step(self, optimizer: Any, *_: Any) -> None:
+        if self._audited(optimizer):
+            self._guarded(self.parameters.before_step, optimizer)
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        identity = id(optimizer)
+        self._keep(optimizer)  # it may have been built before the observer came
+        step = self._step_of.get(identity, 0)
+        if self._audited(optimizer):
+            begun = [each for each in self._optimizers if not step or each is optimizer or id(each) in self._step_of]
+            self._guarded(self.parameters.after_step, optimizer, step, begun)  # the first step of others may come yet
+            coming = {id(p) for each in self._optimizers if each not in begun for p in held_by(each)}
+            self._guarded(self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero)
+        self._step_of[identity] = step + 1
+        newcomer = identity in self._newcomers
+        self._newcomers.discard(identity)
+        if self._since and identity not in self._since and not newcomer:
+            self._since.add(identity)
+            return  # a further optimizer of the same training step
+        self._since = {identity}
+        self.steps += 1
+        if self.steps == self.audit:
+            self._guarded(self._lighten)
+        elif self.steps < self.audit:
+            self._guarded(self.evidence.new_step)
+        elif self.patient and (self.steps <= OFTEN or self.steps & (self.steps - 1) == 0):
+            self._guarded(self.parameters.look_again)
+        if self.stepped is not None:
+            self.stepped()
+        elif self.steps >= self.skip:
+            self.synchronize()
+            self.ticks.append(time.perf_counter())
+        if self.stop_after is not None and self.steps >= self.stop_after:
+            self.leaving()
+            raise Enough
+
+    def _lighten(self) -> None:
+        """The audit is over: take the heavy hooks off, and forget the memory that it took."""
+        self._waiting = {id(each) for each in self._optimizers if id(each) not in self._step_of}
+        self.forward.remove()
+        if self.patient:
+            self.parameters.keep_unlearned()
+            self._undo.append(self.forward.switches.install_calls())
+        self.evidence.new_step()
+        self.evidence.over = True
+        self.forward.severing.remove()
+        self.backward.lighten()
+        machine.reset_peak_memory()
+
+    def _guarded(self, watch: Callable[..., None], *arguments: Any) -> None:
+        """An error of ours is recorded and never becomes the script's."""
+        try:
+            watch(*arguments)
+        except Exception as error:
+            self.trouble.add(watch.__qualname__, error)
+
+    def facts(self) -> Dict[str, Any]:
+        """The observation's part that the observer answers for."""
+        parameters = [] if self.light else self._or(self._parameters, [])
+        learning = [parameter for parameter in parameters if parameter["learns"]]
+        late = [o for o in self._optimizers if id(o) in self._step_of and id(o) not in self.parameters.rates]
+        well = (
+            not late
+            and bool(learning)
+            and all("f" in p["gradients"] and p["changed"] for p in learning)
+            and self.steps > 0
+        )
+        return {
+            "steps": self.steps,
+            "losses": [protocol.number(loss) for loss in self.backward.losses()],
+            "last_loss": protocol.number(self.backward.last_loss()),
+            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
+            "backward": self.backward.calls,
+            "parameters": parameters,
+            **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
+            "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
+            "zero_output": None if self.light or well else self._or(self.parameters.zero_output, None),
+            "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
+            "unheld": None if self.light else self._or(self._unheld, None),
+            "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
+            "warnings": self.messages.facts(),
+            "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
+            "observer_errors": self.trouble.errors,
+        }
+
+    def _parameters(self) -> List[Dict[str, Any]]:
+        stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]
+        idle = [optimizer for optimizer in self._optimizers if stepped and id(optimizer) not in self._step_of]
+        return self.parameters.facts(stepped or self._optimizers, idle)
+
+    def _evidence(self, *, learning: bool) -> Dict[str, Any]:
+        return self.evidence.facts(self.parameters.starved, self.parameters.zeroed, learning=learning)
+
+    def _unheld(self) -> Optional[Dict[str, Any]]:
+        held = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
+        return self.evidence.unheld(held) if self._optimizers else None
+
+    def _of_optimizers(self) -> List[Dict[str, Any]]:
+        return self.parameters.optimizers(self._optimizers, self._step_of)
+
+    def _or(self, facts: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return facts()
+        except Exception as error:
+            self.trouble.add("facts", error)
+            return otherwise

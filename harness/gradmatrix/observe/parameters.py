@@ -1,0 +1,298 @@
+"""Audit the parameters at each optimizer step: which should learn, what gradient they got, whether they changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+
+from . import protocol
+from .frames import line, own_place, written
+from .torches import Kept, ModuleTree, held_by, highest_rate, local, named, rate_of, read_gradient, uninitialized
+
+if TYPE_CHECKING:
+    from .forward import ForwardWatch
+    from .torches import Trouble
+
+
+class ParameterWatch:
+    """Reads gradients after an optimizer's step: a closure has then filled them, and nothing has cleared them."""
+
+    def __init__(self, tree: ModuleTree, forward: ForwardWatch, trouble: Trouble) -> None:
+        self.tree = tree
+        self.forward = forward
+        self.trouble = trouble
+        self._squares: Dict[int, float] = {}
+        self._parameters: Dict[int, Any] = {}
+        self._letters: Dict[int, Dict[int, str]] = {}
+        self._broken: Dict[int, List[Any]] = {}
+        """Parameters with a non-finite gradient, by step."""
+        self._changed: Set[int] = set()
+        self._before: Dict[int, Any] = {}
+        self._gradients: Dict[int, Any] = {}
+        """Gradients as they were before the step: some optimizers clear them in it."""
+        self._built: Dict[int, List[Dict[str, Any]]] = {}
+        """Where each optimizer was built, by id."""
+        self.rates: Dict[int, List[Optional[float]]] = {}
+        """The highest learning rate of each optimizer at its audited steps, by id."""
+        self._unlearned: Dict[int, Any] = {}
+        """Parameters that had not learned when the audit was over, by id, with their values of then."""
+        self._rate_of: Dict[int, Optional[float]] = {}
+        """The learning rate of each parameter's group at its last audited step."""
+        self.scaled: Dict[int, int] = {}
+        """How often a GradScaler was asked for an optimizer's step, by id."""
+        self._entries: Dict[int, Dict[str, Any]] = {}
+        """The facts of each parameter, by its id."""
+        self.starving: Set[int] = set()
+        """Ids of what got no gradient in the last audited step."""
+        self.zero: Set[int] = set()  # the same, of what got a gradient of zeros
+        self.starved: Set[int] = set()
+        """After :meth:`facts`: ids of what should learn and never got a gradient."""
+        self.zeroed: Set[int] = set()
+        """After :meth:`facts`: ids of what should learn and got only gradients of zeros."""
+        self._trainable: Dict[int, Any] = {}
+        """What required a gradient at an audited step; a script may freeze it when it is done."""
+        self._tops: List[Any] = []
+        """Modules that are trained without their own forward: kept alive, so that their parameters keep their names."""
+
+    def built(self, optimizer: Any, frames: List[Dict[str, Any]]) -> None:
+        """An optimizer was built, at ``frames``."""
+        self._built[id(optimizer)] = frames
+
+    def knows(self, identity: int) -> bool:
+        """Whether an optimizer holds the parameter of this id."""
+        return identity in self._parameters
+
+    def before_step(self, optimizer: Any) -> None:
+        """Keep the value of every parameter that has not been seen changing yet."""
+        import torch
+
+        if not self.forward.seen:
+            self._tops += self._loose({id(parameter) for parameter in held_by(optimizer)})
+        self._before, self._gradients = {}, {}
+        self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
+        with torch.no_grad():
+            for parameter in held_by(optimizer):
+                self._parameters.setdefault(id(parameter), parameter)
+                self._gradients[id(parameter)] = parameter.grad
+                if id(parameter) not in self._changed:
+                    try:
+                        self._before[id(parameter)] = Kept(torch, parameter)
+                    except Exception as error:  # a tensor without values: on the meta device, sharded away
+                        self.trouble.add("copy of a parameter", error)
+
+    def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
+        """Read the gradients and compare the values; ``step`` is how many this optimizer had finished before."""
+        import torch
+
+        self._squares.setdefault(step, 0.0)
+        self.starving, self.zero = set(), set()
+        with torch.no_grad():
+            for parameter in self._audited(optimizer, optimizers):
+                self._parameters[id(parameter)] = parameter
+                if parameter.requires_grad and parameter.numel():
+                    try:
+                        self._audit(torch, parameter, step, optimizer)
+                    except Exception as error:
+                        self.trouble.add("a parameter", error)
+        self._before, self._gradients = {}, {}
+
+    def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
+        identity = id(parameter)
+        letters = self._letters.get(identity, {})
+        if step not in letters:  # what nobody holds is looked at after the first optimizer's step
+            gradient = parameter.grad if parameter.grad is not None else self._gradients.get(identity)
+            letters[step], square = read_gradient(torch, gradient)
+            self._letters[identity] = letters
+            self._squares[step] += square
+        self._trainable[identity] = parameter
+        self._rate_of[identity] = rate_of(optimizer, parameter)
+        if letters[step] == "n":
+            self.starving.add(identity)
+        if letters[step] == "z":
+            self.zero.add(identity)
+        if letters[step] == "x":
+            self._broken.setdefault(step, []).append(parameter)
+        before = self._before.get(identity)
+        if before is not None and before.differs_from(parameter):
+            if bool(local(parameter).isfinite().all()):
+                self._changed.add(identity)
+            elif letters[step] != "x":
+                self.forward.finite.note("value", parameter, self._built.get(id(optimizer), []))
+
+    def norms(self) -> List[float]:
+        """Total L2 norm of the gradients of each audited step, over all optimizers."""
+        return [self._squares[step] ** 0.5 for step in sorted(self._squares)]
+
+    def _audited(self, optimizer: Any, optimizers: List[Any]) -> List[Any]:
+        """What this optimizer holds, and those trainable parameters of the modules seen that no optimizer holds."""
+        found = {id(parameter): parameter for parameter in held_by(optimizer)}
+        held = {id(parameter) for each in optimizers for parameter in held_by(each)}
+        for root in self.forward.roots():
+            for parameter in root.parameters():
+                if id(parameter) not in held and parameter.requires_grad and not uninitialized(parameter):
+                    found.setdefault(id(parameter), parameter)
+        return list(found.values())
+
+    def keep_unlearned(self) -> None:
+        """The audit is over: keep the values of what has not learned yet, to look at it again."""
+        import torch
+
+        for identity, parameter in self._trainable.items():
+            if identity not in self._changed or "f" not in self._letters[identity].values():
+                self._unlearned[identity] = (parameter, Kept(torch, parameter))
+
+    def look_again(self) -> None:
+        """Look at what has not learned yet, just after a step: the gradient that it has now, and whether it changed."""
+        import torch
+
+        for identity, (parameter, before) in list(self._unlearned.items()):
+            try:
+                letter, _ = read_gradient(torch, parameter.grad)
+                changed = before.differs_from(parameter) and bool(parameter.isfinite().all())
+            except Exception:  # a stand-in without values: torch.compile reads the step
+                return
+            letters = self._letters[identity]
+            letters[max(letters) + 1] = letter
+            if changed:
+                self._changed.add(identity)
+            if identity in self._changed and "f" in letters.values():
+                del self._unlearned[identity]
+
+    def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
+        """One entry for each parameter that should learn or is held by an optimizer, in the model's order.
+
+        ``idle`` optimizers never stepped, while others did: what they hold, and what was trained, should have learned.
+        One that stepped after the audit only is not judged, and neither is what it holds.
+        """
+        held = {id(p): p for optimizer in optimizers for p in held_by(optimizer)}
+        audited = {id(p) for each in optimizers if id(each) in self.rates for p in held_by(each)}
+        late = {identity for identity in held if audited and identity not in audited}
+        learning = self._should_learn(held)
+        learning.update((id(p), p) for each in idle for p in held_by(each) if self._was_trained(p))
+        learning = {identity: parameter for identity, parameter in learning.items() if identity not in late}
+        everything = {**self._parameters, **held, **learning}
+        tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
+        tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
+        _, names = named(list(tops.values()))
+        letters = {identity: set(self._letters.get(identity, {}).values()) for identity in learning}
+        self.starved = {identity for identity, kinds in letters.items() if not kinds & set("zfx")}
+        self.zeroed = {identity for identity, kinds in letters.items() if "z" in kinds and not kinds & set("fx")}
+        order = {identity: position for position, identity in enumerate(names)}
+        self._entries = {
+            identity: {
+                "name": names.get(identity, f"parameter#{position}"),
+                "module": names[identity].rpartition(".")[0] if identity in names else None,
+                "shape": list(parameter.shape),
+                "dtype": str(parameter.dtype).replace("torch.", ""),
+                "learns": identity in learning,
+                "held": identity in held,
+                "gradients": "".join(letter for _, letter in sorted(self._letters.get(identity, {}).items())),
+                "changed": identity in self._changed,
+                "learning_rate": protocol.number(self._rate_of.get(identity)),
+                "frozen": not parameter.requires_grad and identity not in learning,
+            }
+            for position, (identity, parameter) in enumerate(
+                sorted(everything.items(), key=lambda item: order.get(item[0], len(order)))
+            )
+        }
+        return list(self._entries.values())
+
+    def optimizers(self, optimizers: List[Any], steps: Dict[int, int]) -> List[Dict[str, Any]]:
+        """What is known of each optimizer; ``steps`` are those it finished, by id."""
+        return [
+            {
+                "type": type(optimizer).__name__,
+                "parameters": len(held_by(optimizer)),
+                "trainable": sum(parameter.requires_grad for parameter in held_by(optimizer)),
+                "steps": steps.get(id(optimizer), 0),
+                "learning_rates": [protocol.number(each) for each in self.rates.get(id(optimizer), [])],
+                "scaled": self.scaled.get(id(optimizer), 0),
+                "step": own_place(type(optimizer).step),
+                "frames": self._built.get(id(optimizer), []),
+            }
+            for optimizer in optimizers
+        ]
+
+    def nonfinite(self) -> Optional[Dict[str, Any]]:
+        """The first NaN or infinity of all, with its module; None where everything was finite."""
+        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
+        order = {identity: position for position, identity in enumerate(self.forward.seen)}
+        if self._broken:
+            step = min(self._broken)
+            hooked = [p for p in self._broken[step] if self._own_hook(p)]  # clipping spreads it to all the others
+            last = max(hooked or self._broken[step], key=lambda p: order.get(id(owners.get(id(p))), -1))
+            found = {"step": step + 1, "owner": last, "frames": self._hook_on(last)}
+            self.forward.finite.found.setdefault("gradient", found)
+        first = self.forward.finite.first()
+        return None if first is None else {"where": first["where"], **self._located(first)}
+
+    def zero_output(self) -> Optional[Dict[str, Any]]:
+        """The first module whose output was all zeros, though neither its input nor its parameters were."""
+        first = self.forward.finite.zero
+        return None if first is None else {"where": "output", **self._located(first)}
+
+    def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
+        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
+        owner = owners.get(id(first["owner"]), first["owner"])
+        tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
+        names, _ = named(list(tops.values()))
+        kind = type(owner).__name__
+        named_owner = {"module": names.get(id(owner), kind), "type": kind}
+        return {**named_owner, "step": first["step"], "frames": first["frames"]}
+
+    def hooks(self) -> List[Dict[str, Any]]:
+        """Of the parameters that learn nothing, those that have a hook of somebody's."""
+        names = {identity: entry for identity, entry in self._entries.items() if "f" not in entry["gradients"]}
+        found = [
+            (entry["name"], self._own_hook(self._parameters[i])) for i, entry in names.items() if i in self._parameters
+        ]
+        hooks = [{"parameter": name, "frames": at} for name, at in found if at]
+        first = self.forward.severing.first_hooked[:1]
+        return hooks or ([{"parameter": "", "frames": first}] if first else [])
+
+    def _hook_on(self, parameter: Any) -> List[Dict[str, Any]]:
+        """Where a hook was put on the parameter, or on another tensor; nothing where there was none."""
+        return self._own_hook(parameter) or self.forward.severing.first_hooked[:1]
+
+    def _own_hook(self, parameter: Any) -> List[Dict[str, Any]]:
+        at = self.forward.severing.hooks.get(id(parameter))
+        if at is not None:
+            return line(at)
+        written_at = [written(hook) for hook in (parameter._backward_hooks or {}).values()]
+        return [each for each in written_at if each is not None][:1]
+
+    def _loose(self, held: Set[int]) -> List[Any]:
+        """The outermost modules that are alive and have a parameter among ``held`` (ids)."""
+        return [top for top in self.tree.loose() if any(id(parameter) in held for parameter in top.parameters())]
+
+    def _should_learn(self, held: Dict[int, Any]) -> Dict[int, Any]:
+        """The trainable parameters of what is being trained.
+
+        That is each module tree of which an optimizer holds something, as far as it took part; a module beside
+        them counts when it ran in training mode with gradients on and belongs to the same outermost module. Where
+        the optimizers hold nothing of any module that ran, they hold the wrong parameters: the modules that ran are it.
+        """
+        roots = self.forward.roots()
+        holding = [root for root in roots if any(id(p) in held for p in root.parameters())]
+        tops = {id(self.tree.top(root)) for root in holding}
+        ran = [root for root in roots if self._ran_to_learn(root)]
+        if holding:
+            taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
+            loose = list(held.values())
+        else:
+            taking_part = ran
+            loose = [] if any(p.requires_grad for root in ran for p in root.parameters()) else list(held.values())
+        candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
+        if self._letters:
+            return {id(parameter): parameter for parameter in candidates if id(parameter) in self._trainable}
+        known = [p for p in candidates if p.requires_grad and not uninitialized(p)]
+        return {id(parameter): parameter for parameter in known if parameter.numel()}
+
+    def _was_trained(self, parameter: Any) -> bool:
+        """Whether an audited step looked at ``parameter``, and its module ran in training mode with gradients on."""
+        owners = (module for identity, module in self.forward.seen.items() if identity in self.forward.trained)
+        return id(parameter) in self._trainable and any(
+            parameter is own for module in owners for own in module.parameters(recurse=False)
+        )
+
+    def _ran_to_learn(self, root: Any) -> bool:
+        return any(id(module) in self.forward.trained for module in root.modules())

@@ -1,0 +1,248 @@
+"""What takes a tensor, or a gradient, out of the graph: ``detach``, ``item``, ``p.grad = None``; and new leaves."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+from .frames import frames, here, line, plumbing
+from .torches import identity, is_compiling
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+    from .torches import Trouble
+
+KEPT = 256
+"""Severed tensors of a step: each keeps its part of the graph alive until the step is over."""
+LEAVING = ("detach", "detach_", "item", "tolist", "numpy")
+LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
+"""What has a tensor's shape and nothing of its values: where that was not meant, the graph begins anew."""
+NO_DERIVATIVE = ("__gt__", "__lt__", "__ge__", "__le__", "argmax", "argmin", "argsort", "bool", "int", "long")
+"""What gives truth values or whole numbers, which have no gradient."""
+WEAK = (*LIKE, *NO_DERIVATIVE)
+"""What is done all the time, and means something only where nothing else explains a loss."""
+FLAT = ("round", "floor", "ceil", "trunc", "sign")
+"""What has a gradient that is zero everywhere."""
+MAKING = ("tensor", "as_tensor")
+
+
+class SeveringWatch:
+    """Replaces a few attributes of ``torch.Tensor``, and ``torch.tensor``; whatever they do is done as ever."""
+
+    def __init__(self, running: Callable[[], Any], stamp: Callable[[], int], trouble: Trouble) -> None:
+        self.running = running
+        self.stamp = stamp
+        self.trouble = trouble
+        self.in_backward: Callable[[], bool] = bool
+        self.severed: List[Dict[str, Any]] = []
+        self.flat: List[Dict[str, Any]] = []
+        """Tensors whose gradient was made zero by a function that is flat everywhere."""
+        self.made: List[Dict[str, Any]] = []
+        """Leaves that were made to require a gradient, by weak reference."""
+        self.dropped: Dict[int, Optional[Tuple[CodeType, int]]] = {}
+        """Parameters, by id, whose gradient was set to None since the last backward pass, and where."""
+        self.hooks: Dict[int, Optional[Tuple[CodeType, int]]] = {}
+        """Parameters, by id, on which a hook was registered, and where."""
+        self.first_hooked: List[Dict[str, Any]] = []
+        """Where a hook was registered on another tensor, the first of all."""
+        self.froze: Dict[Any, List[Any]] = {}
+        """Parameters that were frozen (weak references), by the line that did it, in the order in which it happened."""
+        self.clipped: List[Dict[str, Any]] = []
+        """Where gradients were clipped to a norm of 0."""
+        self._undo: List[Callable[[], None]] = []
+        self._functions: List[Callable[[], None]] = []
+        self.compiled = False
+
+    def _compiled(self, *_: Any, **__: Any) -> None:
+        """torch.compile knows torch's functions by identity: from its first call on they are left alone."""
+        self.compiled = True
+        while self._functions:
+            self._functions.pop()()
+
+    def install_early(self) -> Callable[[], None]:
+        """Watch from the beginning what is done to parameters: freezing, hooks, gradients that are dropped."""
+        import torch
+
+        self._torch = torch
+        self._parameter = torch.nn.Parameter
+        self._replace(torch.Tensor, "__setattr__", self._assigning, after=False)
+        self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
+        self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
+        self._replace(torch, "compile", self._compiled, after=False)
+        return self.remove
+
+    def install(self) -> Callable[[], None]:
+        """Watch during the audit what leaves the graph."""
+        import torch
+
+        for name in (*LEAVING, *NO_DERIVATIVE):
+            self._replace(torch.Tensor, name, self._leaving(name), after=False)
+        for name in FLAT:
+            self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
+        methods, self._undo = self._undo, self._functions
+        if not self.compiled:
+            for name in LIKE:
+                self._replace(torch, name, self._leaving(name), after=False)
+            for name in FLAT:
+                self._replace(torch, name, self._leaving(name, self.flat), after=False)
+            for name in MAKING:
+                self._replace(torch, name, self._making(f"torch.{name}"), after=True)
+        self._undo = methods
+        self._replace_data()
+        for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
+            self._replace(owner, "clip_grad_norm_", self._clipping, after=False)
+        return self.remove
+
+    def remove(self) -> None:
+        """Put everything back."""
+        while self._functions:
+            self._functions.pop()()
+        while self._undo:
+            self._undo.pop()()
+
+    def new_step(self) -> None:
+        """Forget what happened in the step that is over."""
+        for events in (self.severed, self.flat, self.made):
+            events.clear()
+
+    def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
+        """Wrap ``owner.name``; ``note`` gets the arguments, and the result where it is called after it."""
+        own = name in owner.__dict__
+        original = getattr(owner, name)
+        compiling = is_compiling(self._torch)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if compiling():
+                return original(*args, **kwargs)
+            if after:
+                result = original(*args, **kwargs)
+                self._guarded(note, result, *args, **kwargs)
+                return result
+            self._guarded(note, *args, **kwargs)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, watched)
+        known = known_to_jit(original, watched)
+
+        def undo() -> None:
+            known()
+            if owner.__dict__.get(name) is not watched:
+                return  # the script has put its own there
+            if own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
+
+        self._undo.append(undo)
+
+    def _clipping(self, _parameters: Any = None, max_norm: Any = None, *_: Any, **__: Any) -> None:
+        if max_norm is not None and float(max_norm) == 0:
+            self.clipped = frames()
+
+    def _replace_data(self) -> None:
+        tensor, note = self._torch.Tensor, self._leaving("data")
+        original = tensor.data
+
+        def get(each: Any) -> Any:
+            self._guarded(note, each)
+            return original.__get__(each)
+
+        tensor.data = property(get, original.__set__)
+        self._undo.append(partial(delattr, tensor, "data"))
+
+    def _guarded(self, note: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        try:
+            note(*args, **kwargs)
+        except Exception as error:
+            self.trouble.add("a tensor's method", error)
+
+    def _leaving(self, how: str, events: Optional[List[Dict[str, Any]]] = None) -> Callable[..., None]:
+        def note(source: Any, *_: Any, **__: Any) -> None:
+            if source.requires_grad and source.grad_fn is not None and not plumbing(sys._getframe(3)):
+                self.sever(source, how, frames(), events)
+
+        return note
+
+    def sever(
+        self, source: Any, how: str, found: List[Dict[str, Any]], events: Optional[List[Dict[str, Any]]] = None
+    ) -> None:
+        """Note that ``source`` left the graph, by ``how``, at the frames ``found``."""
+        events = self.severed if events is None else events
+        if found:
+            module, first = self.running(), found[0]
+            events[:] = [e for e in events if e["early"] or e["module"] is not module or e["frames"][0] != first]
+            events.append(
+                {
+                    "how": how,
+                    "node": source.grad_fn,
+                    "identity": None if source.grad_fn is None else identity(source.grad_fn),
+                    "frames": found,
+                    "module": module,
+                    "stamp": self.stamp(),
+                    "recompute": self.in_backward(),
+                    "early": False,
+                }
+            )
+            del events[:-KEPT]
+
+    def _making(self, how: str) -> Callable[..., None]:
+        def note(result: Any, *given: Any, **__: Any) -> None:
+            self._made(result, how)
+            source = given[0] if given else None
+            if isinstance(source, self._torch.Tensor) and source.grad_fn is not None and result.grad_fn is None:
+                self.sever(source, how, frames())
+
+        return note
+
+    def _made(self, tensor: Any, how: str) -> None:
+        if tensor.requires_grad and tensor.is_leaf and not isinstance(tensor, self._parameter):
+            self.made.append({"leaf": weakref.ref(tensor), "how": how, "frames": frames(), "module": self.running()})
+            del self.made[:-KEPT]
+
+    def _requiring(self, _result: Any, tensor: Any, requires_grad: bool = True) -> None:  # noqa: FBT001, FBT002  (torch's)
+        if isinstance(tensor, self._parameter):
+            if not requires_grad:
+                self._frozen(tensor)
+        elif requires_grad:
+            self._made(tensor, "requires_grad_")
+
+    def _assigning(self, tensor: Any, name: str, value: Any) -> None:
+        if name == "requires_grad":
+            if isinstance(tensor, self._parameter):
+                if not value:
+                    self._frozen(tensor)
+            elif value and tensor.is_leaf:
+                self.made.append(
+                    {"leaf": weakref.ref(tensor), "how": name, "frames": frames(), "module": self.running()}
+                )
+        elif name == "grad" and value is None and tensor.grad is not None:
+            self.dropped[id(tensor)] = here()
+
+    def _frozen(self, parameter: Any) -> None:
+        self.froze.setdefault(here(), []).append(weakref.ref(parameter))
+
+    def _hooking(self, _result: Any, tensor: Any, *_: Any) -> None:
+        at = here()
+        if at is None:
+            return
+        if isinstance(tensor, self._parameter):
+            self.hooks[id(tensor)] = at
+        elif tensor.grad_fn is not None:
+            self.first_hooked = self.first_hooked or line(at)
+
+
+def known_to_jit(original: Any, watched: Any) -> Callable[[], None]:
+    """Let torch.jit take ``watched`` for the operator that ``original`` is; the returned function takes that back."""
+    try:
+        from torch.jit import _builtins
+
+        operator, table = _builtins._find_builtin(original), _builtins._get_builtin_table()
+    except Exception:  # another torch keeps it elsewhere: only scripts that compile by torch.jit now would miss it
+        return lambda: None
+    if operator is None:
+        return lambda: None
+    table[id(watched)] = operator
+    return partial(table.pop, id(watched), None)

@@ -1,0 +1,209 @@
+"""Who switched gradients off: the ``with`` line, the call or the decorator that a module runs under."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional
+
+from .frames import frames, plumbing, written
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from .torches import Trouble
+
+KEPT = 256
+"""Open entries of a thread: calls of ``set_grad_enabled`` that nobody takes back would gather without end."""
+DECORATING = os.path.join("torch", "utils", "_contextlib.py")
+"""Where torch's decorators live; newer releases give their frames the name of what they decorate with."""
+
+
+class Switch:
+    """One entry: from here on gradients are on or off."""
+
+    def __init__(self, owner: Any, how: str, *, on: bool, depth: int, module: Any, stamp: int) -> None:
+        self.owner = owner
+        self.how = how
+        self.on = on
+        self.depth = depth
+        """How many modules were running."""
+        self.module = module
+        """The innermost of them, or None."""
+        self.stamp = stamp
+        """How many module outputs had been seen."""
+        self.frames: List[Dict[str, Any]] = []
+        self.decorated: Optional[Dict[str, Any]] = None
+        self.checkpoint = False
+        """It is the first pass of reentrant checkpointing, or of a function written like it."""
+        self.fed = False
+        """An input of the checkpoint requires a gradient."""
+        self.source: Any = None
+        """The frozen module that gave the checkpoint's input, or None."""
+
+    def facts(self) -> Dict[str, Any]:
+        """The entry as the observation has it."""
+        return {"how": self.how, "decorated": self.decorated, "frames": self.frames}
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.entries: List[Switch] = []
+        self.busy = False
+
+
+class SwitchWatch:
+    """Wraps the context managers of torch's grad mode; grad mode belongs to a thread, and so do the entries."""
+
+    def __init__(
+        self,
+        running: Callable[[], List[Any]],
+        stamp: Callable[[], int],
+        source_of: Callable[[Iterable[Any]], Any],
+        trouble: Trouble,
+    ) -> None:
+        self.running = running
+        self.stamp = stamp
+        self.source_of = source_of
+        self.trouble = trouble
+        self.log: List[Switch] = []
+        """The entries of this step that switched gradients off."""
+        self._only_calls = False
+        self._stack = _Stack()
+        self._undo: List[Callable[[], None]] = []
+
+    def install(self) -> Callable[[], None]:
+        """Wrap them; the returned function unwraps them."""
+        import torch
+
+        self._torch = torch
+        for name in ("no_grad", "inference_mode", "enable_grad"):
+            self._replace(getattr(torch, name), "__enter__", name)
+            self._replace(getattr(torch, name), "__exit__", None)
+        self._replace(torch.set_grad_enabled, "__init__", "set_grad_enabled")
+        self._replace(torch.set_grad_enabled, "__exit__", None)
+        if "__call__" in torch.set_grad_enabled.__dict__:  # as a decorator it takes the switching back
+            self._replace(torch.set_grad_enabled, "__call__", None)
+        return self.remove
+
+    def install_calls(self) -> Callable[[], None]:
+        """Wrap ``set_grad_enabled`` alone, which a script may forget to take back; torch's own calls pass."""
+        self._only_calls = True
+        self._replace(self._torch.set_grad_enabled, "__init__", "set_grad_enabled")
+        self._replace(self._torch.set_grad_enabled, "__exit__", None)
+        return self.remove
+
+    def remove(self) -> None:
+        """Unwrap them."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace(self, owner: Any, name: str, how: Optional[str]) -> None:
+        """Wrap one method: ``how`` names what it switches on entering; None takes the entry back."""
+        original = owner.__dict__.get(name) or getattr(owner, name)
+        inherited = name not in owner.__dict__
+
+        @wraps(original)  # torch.jit reads the source of what these classes do
+        def watched(context: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._stack.busy or (self._only_calls and plumbing(sys._getframe(1))):
+                return original(context, *args, **kwargs)
+            self._stack.busy = True
+            try:
+                before = self._torch.is_grad_enabled()
+                result = original(context, *args, **kwargs)
+                self._note(context, how, sys._getframe(1), before=before)
+            finally:
+                self._stack.busy = False
+            return result
+
+        setattr(owner, name, watched)
+
+        def undo() -> None:
+            if inherited:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
+
+        self._undo.append(undo)
+
+    def _note(self, context: Any, how: Optional[str], caller: FrameType, *, before: bool) -> None:
+        try:
+            if how is None:
+                self._left(context)
+            else:
+                self._entered(context, how, caller, before=before)
+        except Exception as error:
+            self.trouble.add("grad mode", error)
+
+    def _entered(self, context: Any, how: str, caller: FrameType, *, before: bool) -> None:
+        entries = self._stack.entries
+        running = self.running()
+        entry = Switch(
+            context,
+            how,
+            on=self._torch.is_grad_enabled(),
+            depth=len(running),
+            module=running[-1] if running else None,
+            stamp=self.stamp(),
+        )
+        entry.checkpoint = caller.f_code.co_name == "forward" and "ctx" in caller.f_code.co_varnames
+        healthy = any(each.checkpoint and each.fed for each in entries)  # its first pass has gradients off anyway
+        if not entry.on and (before or entry.checkpoint or healthy):
+            self._describe(entry, caller)
+            if len(self.log) < KEPT:
+                self.log.append(entry)
+        entries.append(entry)
+        del entries[:-KEPT]
+
+    def _describe(self, entry: Switch, caller: FrameType) -> None:
+        entry.frames = frames(caller)
+        if caller.f_code.co_filename.endswith(DECORATING):
+            function = caller.f_locals.get("func")
+            entry.decorated = None if function is None else written(function)
+        if entry.checkpoint:
+            tensors = list(self._tensors(caller.f_locals))
+            entry.fed = any(tensor.requires_grad for tensor in tensors)
+            entry.source = None if entry.fed else self.source_of(tensors)
+
+    def _tensors(self, variables: Dict[str, Any]) -> Iterable[Any]:
+        """The floating-point tensors that a function's ``forward`` was given."""
+        for name, value in variables.items():
+            for item in value if isinstance(value, (tuple, list)) else (value,):
+                if name != "ctx" and isinstance(item, self._torch.Tensor) and item.is_floating_point():
+                    yield item
+
+    def _left(self, context: Any) -> None:
+        entries = self._stack.entries
+        for position in range(len(entries) - 1, -1, -1):
+            if entries[position].owner is context:
+                del entries[position:]
+                return
+
+    def within(self, module: Any) -> Optional[Switch]:
+        """The last entry that switched gradients off in the very forward of ``module``, and was left again; or None."""
+        return next((e for e in reversed(self.log) if e.module is module and not (e.checkpoint and e.fed)), None)
+
+    def off(self) -> Optional[Switch]:
+        """The entry that this thread's gradients are off by: the outermost since they were last on; None if unknown.
+
+        A checkpoint whose input requires a gradient has them off in its first pass only: what is inside it counts.
+        """
+        found: List[Switch] = []
+        for entry in reversed(self._stack.entries):
+            if entry.on:
+                break
+            if entry.frames or entry.checkpoint:
+                found.append(entry)
+        while len(found) > 1 and found[-1].checkpoint and found[-1].fed:
+            found.pop()
+        return found[-1] if found else None
+
+
+def line_of(switch: Optional[Switch]) -> Any:
+    """The line of a switch, as a part of a key."""
+    if switch is None:
+        return None
+    first = switch.frames[0]
+    return first["file"], first["line"], switch.checkpoint

@@ -1,0 +1,1 @@
+"""From records to files: tables, pages, feeds, badges."""

@@ -1,0 +1,1 @@
+"""Sentences that people published, and what the records say of them."""

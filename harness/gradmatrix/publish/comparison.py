@@ -1,0 +1,552 @@
+"""Cells by name, as few words as say which: variants of a scenario together, stacks of a variant together.
+
+What a report says of the cells, in sections that every form of it shows alike.
+
+How far the losses of one seed drifted apart, in words: stated, never a failure.
+
+Speed and memory in words: only what was measured side by side has a ratio, and every ratio has its interval.
+
+The two sides of a comparison in words: what they are, what moved between them, and what else differs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gradmatrix.compare.comparison import cells as counted
+from gradmatrix.core.model import Role
+from gradmatrix.judge.change import Change
+from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gradmatrix.compare.comparison import CellChange, Comparison, Ending, Group, Pair, SideFacts
+    from gradmatrix.core.model import Cell
+    from gradmatrix.judge.relations import Drift
+    from gradmatrix.judge.versions import PackageMove
+    from gradmatrix.measure.statistics import Measured, Ratio
+
+
+@dataclass(frozen=True)
+class Together:
+    """Cells of one scenario."""
+
+    head: str
+    """The scenario, with its device where there are several; with the variant where there are several stacks."""
+    members: tuple[str, ...]
+    """Its variants, or the stacks of its variant."""
+
+    def __str__(self) -> str:
+        return f"{self.head}: {', '.join(self.members)}"
+
+
+@dataclass(frozen=True)
+class Names:
+    """How the cells of one comparison are named: a part that all have in common is left out."""
+
+    several_stacks: bool
+    several_devices: bool
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> Names:
+        """The names in a comparison."""
+        devices = {cell.device for cell in (*(each.cell for each in comparison.cells), *comparison.missing)}
+        return cls(comparison.several, len(devices) > 1)
+
+    def together(self, cells: Iterable[Cell]) -> tuple[Together, ...]:
+        """Cells in the order in which they come, those of a scenario together."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for cell in cells:
+            device = f" ({cell.device})" if self.several_devices else ""
+            if self.several_stacks:
+                found[f"{cell.scenario}/{cell.variant}{device}"].append(cell.stack)
+            else:
+                found[f"{cell.scenario}{device}"].append(cell.variant)
+        return tuple(Together(head, tuple(members)) for head, members in found.items())
+
+
+MARKS = {
+    Change.REGRESSED: "✗",
+    Change.BROKE_DIFFERENTLY: "✗",
+    Change.FIXED: "✓",
+    Change.INCONCLUSIVE: "?",
+    Change.ELSEWHERE: "–",
+    Change.NEW: "⊕",
+    Change.GONE: "⊖",
+    Change.UNCHANGED: "=",
+}
+TITLES = {
+    Change.REGRESSED: "Regressed",
+    Change.BROKE_DIFFERENTLY: "Broke differently",
+    Change.FIXED: "Fixed",
+    Change.INCONCLUSIVE: "Inconclusive",
+    Change.ELSEWHERE: "Judged elsewhere",
+    Change.NEW: "New",
+    Change.GONE: "Gone",
+}
+NOTES = {
+    Change.REGRESSED: "Passed on the baseline, fails on the candidate.",
+    Change.BROKE_DIFFERENTLY: "Fails on both sides, and in another way on the candidate.",
+    Change.FIXED: "Failed on the baseline, passes on the candidate. Below each cause is what was wrong.",
+    Change.INCONCLUSIVE: "Nothing can be said of these: run them again, or look at why they are flaky.",
+    Change.ELSEWHERE: "Another verdict on another machine or build of torch, with the same packages: no news of them.",
+    Change.NEW: "Judged on the candidate alone.",
+    Change.GONE: "Judged on the baseline alone: the candidate has no such feature.",
+}
+MISUSE = "Does the stack tell you?"
+MISUSE_NOTE = "Misuse cannot train. It passes where the stack says so, and has regressed where it has become silent."
+MISUSE_WORDS = {Change.REGRESSED: "silent now", Change.FIXED: "told of now"}
+BOTH = "Fail on both sides"
+BOTH_NOTE = "In the same way, so they say nothing against the candidate."
+SPURIOUS = "Failures of the machine"
+SPURIOUS_NOTE = "No network, a full disk or a lost process: they say nothing of the stacks, and never are a regression."
+
+
+MOST_BEFORE = 3
+"""Ways in which cells of a group failed before that are named."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One cause, or one reason, and its cells."""
+
+    change: Change
+    title: str
+    lines: tuple[str, ...]
+    """Sentences; names of modules and code stand in backticks."""
+    advice: str | None
+    cells: tuple[Together, ...]
+    count: int
+
+    @property
+    def mark(self) -> str:
+        """A symbol for the change."""
+        return MARKS[self.change]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Items under one title."""
+
+    title: str
+    note: str
+    items: tuple[Item, ...]
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether somebody has to look at it before the candidate is taken."""
+        return any(item.change in {Change.REGRESSED, Change.INCONCLUSIVE} for item in self.items)
+
+    @property
+    def count(self) -> int:
+        """How many cells it is about."""
+        return sum(item.count for item in self.items)
+
+
+def sections(comparison: Comparison) -> tuple[Section, ...]:
+    """What is to be said of cells, by change, those that need somebody's attention first; misuse and the machine apart.
+
+    Of the cells that did not change those that fail are last; the others are counted elsewhere.
+    """
+    told = Told(comparison)
+    found = [told.of_change(change) for change in TITLES]
+    found += [told.of_misuse(), told.of_the_machine(), told.of_both_sides()]
+    return tuple(sorted((section for section in found if section.items), key=lambda each: not each.is_urgent))
+
+
+class Told:
+    """The parts of one comparison."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._groups = comparison.groups
+        self._names = Names.of(comparison)
+        self._by_cell = {each.cell: each for each in comparison.cells}
+        grouped = {cell for group in comparison.groups for cell in group.cells}
+        self._single = [
+            each for each in comparison.cells if each.change is not Change.UNCHANGED and each.cell not in grouped
+        ]
+
+    def of_change(self, change: Change) -> Section:
+        """All cells of a change that should train."""
+        return Section(TITLES[change], NOTES[change], tuple(self._items(change, misuse=False)))
+
+    def of_misuse(self) -> Section:
+        """The misuse that changed, in any way."""
+        items = [item for change in TITLES for item in self._items(change, misuse=True)]
+        return Section(MISUSE, MISUSE_NOTE, tuple(items))
+
+    def of_the_machine(self) -> Section:
+        """Cells of which a side ended in a failure of the machine."""
+        cells = [each for each in self._single if each.spurious]
+        return Section(SPURIOUS, SPURIOUS_NOTE, tuple(self._by_reason(cells)))
+
+    def of_both_sides(self) -> Section:
+        """Cells that fail as they did before: no news of the candidate, and what is to be mended all the same."""
+        cells = [each for each in self._by_cell.values() if each.change is Change.UNCHANGED and fails(each.after)]
+        silent = [each for each in cells if each.role is Role.MISUSE]
+        items = [
+            *self._by_reason(each for each in cells if each.role is not Role.MISUSE),
+            *(replace(each, title=f"misuse, silent: {each.title}") for each in self._by_reason(silent)),
+        ]
+        return Section(BOTH, BOTH_NOTE, tuple(items))
+
+    def _items(self, change: Change, *, misuse: bool) -> Iterator[Item]:
+        yield from (self._grouped(each) for each in self._groups if (each.change, each.misuse) == (change, misuse))
+        cells = [
+            each
+            for each in self._single
+            if each.change is change and (each.role is Role.MISUSE) is misuse and not each.spurious
+        ]
+        yield from self._by_reason(cells)
+
+    def _grouped(self, group: Group) -> Item:
+        members = [self._by_cell[cell] for cell in group.cells]
+        is_over = group.change is Change.FIXED
+        why = () if group.misuse and is_over else group.text[:1] if is_over else group.text
+        return Item(
+            change=group.change,
+            title=title(group),
+            lines=(*said(group, members), *why, *notes(members)),
+            advice=None if is_over else group.advice,
+            cells=self._names.together(group.cells),
+            count=len(group.cells),
+        )
+
+    def _by_reason(self, cells: Iterable[CellChange]) -> Iterator[Item]:
+        together: dict[tuple[Change, str, str], list[CellChange]] = defaultdict(list)
+        for each in cells:
+            together[each.change, course(each), each.why].append(each)
+        for (change, went, why), members in together.items():
+            yield Item(
+                change=change,
+                title=went,
+                lines=(*((why,) if why else ()), *messages(members)),
+                advice=None,
+                cells=self._names.together(each.cell for each in members),
+                count=len(members),
+            )
+
+
+def title(group: Group) -> str:
+    """A group in a line: how it fails, where, and what came of it."""
+    words = MISUSE_WORDS.get(group.change, group.change.value) if group.misuse else ""
+    gradient = f" (gradient {group.gradient})" if group.gradient and not is_told(group.outcome) else ""
+    at = f" at {group.place.file}, {group.place.function}" if group.place is not None else ""
+    return f"{f'{words}: ' if words else ''}{group.outcome}{gradient}{at}"
+
+
+def is_told(outcome: str) -> bool:
+    """Whether the outcome says how the gradient is, or it does not matter."""
+    return outcome.startswith(("gradient:", "step:no-grad-fn", "relation:"))
+
+
+def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:
+    """What a side says of a misuse of which the other one is silent; how what broke differently failed before."""
+    first = members[0]
+    if group.misuse and group.change is Change.REGRESSED and first.before is not None:
+        yield f"The baseline said: {quoted(first.before)}. The candidate says nothing."
+    if group.misuse and group.change is Change.FIXED and first.after is not None:
+        yield f"The candidate says: {quoted(first.after)}. The baseline said nothing."
+    if group.change is Change.BROKE_DIFFERENTLY:
+        before = [f"{each.before.outcome}, {quoted(each.before)}." for each in members if each.before is not None]
+        yield from (f"Before: {each}" for each in tuple(dict.fromkeys(before))[:MOST_BEFORE])
+
+
+def quoted(ending: Ending) -> str:
+    """What was said at the end, or the outcome where nothing was."""
+    return (ending.message or ending.outcome).rstrip(".")
+
+
+def notes(changes: Iterable[CellChange]) -> Iterator[str]:
+    """What is to be known of changes, once each."""
+    return (each for each in dict.fromkeys(change.why for change in changes) if each)
+
+
+def messages(changes: Iterable[CellChange]) -> tuple[str, ...]:
+    """What the candidate said of the first few that fail there, once each."""
+    said = dict.fromkeys(each.after.message for each in changes if each.after is not None and fails(each.after))
+    return tuple(each for each in said if each)[:MOST_BEFORE]
+
+
+def course(each: CellChange) -> str:
+    """From which outcome to which one; the only one where one side has no record."""
+    return " → ".join(dict.fromkeys(ending.outcome for ending in (each.before, each.after) if ending is not None))
+
+
+def summary(comparison: Comparison) -> str:
+    """How many cells there are of each kind, those that did not change too."""
+    found = Counter(each.change for each in comparison.cells)
+    told = ", ".join(f"{found[change]} {change.value}" for change in Change if found[change]) or "nothing to compare"
+    failing = sum(each.change is Change.UNCHANGED and fails(each.after) for each in comparison.cells)
+    alike = f" ({failing} of them fail{'s' if failing == 1 else ''} on both sides)" if failing else ""
+    rest = (
+        f"; {comparison.not_judged} more cannot be judged (no such feature or device)" if comparison.not_judged else ""
+    )
+    missing = f"; {len(comparison.missing)} more not run on the candidate" if comparison.missing else ""
+    return f"{counted(len(comparison.cells))}: {told}{alike}{rest}{missing}."
+
+
+def fails(ending: Ending | None) -> bool:
+    """Whether a side judged a cell, and it did not pass."""
+    return ending is not None and ending.passed is False
+
+
+CLOSE = 1e-3
+"""Relative differences up to it are told apart from larger ones, in the summary alone."""
+
+
+@dataclass(frozen=True)
+class Drifted:
+    """Cells of a scenario whose losses drifted in the same way."""
+
+    words: str
+    largest: float
+    cells: tuple[Together, ...]
+
+
+def drifted(comparison: Comparison) -> tuple[Drifted, ...]:
+    """The cells that train on both sides, the largest difference first, identical ones last."""
+    names = Names.of(comparison)
+    together: dict[tuple[str, str], list[tuple[Cell, Drift]]] = defaultdict(list)
+    for each in comparison.cells:
+        if each.drift is not None:
+            together[each.cell.scenario, str(each.drift)].append((each.cell, each.drift))
+    found = [
+        Drifted(words, max(drift.largest for _, drift in members), names.together(cell for cell, _ in members))
+        for (_, words), members in together.items()
+    ]
+    return tuple(sorted(found, key=lambda each: -each.largest))
+
+
+def drift_summary(comparison: Comparison) -> str:
+    """How many cells have identical losses, close ones, and other ones; empty where none train on both sides."""
+    largest = [each.drift.largest for each in comparison.cells if each.drift is not None]
+    if not largest:
+        return ""
+    identical = sum(each == 0 for each in largest)
+    close = sum(0 < each <= CLOSE for each in largest)
+    counts = {"identical": identical, f"within {CLOSE:g}": close, "further apart": len(largest) - identical - close}
+    told = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+    return f"Losses from the same seed, of {len(largest)} cells that train on both sides: {told}."
+
+
+NOT_MEASURED = (
+    "Speed and memory were not measured side by side, so nothing is said of them: step times of separate runs differ "
+    "with the machine and the moment. gradmatrix upgrade measures both sides in one run, unless it has --no-timing."
+)
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class RatioRow:
+    """One quantity of one cell."""
+
+    cell: str
+    quantity: str
+    verdict: str
+    size: Size
+    ratio: str
+    """With its interval."""
+    values: str
+    """Medians of baseline and candidate."""
+    noise: str
+    """What two halves of the baseline's own servers differ by."""
+    why: str
+    """Why it is inconclusive, and what was noticed."""
+
+
+def ratio_rows(comparison: Comparison) -> tuple[RatioRow, ...]:
+    """A row for each quantity that was measured, the worst cells first."""
+    return tuple(row for each in comparison.measured for row in rows_of(each))
+
+
+def rows_of(measured: Measured) -> Iterator[RatioRow]:
+    """The rows of a cell."""
+    kinds = (("time per step", measured.step_time, TIME_WORDS), ("peak memory", measured.memory, MEMORY_WORDS))
+    for quantity, ratio, words in kinds:
+        if ratio is not None:
+            yield row(measured, quantity, ratio, words)
+    if measured.step_time is None:
+        yield RatioRow(
+            cell=str(measured.key),
+            quantity="time per step",
+            verdict="not measured",
+            size=Size.INCONCLUSIVE,
+            ratio="–",
+            values="–",
+            noise="–",
+            why=" ".join(measured.notices),
+        )
+
+
+def row(measured: Measured, quantity: str, ratio: Ratio, words: Mapping[Size, str]) -> RatioRow:
+    """One ratio in words."""
+    unit = milliseconds if quantity == "time per step" else mebibytes
+    reasons = (inconclusive(measured, ratio), *measured.notices)
+    return RatioRow(
+        cell=str(measured.key),
+        quantity=quantity,
+        verdict=words[ratio.verdict],
+        size=ratio.verdict,
+        ratio=f"×{ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f})",
+        values=f"{unit(ratio.baseline)} → {unit(ratio.candidate)}",
+        noise=f"×{ratio.floor:.3f}",
+        why=" ".join(each for each in reasons if each),
+    )
+
+
+def inconclusive(measured: Measured, ratio: Ratio) -> str:
+    """Why a ratio has no verdict; empty where it has one."""
+    if ratio.verdict is not Size.INCONCLUSIVE:
+        return ""
+    margin = f"±{ratio.margin:.1%}"
+    spent = f"The budget was spent after {measured.spent_s:.0f} s" if measured.stopped == "budget" else "Stopped"
+    noise = " The baseline differs from itself by more than the margin." if ratio.floor - 1 > ratio.margin else ""
+    wider = (
+        f" It is wider than that of one comparison: {ratio.among} of this run hold together." if ratio.among > 1 else ""
+    )
+    return f"{spent} before the interval lay inside {margin} or outside it.{wider}{noise}"
+
+
+def milliseconds(seconds: float) -> str:
+    """Seconds of a step."""
+    return f"{seconds * 1000:.3g} ms"
+
+
+def mebibytes(amount: float) -> str:
+    """Bytes of memory."""
+    return f"{amount / MEBIBYTE:,.0f} MiB"
+
+
+def measuring(comparison: Comparison) -> str:
+    """How it was measured, in a sentence; why there is nothing, where nothing was."""
+    measured = comparison.measured
+    if not measured:
+        return NOT_MEASURED
+    spent = sum(each.spent_s for each in measured)
+    ratio = next((one.step_time for one in measured if one.step_time is not None), None)
+    memory = next((one.memory for one in measured if one.memory is not None), None)
+    among = f", all {ratio.among} together" if ratio is not None and ratio.among > 1 else ""
+    of_memory = f", of memory ±{memory.margin:.1%}" if memory is not None else ""
+    held = (
+        f" Intervals are of {ratio.confidence:.1%}{among}; same means within ±{ratio.margin:.1%}{of_memory}."
+        if ratio
+        else ""
+    )
+    return (
+        f"Candidate over baseline, both sides alive at once and their blocks alternating, {counted(len(measured))} in"
+        f" {spent:.0f} s.{held} Noise is what the baseline differs from itself by in the same run (A/A)."
+    )
+
+
+MOST_MISSING_NAMED = 12
+"""Cells that were not run: where there are more, they are counted by scenario, and the data names them."""
+
+
+def described(side: SideFacts) -> str:
+    """A side in a line: its Python and the day of its lock."""
+    facts = [f"Python {side.python}"] if side.python else []
+    facts += [f"as of {side.as_of}"] if side.as_of is not None else []
+    return f"{side.name} ({', '.join(facts)})" if facts else side.name
+
+
+def sides(comparison: Comparison) -> str:
+    """What is compared with what, in a line."""
+    if comparison.several:
+        return f"{comparison.baseline} → {comparison.candidate}, {len(comparison.pairs)} stacks"
+    (pair,) = comparison.pairs
+    return f"{described(pair.baseline)} → {described(pair.candidate)}"
+
+
+def pairs_told(comparison: Comparison) -> tuple[Pair, ...]:
+    """The pairs of which it is told what moved: of many stacks those in which something did, or it is not known."""
+    if not comparison.several:
+        return comparison.pairs
+    return tuple(pair for pair in comparison.pairs if pair.moved is None or pair.moved)
+
+
+def unmoved(comparison: Comparison) -> str:
+    """In how many of several stacks no package moved; empty where there is none to tell of."""
+    count = len(comparison.pairs) - len(pairs_told(comparison))
+    return f"No package moved in {count} of {len(comparison.pairs)} stacks." if count else ""
+
+
+def move(each: PackageMove) -> str:
+    """A package that moved, with the days of its releases."""
+    before, after = each.before or "none", each.after or "none"
+    return f"{before}{day(each.before_released)} → {after}{day(each.after_released)}"
+
+
+def day(released: object) -> str:
+    """The day of a release, where it is known."""
+    return f" ({released})" if released is not None else ""
+
+
+def direct(pair: Pair) -> list[PackageMove]:
+    """What moved of all that a stack asks for by name."""
+    return [each for each in pair.moved or () if each.direct]
+
+
+def transitive(pair: Pair) -> list[PackageMove]:
+    """What moved besides."""
+    return [each for each in pair.moved or () if not each.direct]
+
+
+def moved_summary(pair: Pair) -> str:
+    """How much moved; why that is not known."""
+    if pair.moved is None:
+        unknown = " and ".join(side.name for side in (pair.baseline, pair.candidate) if side.as_of is None)
+        return f"Which packages moved is not known: there is no lock of {unknown}."
+    if not pair.moved:
+        return "No package moved."
+    counts = Counter(kind(each) for each in pair.moved)
+    told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    by_name = f"{len(direct(pair))} of them asked for by name"
+    return f"{len(pair.moved)} packages differ ({told}), {by_name}."
+
+
+def kind(each: PackageMove) -> str:
+    """Whether a package moved, came or went."""
+    if each.before is None:
+        return "added"
+    return "removed" if each.after is None else "moved"
+
+
+def warnings(comparison: Comparison) -> tuple[str, ...]:
+    """What a reader must know of the sides before believing the rest."""
+    of_pairs = (text for pair in comparison.pairs for text in warnings_of(pair))
+    return (*comparison.notes, *of_pairs, *not_run(comparison))
+
+
+def not_run(comparison: Comparison) -> Iterator[str]:
+    """What the candidate has no record of: nobody may take it for what is gone, or for what did not change."""
+    if comparison.missing:
+        names = map(str, Names.of(comparison).together(comparison.missing))
+        by_scenario = Counter(cell.scenario for cell in comparison.missing)
+        counts = (f"{count} of {scenario}" for scenario, count in by_scenario.items())
+        named = "; ".join(names if len(comparison.missing) <= MOST_MISSING_NAMED else counts)
+        yield (
+            f"The candidate has no record of {counted(len(comparison.missing))} that the baseline ran, so nothing is"
+            f" said of them: {named}. Run them on the candidate, too."
+        )
+
+
+def warnings_of(pair: Pair) -> Iterator[str]:
+    """Of one pair: what could not be resolved, and runs that are unlike in more than packages."""
+    for role, side in (("baseline", pair.baseline), ("candidate", pair.candidate)):
+        if side.failure is not None:
+            yield f"The {role} {side.name} could not be resolved: {side.failure}"
+    for word, one, other in (
+        ("machines", pair.baseline.device, pair.candidate.device),
+        ("builds of torch", pair.baseline.build, pair.candidate.build),
+    ):
+        if one and other and one != other:
+            yield f"The sides of {pair.candidate.name} ran on different {word}: {listed(one)} and {listed(other)}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row."""
+    return ", ".join(names)

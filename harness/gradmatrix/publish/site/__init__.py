@@ -1,0 +1,1 @@
+"""The static site: one page per stack, scenario, package and cell."""

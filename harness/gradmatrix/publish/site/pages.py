@@ -1,0 +1,477 @@
+"""The first page and the pages of older stacks: what trains, what changed, and the matrix itself.
+
+A page per stack: its lock, how stale it is, what moved since the stack before, and all its cells.
+
+A page per scenario: its story, its variants across the stacks, where they turn, and its source.
+
+A page per package: every release seen, on which stacks, and where a behaviour turns between neighbouring ones.
+
+No two stacks differ in one package alone unless somebody made them so: what else moved is always named.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.version import InvalidVersion, Version
+
+from gradmatrix.core.model import SHOWN, Role
+from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.publish.site import history as chronicle
+from gradmatrix.publish.site import links, plots
+from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
+from gradmatrix.publish.site.plots import Axis, Spread
+from gradmatrix.publish.site.tables import (
+    KINDS,
+    NOT_RUN,
+    WINDOW,
+    Section,
+    TurningPoint,
+    broken,
+    counted_as,
+    differ,
+    glance,
+    section_table,
+    shown,
+    turning_points,
+)
+from gradmatrix.stacks.lock import fallen_behind
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from markupsafe import Markup
+
+    from gradmatrix.compare.history import History
+    from gradmatrix.core.model import Lock, LockedPackage, Scenario
+    from gradmatrix.judge.flips import Moved
+    from gradmatrix.publish.rows import Row
+    from gradmatrix.publish.site.tables import Line, Place, View
+
+
+class Count(NamedTuple):
+    """How many of a scenario's reported variants pass."""
+
+    scenario: str
+    good: int
+    judged: int
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """Class and symbol."""
+        return counted_as(self.good, self.judged)
+
+
+class Summary(NamedTuple):
+    """The newest stack in one line."""
+
+    lock: Lock
+    versions: str
+    device: str
+    reported: list[Count]
+    all_reported: Count
+    controls: Count
+
+
+def front_pages(view: View, history: History | None) -> Iterator[tuple[str, bytes]]:
+    """index.html with the newest stacks, older-1.html and so on with the others."""
+    windows = view.windows()
+    for number, locks in enumerate(windows):
+        pages = {"number": number, "windows": windows}
+        tables = [section_table(view, section, locks, "") for section in view.sections]
+        glanced = glance(view, locks, "") if locks and view.sections else None
+        if number:
+            yield page("older.html", links.older(number), tables=tables, glance=glanced, locks=locks, **pages)
+            continue
+        yield page(
+            "index.html",
+            links.INDEX,
+            tables=tables,
+            glance=glanced,
+            locks=locks,
+            view=view,
+            summary=summary(view),
+            lately=chronicle.lately(history),
+            regressed=chronicle.standing(view, history),
+            roles=ROLES,
+            shown=SHOWN,
+            **pages,
+        )
+
+
+def summary(view: View) -> Summary | None:
+    """The newest stack on which something was judged."""
+    for lock in view.newest_first:
+        for device in view.devices:
+            mine = view.cells.get(lock.stack, {}).values()
+            judged = [row for row in mine if row.device == device and row.passed is not None]
+            if judged:
+                return summed_up(view, lock, device, judged)
+    return None
+
+
+def summed_up(view: View, lock: Lock, device: str, judged: list[Row]) -> Summary:
+    """A stack in one line."""
+    reported: dict[str, list[Row]] = {}
+    for row in judged:
+        if row.role is Role.REPORTED:
+            reported.setdefault(row.scenario, []).append(row)
+    return Summary(
+        lock,
+        ", ".join(f"{name} {version}" for name in SHOWN if (version := view.versions[lock.stack].get(name))),
+        device,
+        [count(scenario, rows) for scenario, rows in reported.items()],
+        count("", [row for rows in reported.values() for row in rows]),
+        count("", [row for row in judged if row.role is Role.CONTROL]),
+    )
+
+
+def count(scenario: str, rows: list[Row]) -> Count:
+    """How many of ``rows`` pass."""
+    return Count(scenario, sum(row.passed is True for row in rows), len(rows))
+
+
+ROOT = "../"
+MEBI = 2**20
+
+
+def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
+    """The page of each stack."""
+    locks = view.table.locks
+    for place, lock in enumerate(locks):
+        older = locks[place - 1] if place else None
+        newer = locks[place + 1] if place + 1 < len(locks) else None
+        yield stack_page(view, lock, older, newer)
+
+
+def stack_page(view: View, lock: Lock, older: Lock | None, newer: Lock | None) -> tuple[str, bytes]:
+    """The page of a stack between its neighbours by date."""
+    return page(
+        "stack.html",
+        f"stacks/{lock.stack}.html",
+        lock=lock,
+        older=older,
+        newer=newer,
+        shown=[(name, view.versions[lock.stack].get(name)) for name in SHOWN],
+        stale=fallen_behind(lock, SHOWN),
+        moved=view.moves.between(older.stack, lock.stack) if older is not None else (),
+        sections=[(section, section_rows(view, section, lock.stack)) for section in view.sections],
+        absent=view.absent,
+        packages=ready("".join(map(package_line, lock.packages))),
+        ran=lock.stack in view.cells,
+        build=view.table.builds.get(lock.stack),
+        unlike=bool(view.builds),
+        tally=tally(list(view.cells.get(lock.stack, {}).values())),
+    )
+
+
+def tally(rows: Sequence[Row]) -> str:
+    """How many of the cells pass, in words."""
+    judged = [row for row in rows if row.passed is not None]
+    return f"{sum(row.passed is True for row in judged)} of {len(judged)} judged cells pass" if judged else "Not judged"
+
+
+def section_rows(view: View, section: Section, stack: str) -> Markup:
+    """A line per cell."""
+    body = []
+    for scenario, lines in groupby(section.lines, key=lambda line: line.scenario):
+        body.append(
+            f'<tbody><tr class="scenario"><th scope="rowgroup" colspan="5">'
+            f'<a href="{ROOT}{links.scenario(scenario)}">{safe(scenario)}</a></th></tr>'
+        )
+        body += (cell_line(view.row(stack, line.place), line.variant) for line in lines)
+        body.append("</tbody>")
+    return ready("".join(body))
+
+
+def cell_line(row: Row | None, variant: str) -> str:
+    """A cell with what was said or seen of it."""
+    if row is None:
+        return f'<tr><th scope="row">{safe(variant)}</th><td class="x">not run</td><td></td><td></td><td></td></tr>'
+    kind, word, note = shown(row)
+    memory = f"{row.peak_memory_bytes / MEBI:,.0f} MiB" if row.peak_memory_bytes is not None else ""
+    why = (
+        row.diagnosis.text[0]
+        if row.diagnosis is not None
+        else row.message or ("" if row.passed else in_words(row.outcome))
+    )
+    return (
+        f'<tr><th scope="row">{safe(variant)}<small>{row.role.value}</small></th>'
+        f'<td class="{kind}"><a href="{ROOT}{links.evidence(row)}">{broken(word)}</a></td><td>{safe(note)}</td>'
+        f"<td>{memory}</td><td>{coded(why)}</td></tr>"
+    )
+
+
+def package_line(package: LockedPackage) -> str:
+    """A locked package beside the newest release of the stack's day."""
+    days = package.behind_days
+    behind = f"{days} days" if days else ""
+    return (
+        f'<tr><th scope="row">{safe(package.name)}</th><td>{safe(package.version)}</td>'
+        f"<td>{package.released or '–'}</td><td>{safe(package.newest or '–')}</td><td>{behind}</td></tr>"
+    )
+
+
+ROOT = "../"
+MEBI = 2**20
+MOST_TURNS = 40
+"""Turning points of a variant that its page lists, the newest ones."""
+
+
+class Course(NamedTuple):
+    """A variant along the stacks."""
+
+    line: Line
+    summary: str
+    strip: Markup
+    passing: str
+    turns: list[Turn]
+    untold: int
+    """Turning points that are left out."""
+    measured: list[tuple[str, Markup, str]]
+    """Name, plot and words of throughput and memory, where something was measured."""
+
+
+class Turn(NamedTuple):
+    """A turning point and what moved between its stacks."""
+
+    point: TurningPoint
+    before: str
+    after: str
+    moved: Sequence[Moved]
+
+
+def scenario_pages(view: View, source_of: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+    """The page of each scenario."""
+    for scenario in view.table.scenarios.values():
+        yield scenario_page(view, scenario, source_of.get(scenario.name, ""))
+
+
+def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, bytes]:
+    """The page of a scenario."""
+    locks = view.newest_first[:WINDOW]
+    own = [
+        Section(section.device, section.misuse, tuple(line for line in section.lines if line.scenario == scenario.name))
+        for section in view.sections
+    ]
+    summaries = {variant.name: variant.summary for variant in scenario.variants}
+    return page(
+        "scenario.html",
+        f"scenarios/{scenario.name}.html",
+        scenario=scenario,
+        roles=ROLES,
+        story=story(source),
+        source=source,
+        tables=[section_table(view, section, locks, ROOT) for section in own if section.lines],
+        more=len(view.table.locks) - len(locks),
+        absent=view.absent,
+        courses=[course(view, line, summaries.get(line.variant, "")) for line in view.lines_of(scenario.name)],
+        several=len(view.devices) > 1,
+        builds=view.builds,
+        first=view.table.locks[0] if view.table.locks else None,
+        last=view.table.locks[-1] if view.table.locks else None,
+    )
+
+
+def story(source: str) -> str:
+    """The docstring of a script without its first line, which is its title."""
+    try:
+        docstring = ast.get_docstring(ast.parse(source)) or ""
+    except (SyntaxError, ValueError):
+        return ""
+    return docstring.partition("\n")[2]
+
+
+def course(view: View, line: Line, summary: str) -> Course:
+    """A variant along the stacks: outcomes, turning points, and the throughput and memory of what trains."""
+    along = view.along(line.place)
+    points = list(turning_points(along))
+    turns = [turn(view, point) for point in points[-MOST_TURNS:]]
+    names = view.table.stacks
+    axis = Axis(names, [view.builds.get(name) for name in names])
+    drawn, passing = strip(line, along, axis)
+    trained = [row if row is not None and row.passed and row.outcome == TRAINS else None for row in along]
+    speeds = [row.steps_per_s if row is not None else None for row in trained]
+    memory = [row.peak_memory_bytes if row is not None else None for row in trained]
+    of_speed = [Spread(each.median, each.low, each.high) if each is not None else None for each in speeds]
+    of_memory = [Spread(each / MEBI, each / MEBI, each / MEBI) if each is not None else None for each in memory]
+    measured = (("Throughput", of_speed, "steps/s"), ("Peak memory", of_memory, "MiB"))
+    return Course(
+        line=line,
+        summary=summary,
+        strip=drawn,
+        passing=passing,
+        turns=turns,
+        untold=len(points) - len(turns),
+        measured=[
+            (name, *plotted(f"{name} of {line.variant}", unit, along, values, axis))
+            for name, values, unit in measured
+            if any(values)
+        ],
+    )
+
+
+def plotted(
+    label: str, unit: str, along: Sequence[Row | None], values: Sequence[Spread | None], axis: Axis
+) -> tuple[Markup, str]:
+    """A plot of what was measured on each stack, and the same in words."""
+    failed = [place for place, row in enumerate(along) if row is not None and row.passed is False]
+    told = newest_and_range(values, axis, unit)
+    titles = [
+        f"{where}: {amount(value, unit) if value is not None else outcome_of(row)}"
+        for where, value, row in zip(axis.titles, values, along, strict=False)
+    ]
+    return ready(plots.along(values, failed, (f"{label}: {told}", unit), axis, titles)), told
+
+
+def amount(value: Spread, unit: str) -> str:
+    """A value with its quartiles."""
+    quartiles = f" (quartiles {value.low:,.4g} to {value.high:,.4g})" if value.low != value.high else ""
+    return f"{value.median:,.4g} {unit}{quartiles}"
+
+
+def outcome_of(row: Row | None) -> str:
+    """What a cell says."""
+    return shown(row).word if row is not None else NOT_RUN.word
+
+
+def newest_and_range(values: Sequence[Spread | None], axis: Axis, unit: str) -> str:
+    """The newest value, and the range of all that compare with it: those of the same build of torch."""
+    *_, (newest, place) = [(value, place) for place, value in enumerate(values) if value is not None]
+    build = axis.builds[place]
+    alike = [v.median for v, other in zip(values, axis.builds, strict=True) if v is not None and other == build]
+    with_it = f" with the same build of torch ({build})" if build else ""
+    span = f"; {min(alike):,.4g} to {max(alike):,.4g} on {len(alike)} stacks{with_it}" if len(alike) > 1 else ""
+    return f"{amount(newest, unit)} on {axis.names[place]}{span}"
+
+
+def strip(line: Line, along: Sequence[Row | None], axis: Axis) -> tuple[Markup, str]:
+    """The outcomes along the stacks as stretches, and how many pass."""
+    kinds = [KINDS[row.passed] if row is not None else NOT_RUN.kind for row in along]
+    runs = [(kind, len(list(each))) for kind, each in groupby(kinds)]
+    judged = [kind for kind in kinds if kind in "pf"]
+    passing = f"passes on {judged.count('p')} of {len(judged)} stacks" if judged else "never judged"
+    titles = [f"{where}: {outcome_of(row)}" for where, row in zip(axis.titles, along, strict=False)]
+    label = f"Outcomes of {line.variant}, the oldest stack first: {passing}"
+    return ready(plots.strip(runs, label, axis, titles)), passing
+
+
+def turn(view: View, point: TurningPoint) -> Turn:
+    """A turning point in words."""
+    before, after = (shown(row).word for row in (point.before, point.after))
+    return Turn(point, before, after, view.moves.between(point.before.stack, point.after.stack))
+
+
+Releases = dict[str, list["Lock"]]
+MOST_STACKS = 12
+"""Stacks of a release that its page names, the newest ones."""
+
+
+class Release(NamedTuple):
+    """A release and the stacks that have it, the newest first."""
+
+    version: str
+    released: dt.date | None
+    stacks: list[Lock]
+    untold: int
+    tally: str
+
+
+class ReleaseTurn(NamedTuple):
+    """A variant that behaves otherwise with the newer release."""
+
+    point: TurningPoint
+    before: str
+    after: str
+    everywhere: bool
+    """On every stack with either release, where it was judged."""
+
+
+class Step(NamedTuple):
+    """Two neighbouring releases, compared on the two stacks that differ least otherwise."""
+
+    older: str
+    newer: str
+    before: Lock
+    after: Lock
+    moved: Sequence[Moved]
+    """The other packages that moved."""
+    turns: list[ReleaseTurn]
+
+
+def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
+    """The page of each package that the matrix is about."""
+    for name in SHOWN:
+        releases = by_release(view, name)
+        yield page(
+            "package.html",
+            f"packages/{name}.html",
+            package=name,
+            packages=SHOWN,
+            releases=[release(view, name, version, locks) for version, locks in reversed(releases.items())],
+            steps=[step(view, name, older, newer) for older, newer in reversed(list(pairwise(releases.items())))],
+            without=[lock for lock in view.newest_first if name not in view.versions[lock.stack]],
+        )
+
+
+def by_release(view: View, name: str) -> Releases:
+    """The stacks of each release of a package, the oldest release first."""
+    found: Releases = defaultdict(list)
+    for lock in view.newest_first:
+        version = view.versions[lock.stack].get(name)
+        if version is not None:
+            found[version].append(lock)
+    return dict(sorted(found.items(), key=lambda each: ranked(each[0])))
+
+
+def ranked(version: str) -> tuple[bool, Version, str]:
+    """Versions in their order; what is none comes first."""
+    try:
+        return True, Version(version), version
+    except InvalidVersion:
+        return False, Version("0"), version
+
+
+def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:
+    """A release with its stacks."""
+    known = (each.released for lock in locks for each in lock.packages if each.name == name)
+    rows = [row for lock in locks for row in view.cells.get(lock.stack, {}).values()]
+    return Release(version, next(known, None), locks[:MOST_STACKS], len(locks[MOST_STACKS:]), tally(rows))
+
+
+def step(view: View, name: str, older: tuple[str, list[Lock]], newer: tuple[str, list[Lock]]) -> Step:
+    """What changes from one release to the next one."""
+    before, after = nearest(view, older[1], newer[1])
+    moved = [each for each in view.moves.between(before.stack, after.stack) if each.name != name]
+    turns = []
+    for place, row in view.cells.get(after.stack, {}).items():
+        was = view.row(before.stack, place)
+        if was is None or None in (row.passed, was.passed) or not differ(was, row):
+            continue
+        point = TurningPoint(was, row)
+        everywhere = unanimous(view, place, point, older[1], newer[1])
+        turns.append(ReleaseTurn(point, shown(was).word, shown(row).word, everywhere))
+    return Step(older[0], newer[0], before, after, moved, turns)
+
+
+def nearest(view: View, older: Sequence[Lock], newer: Sequence[Lock]) -> tuple[Lock, Lock]:
+    """The two stacks that differ in the fewest of the packages shown, and then lie nearest by date."""
+
+    def distance(pair: tuple[Lock, Lock]) -> tuple[int, int]:
+        before, after = (view.versions[lock.stack] for lock in pair)
+        return sum(before.get(name) != after.get(name) for name in SHOWN), abs((pair[1].as_of - pair[0].as_of).days)
+
+    return min(((one, other) for one in older for other in newer), key=distance)
+
+
+def unanimous(view: View, place: Place, point: TurningPoint, older: Sequence[Lock], newer: Sequence[Lock]) -> bool:
+    """Whether every stack with the one release behaves as before, and every one with the other as after."""
+    for expected, locks in ((point.before, older), (point.after, newer)):
+        rows = (view.row(lock.stack, place) for lock in locks)
+        if any(row is not None and row.passed is not None and differ(row, expected) for row in rows):
+            return False
+    return True

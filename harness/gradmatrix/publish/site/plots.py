@@ -1,0 +1,140 @@
+"""Small plots as inline SVG; what they show stands beside them in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gradmatrix.publish.site.markup import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BAR, BARS_HIGH = 9, 44
+WIDE, HIGH, EDGE = 420, 64, 6
+ABOVE, BELOW = 14, 15
+"""Room for the highest value, and for the names of the stacks."""
+STRIP_HIGH = 16
+MOST_TITLES = 60
+"""Stacks up to which each has a title."""
+LETTER = 5.6
+"""Width of a letter of the labels."""
+
+
+class Spread(NamedTuple):
+    """A value with its quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+def bars(values: Sequence[float], label: str) -> str:
+    """A bar per value, from zero on."""
+    scale = BARS_HIGH / (max(values) or 1)
+    path = "".join(f"M{BAR * n + 5} {BARS_HIGH}V{BARS_HIGH - value * scale:.1f}" for n, value in enumerate(values))
+    wide = BAR * len(values) + 1
+    return (
+        f'<svg class="bars" role="img" aria-label="{safe(label)}" viewBox="0 0 {wide} {BARS_HIGH}" '
+        f'width="{wide}" height="{BARS_HIGH}"><path d="{path}"/></svg>'
+    )
+
+
+class Axis(NamedTuple):
+    """What a plot is over: a step for each stack in the order of their dates, the oldest on the left."""
+
+    names: Sequence[str]
+    builds: Sequence[str | None]
+    """Values of unlike builds of torch are not joined."""
+
+    @property
+    def step(self) -> float:
+        """From stack to stack."""
+        return WIDE / max(1, len(self.names))
+
+    @property
+    def titles(self) -> list[str]:
+        """Each stack with its build of torch; none where they would be most of a page."""
+        if len(self.names) > MOST_TITLES:
+            return []
+        stacks = zip(self.names, self.builds, strict=True)
+        return [f"{name} ({build} build of torch)" if build else name for name, build in stacks]
+
+    def x(self, place: int) -> float:
+        """The middle of a stack."""
+        return (place + 0.5) * self.step
+
+    def ends(self, bottom: float) -> str:
+        """The first and the last name, below the plot."""
+        if not self.names:
+            return ""
+        first, last = (shortened(name) for name in (self.names[0], self.names[-1]))
+        newest = f'<text x="{WIDE}" y="{bottom + 12}" text-anchor="end">{last}</text>' if len(self.names) > 1 else ""
+        return f'<text x="0" y="{bottom + 12}">{first}</text>{newest}'
+
+    def titled(self, titles: Sequence[str], high: float) -> str:
+        """An area over each stack that says what is there to who points at it."""
+        areas = (
+            f'<rect class="area" x="{place * self.step:.1f}" y="0" width="{self.step:.1f}" '
+            f'height="{high:g}"><title>{safe(title)}</title></rect>'
+            for place, title in enumerate(titles)
+        )
+        return "".join(areas)
+
+
+def shortened(name: str) -> str:
+    """A name that leaves the other end its room."""
+    most = int(WIDE / 2 / LETTER) - 1
+    return safe(name if len(name) <= most else f"{name[: most - 1]}…")
+
+
+def along(
+    values: Sequence[Spread | None], failed: Sequence[int], told: tuple[str, str], axis: Axis, titles: Sequence[str]
+) -> str:
+    """A value for each stack: quartiles as bars, medians joined by a line.
+
+    A stack without a value is a gap; ``failed`` are the places of those that did not pass, a mark at the bottom;
+    ``told`` is the plot in words, and the unit.
+    """
+    label, unit = told
+    top = max((each.high for each in values if each is not None), default=0)
+    bottom = ABOVE + HIGH - EDGE
+
+    def y(value: float) -> float:
+        return bottom - value / (top or 1) * (bottom - ABOVE)
+
+    spread, dots, line, joined = [], [], [], None
+    for place, value in enumerate(values):
+        if value is None:
+            joined = None
+            continue
+        x, middle, build = axis.x(place), y(value.median), axis.builds[place] or ""
+        spread.append(f"M{x:.1f} {y(value.low):.1f}V{y(value.high):.1f}")
+        dots.append(f"M{x:.1f} {middle:.1f}h0")
+        line.append(f"{'L' if joined == build else 'M'}{x:.1f} {middle:.1f}")
+        joined = build
+    crosses = "".join(f"M{axis.x(place) - 2:.1f} {bottom - 2}l4 4m0-4l-4 4" for place in failed)
+    high = bottom + BELOW
+    return (
+        f'<svg class="along" role="img" aria-label="{safe(label)}" viewBox="0 0 {WIDE} {high}" width="{WIDE}" '
+        f'height="{high}"><path class="axis" d="M0 {ABOVE}H{WIDE}M0 {bottom}H{WIDE}"/>'
+        f'<text x="0" y="{ABOVE - 3}">{top:,.4g} {unit}</text><path class="spread" d="{"".join(spread)}"/>'
+        f'<path class="line" d="{"".join(line)}"/><path class="dots" d="{"".join(dots)}"/>'
+        f'<path class="crosses" d="{crosses}"/>{axis.ends(bottom)}{axis.titled(titles, high)}</svg>'
+    )
+
+
+def strip(runs: Sequence[tuple[str, int]], label: str, axis: Axis, titles: Sequence[str]) -> str:
+    """Stretches of stacks with the same outcome: their kind (the class of a cell) and how many stacks."""
+    x, shapes = 0.0, []
+    for kind, length in runs:
+        wide = axis.step * length
+        high = {"p": STRIP_HIGH, "f": 10}.get(kind, 4)  # the height says it too, not the colour alone
+        shapes.append(
+            f'<rect class="{kind}" x="{x:.1f}" y="{STRIP_HIGH - high}" width="{max(1, wide - 1):.1f}" height="{high}"/>'
+        )
+        x += wide
+    high = STRIP_HIGH + BELOW
+    return (
+        f'<svg class="strip" role="img" aria-label="{safe(label)}" viewBox="0 0 {WIDE} {high}" width="{WIDE}" '
+        f'height="{high}">{"".join(shapes)}{axis.ends(STRIP_HIGH)}{axis.titled(titles, high)}</svg>'
+    )

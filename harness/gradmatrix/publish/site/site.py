@@ -1,0 +1,119 @@
+"""``site/data.js``: every cell of the matrix, small enough that explore.js can search all of them at once.
+
+Every page but the evidence, in the order of a reader: the matrix, its stacks, scenarios, packages, and what else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gradmatrix.core.model import SHOWN
+from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.text import plain
+from gradmatrix.publish.site import links
+from gradmatrix.publish.site.history import history_page
+from gradmatrix.publish.site.markup import ROLES, glossary, in_words, page
+from gradmatrix.publish.site.messages import claims_page, messages_page
+from gradmatrix.publish.site.pages import front_pages, package_pages, ranked, scenario_pages, stack_pages
+from gradmatrix.publish.site.tables import NOT_RUN, View, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gradmatrix.compare.history import History
+    from gradmatrix.publish.claims.claims import Judged
+    from gradmatrix.publish.rows import Row, Table
+    from gradmatrix.publish.site.tables import Line, Shown
+
+
+PATH = "site/data.js"
+ALPHABET = "".join(chr(code) for code in (*range(0x23, 0x7F), *range(0xA1, 0x800)) if chr(code) not in "\\<")
+"""One letter for each kind of cell; the ones that JSON would escape are left out."""
+Kind = tuple[str, str, str, str, str]
+"""Class, word and note of a cell, its outcome, its gradient status. The note of a rate is ``#``: ``rates`` has it."""
+
+
+def data_file(view: View) -> tuple[str, bytes]:
+    """A script that defines GRADMATRIX; draw.js says what it reads."""
+    content = msgspec.json.encode(data(view)).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    return PATH, f'"use strict";\nconst GRADMATRIX = {content};\n'.encode()
+
+
+def data(view: View) -> dict[str, Any]:
+    """All that draw.js needs."""
+    locks = view.newest_first
+    ranks = {name: sorted({v[name] for v in view.versions.values() if name in v}, key=ranked) for name in SHOWN}
+    lines = [(line, number) for number, section in enumerate(view.sections) for line in section.lines]
+    courses = [[coded(row) for row in view.along(line.place)[::-1]] for line, _ in lines]
+    kinds = [kind for kind, _ in Counter(kind for course in courses for kind, _ in course).most_common(len(ALPHABET))]
+    letters = dict(zip(kinds, ALPHABET, strict=False))
+    return {
+        "alphabet": ALPHABET[: len(kinds)],
+        "kinds": kinds,
+        "packages": {name: [plain(each) for each in versions] for name, versions in ranks.items()},
+        "stacks": [
+            [
+                lock.stack,
+                f"{lock.as_of}",
+                [place(ranks[name], view.versions[lock.stack].get(name)) for name in SHOWN],
+                plain(build) if (build := view.builds.get(lock.stack)) is not None else None,
+            ]
+            for lock in locks
+        ],
+        "sections": [[section.question, section.device, section.misuse] for section in view.sections],
+        "rows": [row_of(line, number, course, letters) for (line, number), course in zip(lines, courses, strict=True)],
+    }
+
+
+def place(versions: list[str], version: str | None) -> int | None:
+    """Where a version is among the known ones; None for a stack without the package."""
+    return versions.index(version) if version is not None else None
+
+
+def row_of(line: Line, section: int, course: Iterable[tuple[Kind, str]], letters: dict[Kind, str]) -> list[Any]:
+    """A variant: its section, names and role, a letter for each stack, and the rates in the order of the letters."""
+    cells = list(course)
+    text = "".join(letters[kind] for kind, _ in cells)
+    rates = ",".join(rate for kind, rate in cells if kind[2] == "#")
+    return [section, plain(line.scenario), plain(line.variant), line.role.value, text, rates]
+
+
+def coded(row: Row | None) -> tuple[Kind, str]:
+    """The kind of a cell, and its rate."""
+    if row is None:
+        return kind_of(NOT_RUN, "not run", ""), ""
+    what = shown(row)
+    gradient = row.gradient.value if row.gradient is not None else ""
+    if what.note.endswith("/s"):
+        return kind_of(what._replace(note="#"), row.outcome, gradient), what.note.removesuffix("/s")
+    return kind_of(what, row.outcome, gradient), ""
+
+
+def kind_of(what: Shown, outcome: str, gradient: str) -> Kind:
+    """What all cells of a kind have in common."""
+    return what.kind, what.word, what.note, outcome, gradient
+
+
+STATIC = Path(__file__).resolve().parent.parent / "static"
+
+
+def pages(
+    table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
+) -> Iterator[tuple[str, bytes]]:
+    """Path below results/ and content of each file; ``source_of`` has the text of each scenario by name."""
+    view = View(table)
+    yield from front_pages(view, history)
+    yield from stack_pages(view)
+    yield from scenario_pages(view, source_of)
+    yield from package_pages(view)
+    yield messages_page(view, claims)
+    yield history_page(view, history)
+    yield claims_page(view, claims)
+    yield page("query.html", links.QUERY, phases=glossary(), roles=ROLES, trains=in_words(TRAINS))
+    yield data_file(view)
+    for path in sorted(STATIC.glob("*.*")):
+        yield f"site/{path.name}", path.read_bytes()

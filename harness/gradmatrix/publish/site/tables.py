@@ -1,0 +1,361 @@
+"""One cell as it stands in a table: a symbol with a word, and a note below it.
+
+The matrix as HTML tables: rows are variants, columns stacks, the newest first.
+
+Between two stacks: which packages moved, and which variants behave otherwise.
+
+The matrix as its pages look at it: every cell by its place, and the sections in which it is shown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from gradmatrix.core.model import SHOWN, Gradient, Role
+from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.judge.flips import moved
+from gradmatrix.publish.rows import SYMBOLS, WITHOUT_A_WORD, lacks_device, rate
+from gradmatrix.publish.site import links
+from gradmatrix.publish.site.markup import ready, safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from markupsafe import Markup
+
+    from gradmatrix.core.model import Lock
+    from gradmatrix.judge.flips import Moved
+    from gradmatrix.publish.rows import Row, Table
+
+
+KINDS = {True: "p", False: "f", None: "n"}
+"""The class of a table cell, which colours it: passes, fails, not judged."""
+
+
+class Shown(NamedTuple):
+    """What a cell shows; the colour that ``kind`` gives it says nothing that ``word`` does not."""
+
+    kind: str
+    word: str
+    """A symbol and a word."""
+    note: str
+    """Steps per second, or what else is known."""
+
+
+NOT_RUN = Shown("x", "not run", "")
+
+
+def shown(row: Row) -> Shown:
+    """A cell in two short lines: the words of ``grid.words``."""
+    kind, symbol = KINDS[row.passed], SYMBOLS[row.passed]
+    if row.outcome == TRAINS and row.role is not Role.MISUSE:
+        return Shown(kind, f"{symbol} {TRAINS}", "" if row.steps_per_s is None else rate(row.steps_per_s.median))
+    if row.role is Role.MISUSE and row.passed is not None and not row.outcome.startswith(WITHOUT_A_WORD):
+        if row.passed:
+            return Shown(kind, f"{symbol} says so", row.outcome)
+        if row.raised is None:
+            return Shown(kind, f"{symbol} silent", row.outcome)
+    told = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith("gradient:")
+    return Shown(kind, f"{symbol} {row.outcome}", f"gradient {row.gradient}" if told else "")
+
+
+def table_cell(row: Row | None, root: str) -> str:
+    """A ``td`` with a link to the cell's evidence."""
+    if row is None:
+        return '<td class="x">not run</td>'
+    kind, word, note = shown(row)
+    below = f"<small>{note}</small>" if note else ""
+    return f'<td class="{kind}"><a href="{root}{links.evidence(row)}">{broken(word)}{below}</a></td>'
+
+
+def broken(word: str) -> str:
+    """An outcome that may go on in the next line after its phase."""
+    return safe(word).replace(":", ":<wbr>")
+
+
+BUILD_OF_TORCH = "build of torch"
+
+
+def section_table(view: View, section: Section, locks: Sequence[Lock], root: str) -> Markup:
+    """A question's rows on some stacks, in a region that scrolls."""
+    title = f"{section.question} ({section.device})"
+    body = []
+    for scenario, lines in groupby(section.lines, key=lambda line: line.scenario):
+        body.append(f"<tbody>{scenario_head(scenario, len(locks), root)}")
+        body += (table_line(view, line, locks, root) for line in lines)
+        body.append("</tbody>")
+    return region(title, head(view, locks, root) + "".join(body), section.anchor)
+
+
+def region(title: str, rows: str, anchor: str) -> Markup:
+    """A table that scrolls by itself, also with the keyboard."""
+    name = f"{safe(anchor)}-caption"
+    return ready(
+        f'<div class="region matrix" role="region" tabindex="0" aria-labelledby="{name}">'
+        f'<table><caption id="{name}">{safe(title)}</caption>{rows}</table></div>'
+    )
+
+
+def head(view: View, locks: Sequence[Lock], root: str) -> str:
+    """The stacks with their dates and versions; a version that moved since the stack before stands out.
+
+    The build of torch is told where the stacks differ in it.
+    """
+    names = "".join(
+        f'<th scope="col"><a href="{root}{links.stack(lock.stack)}">{breakable(lock.stack)}</a></th>' for lock in locks
+    )
+    dates = "".join(f"<td>{lock.as_of}</td>" for lock in locks)
+    rows = [f'<tr class="stacks"><th scope="col">stack</th>{names}</tr>', line_of("as of", dates)]
+    for name in SHOWN:
+        versions = "".join(f"<td>{version(view, lock, name)}</td>" for lock in locks)
+        rows.append(line_of(f'<a href="{root}{links.package(name)}">{name}</a>', versions))
+    if view.builds:
+        rows.append(line_of(BUILD_OF_TORCH, "".join(f"<td>{build(view, lock)}</td>" for lock in locks)))
+    return f"<thead>{''.join(rows)}</thead>"
+
+
+def line_of(title: str, cells: str) -> str:
+    """A line of the head."""
+    return f'<tr class="version"><th scope="row">{title}</th>{cells}</tr>'
+
+
+def version(view: View, lock: Lock, name: str) -> str:
+    """The release of a package, in bold where the stack before has another one."""
+    before = view.before.get(lock.stack)
+    mine = view.versions[lock.stack].get(name)
+    return beside(mine, view.versions[before].get(name) if before is not None else mine)
+
+
+def build(view: View, lock: Lock) -> str:
+    """The build of torch, in bold where the stack before has another one."""
+    before = view.before.get(lock.stack)
+    mine = view.builds.get(lock.stack)
+    return beside(mine, view.builds.get(before) if before is not None else mine)
+
+
+def beside(mine: str | None, other: str | None) -> str:
+    """A text of a stack, in bold where the stack before has another one."""
+    if mine is None:
+        return "–"
+    return f"<b>{safe(mine)}</b>" if mine != other else safe(mine)
+
+
+def breakable(name: str) -> str:
+    """A name that may go on in the next line after a hyphen or an underscore."""
+    return safe(name).replace("-", "-<wbr>").replace("_", "_<wbr>")
+
+
+def scenario_head(name: str, columns: int, root: str) -> str:
+    """The line above the variants of a scenario."""
+    return (
+        f'<tr class="scenario"><th scope="rowgroup"><a href="{root}{links.scenario(name)}">{breakable(name)}</a></th>'
+        f'<td colspan="{columns or 1}"></td></tr>'
+    )
+
+
+def table_line(view: View, line: Line, locks: Sequence[Lock], root: str) -> str:
+    """A variant and its cells."""
+    cells = "".join(table_cell(view.row(lock.stack, line.place), root) for lock in locks)
+    name = f'<a href="{root}{links.variant(line.scenario, line.variant)}">{breakable(line.variant)}</a>'
+    return f'<tr><th scope="row">{name}<small>{line.role.value}</small></th>{cells}</tr>'
+
+
+def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
+    """A line per scenario: how many of the variants that people reported as broken pass on each stack."""
+    device = next(iter(view.devices), "")
+    lines = [line for s in view.sections if s.device == device for line in s.lines if line.role is Role.REPORTED]
+    body = []
+    for scenario, members in groupby(lines, key=lambda line: line.scenario):
+        places = [line.place for line in members]
+        cells = "".join(
+            counted(scenario, [view.row(lock.stack, place) for place in places], lock, root) for lock in locks
+        )
+        name = f'<a href="{root}{links.scenario(scenario)}">{breakable(scenario)}</a>'
+        body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
+    title = f"Of the variants reported as broken, how many pass by now ({device})"
+    return region(title, f"{head(view, locks, root)}<tbody>{''.join(body)}</tbody>", "glance")
+
+
+def counted(scenario: str, rows: Sequence[Row | None], lock: Lock, root: str) -> str:
+    """How many of a scenario's cells on one stack pass."""
+    judged = [row for row in rows if row is not None and row.passed is not None]
+    if not judged:
+        return '<td class="n">– not judged</td>' if any(rows) else '<td class="x">not run</td>'
+    good = sum(row.passed is True for row in judged)
+    kind, symbol = counted_as(good, len(judged))
+    target = f"{root}{links.evidence_of(lock.stack, scenario)}"
+    return f'<td class="{kind}"><a href="{target}">{symbol} {good} of {len(judged)}</a></td>'
+
+
+def counted_as(good: int, judged: int) -> tuple[str, str]:
+    """Class and symbol of a count: all, none, or some."""
+    return ("p", "✓") if good == judged else ("f", "✗") if not good else ("h", "◐")
+
+
+@dataclass(frozen=True)
+class TurningPoint:
+    """A variant whose outcome is another one on the later of two stacks."""
+
+    before: Row
+    after: Row
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Which packages differ between any two stacks, torch and its companions first."""
+
+    versions: Mapping[str, Mapping[str, str]]
+    """The release of every package by stack."""
+    _known: dict[tuple[str, str], tuple[Moved, ...]] = field(default_factory=dict)
+
+    def between(self, older: str, newer: str) -> tuple[Moved, ...]:
+        """What moved from one stack to another."""
+        if (older, newer) not in self._known:
+            self._known[older, newer] = moved(self.versions[older], self.versions[newer])
+        return self._known[older, newer]
+
+
+def turning_points(along: Iterable[Row | None]) -> Iterator[TurningPoint]:
+    """Where a variant's outcome changes from one stack on which it was judged to the next one."""
+    before: Row | None = None
+    for row in along:
+        if row is None or row.passed is None:
+            continue
+        if before is not None and differ(before, row):
+            yield TurningPoint(before, row)
+        before = row
+
+
+def differ(one: Row, other: Row) -> bool:
+    """Whether two cells of a variant behave otherwise."""
+    return (one.outcome, one.passed) != (other.outcome, other.passed)
+
+
+WINDOW = 24
+"""Stacks that one page shows side by side."""
+MOST_CELLS, LEAST_STACKS = 2000, 6
+"""A page with more cells takes a browser too long to lay out: it shows fewer stacks, but not fewer than these."""
+Place = tuple[str, str, str]
+"""Scenario, variant, device."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the shown matrix: a variant on a device."""
+
+    scenario: str
+    variant: str
+    role: Role
+    device: str
+
+    @property
+    def place(self) -> Place:
+        """Where its cells are."""
+        return self.scenario, self.variant, self.device
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows under one question: misuse never reads as a stack that cannot train."""
+
+    device: str
+    misuse: bool
+    lines: tuple[Line, ...]
+
+    @property
+    def question(self) -> str:
+        """What its cells answer."""
+        return "Does the stack tell you?" if self.misuse else "Does it train?"
+
+    @property
+    def anchor(self) -> str:
+        """Its name in an address."""
+        return f"{'misuse' if self.misuse else 'trains'}-{self.device}"
+
+
+@dataclass(frozen=True)
+class View:
+    """A table, and its cells by stack and place."""
+
+    table: Table
+
+    @cached_property
+    def cells(self) -> dict[str, dict[Place, Row]]:
+        """Every cell by the name of its stack and its place."""
+        found: dict[str, dict[Place, Row]] = defaultdict(dict)
+        for row in self.table.rows:
+            found[row.stack][row.scenario, row.variant, row.device] = row
+        return found
+
+    @cached_property
+    def newest_first(self) -> tuple[Lock, ...]:
+        """The stacks in the order of the columns."""
+        return self.table.locks[::-1]
+
+    @cached_property
+    def versions(self) -> dict[str, dict[str, str]]:
+        """The release of every package by stack."""
+        return {lock.stack: {each.name: each.version for each in lock.packages} for lock in self.table.locks}
+
+    @cached_property
+    def builds(self) -> Mapping[str, str]:
+        """The build of torch of each stack that ran, where they are not all alike; empty where they are."""
+        builds = self.table.builds
+        return builds if len(set(builds.values())) > 1 else {}
+
+    @cached_property
+    def before(self) -> dict[str, str]:
+        """The stack before each one, by date."""
+        names = self.table.stacks
+        return dict(zip(names[1:], names, strict=False))
+
+    @cached_property
+    def moves(self) -> Moves:
+        """Which packages moved between any two stacks."""
+        return Moves(self.versions)
+
+    @cached_property
+    def absent(self) -> dict[str, str]:
+        """The devices on which no cell was judged, with the reason."""
+        by_device: dict[str, list[Row]] = defaultdict(list)
+        for row in self.table.rows:
+            by_device[row.device].append(row)
+        return {device: rows[0].message for device, rows in by_device.items() if lacks_device(rows)}
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """The questions, of each device on which something was judged."""
+        lines: dict[tuple[str, bool], dict[Line, None]] = {}
+        for row in self.table.rows:
+            if row.device not in self.absent:
+                line = Line(row.scenario, row.variant, row.role, row.device)
+                lines.setdefault((row.device, row.role is Role.MISUSE), {})[line] = None
+        return tuple(Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items()))
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices on which something was judged."""
+        return list(dict.fromkeys(section.device for section in self.sections))
+
+    def row(self, stack: str, place: Place) -> Row | None:
+        """A cell; None where it was not run."""
+        return self.cells.get(stack, {}).get(place)
+
+    def along(self, place: Place) -> list[Row | None]:
+        """A variant on each stack, the oldest first."""
+        return [self.row(lock.stack, place) for lock in self.table.locks]
+
+    def lines_of(self, scenario: str) -> Iterator[Line]:
+        """The rows of a scenario."""
+        return (line for section in self.sections for line in section.lines if line.scenario == scenario)
+
+    def windows(self) -> list[tuple[Lock, ...]]:
+        """The stacks in groups that fit on a page, the newest first."""
+        locks = self.newest_first
+        lines = sum(len(section.lines) for section in self.sections)
+        wide = max(LEAST_STACKS, min(WINDOW, MOST_CELLS // max(1, lines)))
+        return [locks[start : start + wide] for start in range(0, len(locks), wide)] or [()]

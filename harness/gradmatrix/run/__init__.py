@@ -1,0 +1,1 @@
+"""The cells of one stack: plan, server, verdict, record."""

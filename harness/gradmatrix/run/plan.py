@@ -1,0 +1,208 @@
+"""Which cells a run consists of, and why each one is run or not."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradmatrix.core.model import Cell, Lock, Record, Scenario, Steps, Variant
+from gradmatrix.core.observation import SCHEMA
+from gradmatrix.core.outcomes import LIMIT_OF, Outcome, Phase
+from gradmatrix.run import meaning
+from gradmatrix.run.scenarios import unmet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class Action(StrEnum):
+    """What is done about a cell."""
+
+    RUN = "run"
+    KEEP = "keep"
+    SETTLED = "settled"
+    """Its outcome is known without running anything."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A cell with its key, what is done about it, and why."""
+
+    cell: Cell
+    scenario: Scenario
+    variant: Variant
+    key: str
+    inputs: dict[str, str]
+    action: Action
+    why: str
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a cell may take."""
+
+    timeout_s: float
+    memory_bytes: int | None
+    threads: int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of the matrix that was asked for; None selects all."""
+
+    scenarios: frozenset[str] | None = None
+    variants: frozenset[tuple[str, str]] | None = None
+    """Pairs of scenario and variant."""
+    devices: frozenset[str] | None = None
+    fresh: bool = False
+    """Run every selected cell, recorded or not."""
+
+    def has(self, cell: Cell) -> bool:
+        """Whether ``cell`` was asked for."""
+        return (
+            (self.scenarios is None or cell.scenario in self.scenarios)
+            and (self.variants is None or (cell.scenario, cell.variant) in self.variants)
+            and (self.devices is None or cell.device in self.devices)
+        )
+
+
+def plan(
+    lock: Lock,
+    scenarios: Iterable[Scenario],
+    devices: Mapping[str, str | None],
+    *,
+    steps: Steps,
+    limits: Limits,
+    recorded: Mapping[Cell, Record],
+    selection: Selection,
+) -> list[Planned]:
+    """Every selected cell of one stack in the order of the scenarios' variants.
+
+    ``devices`` maps each device to its class (processor or GPU), None where there is no such device.
+    """
+    return [
+        plan_cell(
+            cell,
+            lock,
+            scenario,
+            variant,
+            device_class=device_class,
+            steps=steps,
+            limits=limits,
+            known=recorded.get(cell),
+            fresh=selection.fresh,
+        )
+        for device, device_class in devices.items()
+        for scenario in scenarios
+        for variant in scenario.variants
+        if selection.has(cell := Cell(stack=lock.stack, scenario=scenario.name, variant=variant.name, device=device))
+    ]
+
+
+def plan_cell(
+    cell: Cell,
+    lock: Lock,
+    scenario: Scenario,
+    variant: Variant,
+    *,
+    device_class: str | None,
+    steps: Steps,
+    limits: Limits,
+    known: Record | None,
+    fresh: bool,
+) -> Planned:
+    """What is done about one cell; ``known`` is its newest record in this checkout."""
+    inputs = {
+        "lock": lock_input(lock),
+        "scenario": scenario.source_digest[:16],
+        "variant": f"{variant.role} {' '.join(variant.needs)}".rstrip(),
+        "observer": observer_digest()[:16],
+        "judge": judge_digest()[:16],
+        "schema": str(SCHEMA),
+        "device": device_class or "absent",
+        "steps": f"{steps.audit}+{steps.warmup}+{steps.timed}",
+        "threads": str(limits.threads),
+        "timeout_s": f"{limits.timeout_s:g}",
+        "memory_bytes": "inf" if limits.memory_bytes is None else str(limits.memory_bytes),
+    }
+    key = key_of(inputs)
+    certain = foregone(lock, variant, cell.device, device_class)
+    if certain is None:
+        action, why = decide(key, inputs, known, fresh=fresh)
+        return Planned(cell, scenario, variant, key, inputs, action, why)
+    outcome, why = certain
+    says_so = known is not None and known.key == key and known.outcome == str(outcome)
+    action = Action.KEEP if says_so and not outcome.spurious else Action.SETTLED
+    return Planned(cell, scenario, variant, key, inputs, action, why, outcome)
+
+
+def foregone(lock: Lock, variant: Variant, device: str, device_class: str | None) -> tuple[Outcome, str] | None:
+    """The outcome that is known without running anything, and why; None where the cell must run to tell."""
+    if lock.failure is not None:
+        return Outcome.parse(lock.failure.outcome), lock.failure.message
+    if device_class is None:
+        return Outcome(Phase.SETUP, "no-device"), f"this machine has no {device} device"
+    missing = unmet(variant, lock)
+    return None if missing is None else (Outcome(Phase.SETUP, "unsupported"), missing)
+
+
+def decide(key: str, inputs: Mapping[str, str], known: Record | None, *, fresh: bool) -> tuple[Action, str]:
+    """Whether a cell that must run to tell is run now, and why."""
+    if fresh:
+        return Action.RUN, "--fresh was given"
+    if known is None:
+        return Action.RUN, "never run in this checkout"
+    if known.key != key:
+        changed = [name for name, value in key_parts(inputs).items() if known.inputs.get(name) != value]
+        return Action.RUN, f"changed since it was recorded: {', '.join(changed)}"
+    again = tried_again(inputs, known)
+    if again:
+        return Action.RUN, again
+    return Action.KEEP, f"recorded on {known.recorded_at:%Y-%m-%d %H:%M} with the same key"
+
+
+def tried_again(inputs: Mapping[str, str], known: Record) -> str | None:
+    """Why a cell is run again although its key is that of its record; None where it is not."""
+    if Outcome.parse(known.outcome).spurious:
+        return f"the last outcome, {known.outcome}, speaks of the machine only"
+    if known.outcome == "install:build":
+        return f"the last outcome, {known.outcome}, may be for want of a compiler"
+    limit = LIMIT_OF.get(known.outcome, "")
+    if limit and float(inputs[limit]) > float(known.inputs.get(limit, 0)):
+        return f"the last outcome was {known.outcome}, and {limit} has grown"
+    return None
+
+
+def lock_input(lock: Lock) -> str:
+    """The part of a key that stands for the lock, or for why there is none."""
+    return lock.digest[:16] or hashlib.sha256(repr(lock.failure).encode()).hexdigest()[:16]
+
+
+def key_of(inputs: Mapping[str, str]) -> str:
+    """The cell key: a hash over all that the verdict depends on."""
+    text = "\n".join(f"{name}={value}" for name, value in sorted(key_parts(inputs).items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def key_parts(inputs: Mapping[str, str]) -> dict[str, str]:
+    """The inputs without the limits, which only a cell that met one of them depends on."""
+    return {name: value for name, value in inputs.items() if name not in LIMIT_OF.values()}
+
+
+@cache
+def observer_digest() -> str:
+    """What the code means that runs a cell inside the tested environment and watches it."""
+    return meaning.digest("observe", PACKAGE / "observe", [("server", "main")])
+
+
+@cache
+def judge_digest() -> str:
+    """What the code means that turns an observation into an outcome."""
+    return meaning.digest("gradmatrix", PACKAGE, [("judge.verdict", "judge"), ("judge.verdict", "passes")])

@@ -1,0 +1,243 @@
+"""Servers that are started when needed and again when lost: every cell gets its answer and its verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import msgspec
+
+from gradmatrix.core.files import tail
+from gradmatrix.core.observation import Observation
+from gradmatrix.judge.verdict import Ended, Verdict, import_outcome, judge, last_line, process_outcome
+from gradmatrix.run import scenarios
+from gradmatrix.run.server import CAN_FORK, Answer, Request, Server, ServerDied
+from gradmatrix.stacks import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gradmatrix.core.model import Scenario, Steps
+    from gradmatrix.core.observation import Raised
+    from gradmatrix.run.plan import Limits, Planned
+
+Isolation = Literal["fork", "fresh"]
+ATTEMPTS = 3
+"""How often a cell is tried whose process was lost through no fault of its own."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How cells are run."""
+
+    steps: Steps
+    limits: Limits
+    isolation: Isolation = "fork" if CAN_FORK else "fresh"
+    """A child of one server per cell, or a process of its own; the second where a fork is not safe."""
+
+
+@dataclass(frozen=True, order=True)
+class Source:
+    """The file of a scenario: a server imports it, or, where it is a user's own script, the libraries it names."""
+
+    path: Path
+    own: bool
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Self:
+        """That of ``scenario``."""
+        return cls(Path(scenario.path).resolve(), scenario.arguments is not None)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell that was run, or could not be: what came back, the verdict, and the end of what was printed."""
+
+    answer: Answer | None
+    verdict: Verdict
+    output: str
+    isolation: Isolation | Literal["none"]
+    threads: int = 1
+    """Threads of the process it was forked from."""
+
+
+class ServerPool:
+    """The server of one environment, started when first needed and again when it was lost."""
+
+    def __init__(
+        self, settings: Settings, python: Path, sources: Iterable[Source], directory: Path, stage: Callable[[str], None]
+    ) -> None:
+        self.settings = settings
+        self.isolation: Isolation = settings.isolation
+        """Turns to "fresh" when a library opens CUDA in the server: a fork cannot use it then."""
+        self.python = python
+        self.sources = sorted(sources)
+        self.directory = directory
+        self.stage = stage
+        self.variables = environment.variables(settings.limits.threads)
+        self.broken: dict[Source, Ended] = {}
+        """Those whose import ends the whole process, and how."""
+        self.unaided: set[Source] = set()
+        """Users' own scripts whose libraries end a server: their cells import everything by themselves."""
+        self.import_s = 0.0
+        self.cells_s = 0.0
+        self._server: Server | None = None
+        self._starts = 0
+
+    def run(self, cell: Planned, directory: Path) -> Finished:
+        """Run one cell; one whose process was lost is tried again, and a timeout that a fork may have caused.
+
+        A fork of a process with several threads may wait for ever for a lock that no thread of its own will give back.
+        """
+        source = Source.of(cell.scenario)
+        finished = self.attempts(cell, source, directory)
+        timed_out = str(finished.verdict.outcome) == "process:timeout"
+        if finished.isolation == "fork" and timed_out and finished.threads > 1:
+            self.stage(f"{cell.scenario.name} {cell.variant.name}: timed out, once more in a fresh process")
+            kept, self._server, self.isolation = self._server, None, "fresh"
+            try:
+                return self.attempts(cell, source, directory / "fresh")
+            finally:
+                self.close()
+                self._server, self.isolation = kept, "fork"
+        return finished
+
+    def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
+        """Run one cell, and again while its process is lost through no fault of its own."""
+        for attempt in range(ATTEMPTS):
+            server = self.server(source)
+            if server is None:
+                ended = self.broken[source]
+                return Finished(None, died_importing(ended), ended.output_tail, "none")
+            raised = None if source.own else server.imports.get(str(source.path))
+            if raised is not None:
+                return Finished(None, import_verdict(raised), tail(server.log), "none")
+            threads = server.threads
+            request = self.request(cell, source, directory / str(attempt))
+            answer = server.run(request)
+            self.cells_s += answer.wall_s
+            self.import_s += answer.import_s
+            if self.isolation == "fresh":
+                self.close()
+            if not answer.ended.lost or answer.observation is not None:
+                break
+        if source.own:
+            answer = publishable(answer, request)
+        verdict = judge(answer.observation, answer.ended)
+        if source.own:
+            verdict = with_last_words(verdict, answer, request)
+        return Finished(answer, verdict, answer.ended.output_tail, self.isolation, threads)
+
+    def server(self, source: Source) -> Server | None:
+        """A living server that can run ``source``; None where importing it kills the process."""
+        if source in self.broken:
+            return None
+        if self._server is not None and self._server.cuda_initialized:
+            self.isolation = "fresh"
+        if self.isolation == "fork" and self._is_ready(source):
+            return self._server
+        self.close()
+        for sources in self.groups(source):
+            try:
+                self._server = self.start(sources)
+            except ServerDied as error:
+                if not sources or (sources == (source,) and not source.own):
+                    self.broken[source] = error.ended
+                elif sources == (source,):
+                    self.unaided.add(source)
+                continue
+            if self.isolation == "fork" and self._server.cuda_initialized:
+                return self.server(source)  # importing opened CUDA: from now on a process for each cell
+            return self._server
+        return None
+
+    def groups(self, source: Source) -> list[tuple[Source, ...]]:
+        """What a new server for ``source`` imports: all that is run, and less where that ends the process.
+
+        In a process of its own a user's script imports everything by itself, in its own order.
+        """
+        nothing: tuple[Source, ...] = ()
+        if self.isolation == "fresh":
+            return [nothing if source.own else (source,)]
+        together = tuple(s for s in self.sources if s not in self.broken and s not in self.unaided)
+        groups = [together, (source,), nothing] if source.own else [together, (source,)]
+        return [group for group in dict.fromkeys(groups) if source not in self.unaided or group != (source,)]
+
+    def _is_ready(self, source: Source) -> bool:
+        """Whether the server lives and has imported what a cell of ``source`` needs."""
+        if self._server is None or not self._server.alive:
+            return False
+        if source.own:
+            return source in self.unaided or source.path in self._server.ahead
+        return str(source.path) in self._server.imports
+
+    def start(self, sources: Sequence[Source]) -> Server:
+        """A new server that has imported ``sources``; ServerDied where importing killed it."""
+        self.stage("importing")
+        self._starts += 1
+        server = Server(
+            self.python,
+            [source.path for source in sources if not source.own],
+            self.directory / f"server-{self._starts}",
+            self.variables,
+            fork=self.isolation == "fork",
+            ahead=[source.path for source in sources if source.own],
+        )
+        server.__enter__()
+        self.import_s += server.import_s
+        return server
+
+    def request(self, cell: Planned, source: Source, directory: Path) -> Request:
+        """What the server is asked to do."""
+        steps, scenario = self.settings.steps, cell.scenario
+        return Request(
+            script=source.path,
+            variant=cell.variant.name,
+            device=cell.cell.device,
+            audit=steps.audit,
+            warmup=steps.warmup,
+            timed=steps.timed,
+            directory=directory,
+            timeout_s=self.settings.limits.timeout_s,
+            memory_bytes=self.settings.limits.memory_bytes,
+            arguments=scenario.arguments,
+            working_directory=Path(scenario.directory) if scenario.directory else None,
+        )
+
+    def close(self) -> None:
+        """End the server, if one runs."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+def publishable(answer: Answer, request: Request) -> Answer:
+    """``answer`` of a user's own script without the folders in which it lies and ran."""
+    if answer.observation is None:
+        return answer
+    seen = scenarios.without_folders(msgspec.to_builtins(answer.observation), request.folders)
+    return replace(answer, observation=msgspec.convert(seen, Observation))
+
+
+def with_last_words(verdict: Verdict, answer: Answer, request: Request) -> Verdict:
+    """The verdict on a script that ended itself with an exit code: what it printed last tells why, as argparse does."""
+    raised = answer.observation.raised if answer.observation else None
+    if raised is None or raised.type != "SystemExit" or not raised.message.isdecimal():
+        return verdict
+    last = scenarios.without_folders(last_line(answer.ended.output_tail), request.folders)
+    if not last:
+        return verdict
+    return replace(verdict, message=f"{verdict.message}; it printed at last: {last}")
+
+
+def import_verdict(raised: Raised) -> Verdict:
+    """The verdict on every cell of a scenario that cannot be imported."""
+    return Verdict(import_outcome(raised.type, raised.message), None, f"{raised.type}: {raised.message}")
+
+
+def died_importing(ended: Ended) -> Verdict:
+    """The verdict on every cell of a scenario whose import ends the process."""
+    found = process_outcome(None, ended)
+    assert found is not None
+    return Verdict(found[0], None, f"while importing: {found[1]}")

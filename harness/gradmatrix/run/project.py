@@ -1,0 +1,360 @@
+"""A checkout with its matrix.toml, scenarios, locks and records: what every command starts from.
+
+A published cell as people write it: STACK/SCENARIO/VARIANT[/DEVICE].
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from gradmatrix.core.errors import UserError, did_you_mean
+from gradmatrix.core.model import SHOWN, Published
+from gradmatrix.judge import relations
+from gradmatrix.run import scenarios
+from gradmatrix.run import scenarios as scripts
+from gradmatrix.run.plan import Limits, Selection, lock_input
+from gradmatrix.run.pool import Isolation, Settings
+from gradmatrix.run.stack import Progress, StackRun, new_run_id
+from gradmatrix.run.store import Store
+from gradmatrix.stacks import config, environment, generated
+from gradmatrix.stacks import lock as locks
+from gradmatrix.stacks.environment import device_class
+from gradmatrix.stacks.index import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gradmatrix.core.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
+    from gradmatrix.stacks.config import Matrix
+
+
+GIB = 2**30
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+class NoSuchRelease(UserError):
+    """A stack asks for what the index did not have on its day: that says nothing of the other stacks."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Paths of one checkout; everything is read when it is first asked for."""
+
+    root: Path
+    matrix_file: Path
+    results: Path
+    work: Path
+    """The journal and what a run needs while it lasts: of this checkout only, never committed."""
+
+    @classmethod
+    def at(cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None) -> Project:
+        """The project in ``root``; a results folder of one's own keeps its journal beside it."""
+        root = root.resolve()  # cells have a working directory of their own
+        matrix_file = matrix_file.resolve() if matrix_file else root / "matrix.toml"
+        if results is None:
+            return cls(root, matrix_file, root / "results", root / ".gradmatrix")
+        return cls(root, matrix_file, results.resolve(), results.resolve() / ".gradmatrix")
+
+    @cached_property
+    def scenarios(self) -> dict[str, Scenario]:
+        """Every scenario by name."""
+        return scenarios.load_all(self.root / "scenarios")
+
+    @cached_property
+    def typed_matrix(self) -> Matrix:
+        """The validated matrix.toml, without the stacks that come from the package index."""
+        return config.load(self.matrix_file, self.scenarios)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """The validated matrix.toml, with all of its stacks; UserError where ``refresh`` must look them up first."""
+        return generated.complete(self.typed_matrix, self.generated_file, self.matrix_file)
+
+    @property
+    def known_stacks(self) -> tuple[Stack, ...]:
+        """Every stack that is known without the index: nox must be able to start ``refresh``."""
+        return generated.as_far_as_known(self.typed_matrix, self.generated_file, self.matrix_file).stacks
+
+    @property
+    def generated_file(self) -> Path:
+        """The stacks that come from the package index: committed beside the locks."""
+        return generated.path_in(self.locks_folder, self.matrix_file, self.root)
+
+    @cached_property
+    def index(self) -> Index:
+        """The package index of this machine."""
+        return Index.of_machine()
+
+    @cached_property
+    def scripts(self) -> tuple[Scenario, ...]:
+        """The user's own scripts in matrix.toml, as scenarios."""
+        return scripts.load_scripts(self.matrix_file, self.matrix.scripts, self.scenarios)
+
+    @cached_property
+    def store(self) -> Store:
+        """The records."""
+        return Store(self.work / "records", self.results / "records")
+
+    @property
+    def environments(self) -> Path:
+        """The installed stacks: those of the checkout, also for results that go elsewhere."""
+        return self.root / ".gradmatrix" / "environments"
+
+    @property
+    def locks_folder(self) -> Path:
+        """Where locks are kept: those of the checkout, also for results that go elsewhere."""
+        return self.root / "results" / "locks"
+
+    @property
+    def history_folder(self) -> Path:
+        """What became of every cell, publication by publication."""
+        return self.results / "history"
+
+    def chosen_scenarios(self) -> tuple[Scenario, ...]:
+        """The scenarios that matrix.toml lists, in its order, and then the user's own scripts."""
+        return (*(self.scenarios[name] for name in self.matrix.run.scenarios), *self.scripts)
+
+    def known_scenarios(self) -> dict[str, Scenario]:
+        """Every scenario, listed in matrix.toml or not, and the user's own scripts."""
+        return {**self.scenarios, **{script.name: script for script in self.scripts}}
+
+    def lock_of(self, stack: Stack) -> Lock:
+        """The stack's lock; resolved now where there is none or its requirements have changed."""
+        known = locks.load(stack.name, self.locks_folder)
+        if known is not None and locks.is_current(stack, known):
+            return known
+        return self.relock(stack)
+
+    def is_locked(self, stack: Stack) -> bool:
+        """Whether the stack has a lock that is what it asks for."""
+        known = locks.load(stack.name, self.locks_folder)
+        return known is not None and locks.is_current(stack, known)
+
+    def known_locks(self, stacks: Iterable[str] | None = None) -> list[Lock]:
+        """The locks of the stacks in matrix.toml that have one; of all stacks, or of the named ones."""
+        names = [stack.name for stack in self.matrix.stacks] if stacks is None else stacks
+        found = (locks.load(name, self.locks_folder) for name in names)
+        return [lock for lock in found if lock is not None]
+
+    def settings(self, isolation: Isolation | None = None) -> Settings:
+        """How cells are run, from matrix.toml."""
+        run = self.matrix.run
+        settings = Settings(self.matrix.steps, Limits(run.timeout_s, int(run.memory_gb * GIB), run.threads))
+        return settings if isolation is None else replace(settings, isolation=isolation)
+
+    def stack_run(
+        self, stack: Stack, progress: Progress, isolation: Isolation | None = None, store: Store | None = None
+    ) -> StackRun:
+        """A run of one stack, ready to execute."""
+        return StackRun(
+            stack=stack,
+            lock=self.lock_of(stack),
+            scenarios=self.chosen_scenarios(),
+            devices={device: device_class(device) for device in self.matrix.run.devices},
+            settings=self.settings(isolation),
+            store=store or self.store,
+            locks=self.locks_folder,
+            environments=self.environments,
+            workplaces=self.work / "work",
+            progress=progress,
+            run_id=new_run_id(),
+        )
+
+    def stacks_named_by(self, arguments: Iterable[str]) -> tuple[Stack, ...]:
+        """The known stacks; UserError where one of nox's ``arguments`` names a session of an unknown one."""
+        for argument in arguments:
+            match = re.fullmatch(r"matrix\((.+)\)", argument)
+            if match:
+                self.matrix.stack(match.group(1))
+        return self.known_stacks
+
+    def drop_environment(self, stack: Stack) -> None:
+        """Delete the stack's environment."""
+        environment.drop(self.environments, stack.name)
+
+    def stacks_to_lock(self, names: Sequence[str], *, everything: bool) -> list[Stack]:
+        """The named stacks, all of them, or those whose lock is missing, outdated or as of today."""
+        if names:
+            return [self.matrix.stack(name) for name in names]
+        stacks = list(self.matrix.stacks)
+        if everything:
+            return stacks
+        return [stack for stack in stacks if stack.as_of == "today" or not self.is_locked(stack)]
+
+    def relock(self, stack: Stack) -> Lock:
+        """Resolve ``stack`` anew; NoSuchRelease where it asks for what the index did not have on its day."""
+        lock = locks.resolve(stack, self.index, self.locks_folder)
+        if lock.failure is not None and lock.failure.outcome == "resolve:no-release":
+            raise NoSuchRelease(
+                f"Stack {stack.name} asks for a release that there is not.",
+                cause=lock.failure.message,
+                next_step=f"mend its requirements or as_of in {self.matrix_file.name}; nothing recorded was touched",
+            )
+        return lock
+
+    def fallen_behind(self, lock: Lock) -> list[LockedPackage]:
+        """The packages of which the resolver silently took an old release."""
+        return locks.fallen_behind(lock, SHOWN)
+
+    def published(self, records: Iterable[Record]) -> Published:
+        """The matrix that ``records`` make, with the variants compared that must agree."""
+        chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
+        return gather(self.known_locks(), chosen, relations.judged(records, chosen))
+
+    def records_of(self, stacks: Iterable[str]) -> dict[Cell, Record]:
+        """The newest record of every cell of these stacks that is part of the matrix, relations judged."""
+        stacks = list(stacks)
+        newest = [record for stack in stacks for record in self.store.of_stack(stack).values()]
+        found = of_locks(newest, self.known_locks(stacks))
+        chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
+        return {record.cell: record for record in of_matrix(relations.judged(found, chosen), chosen)}
+
+    def compare_isolation(self, stack: Stack, selection: Selection, progress: Progress) -> list[tuple[Record, Record]]:
+        """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""
+        forked = self.stack_run(stack, progress)
+        forked.execute(replace(selection, fresh=False))
+        apart = Store(self.work / "records-fresh", self.work / "records-fresh")
+        self.stack_run(stack, progress, "fresh", apart).execute(selection)
+        ours, theirs = self.store.recorded_here(stack.name), apart.recorded_here(stack.name)
+        wanted = [cell for cell in sorted(ours) if selection.has(cell) and cell in theirs]
+        return [(ours[cell], theirs[cell]) for cell in wanted if theirs[cell].isolation == "fresh"]
+
+    def selection(
+        self, *, scenario: Sequence[str], cell: Sequence[str], device: Sequence[str], fresh: bool
+    ) -> Selection:
+        """The part of the matrix that the words select; UserError with a suggestion for an unknown one."""
+        known = {s.name: {v.name for v in s.variants} for s in self.chosen_scenarios()}
+        for name in scenario:
+            expect(name, "scenario", known)
+        for name in device:
+            expect(name, "device", self.matrix.run.devices)
+        pairs = []
+        for text in cell:
+            name, slash, variant = text.partition("/")
+            expect(name, "scenario", known)
+            if not slash:
+                raise UserError(
+                    f"--cell {text} names no variant.",
+                    cause="a cell is written SCENARIO/VARIANT",
+                    next_step=f"--scenario {text} for all of them, or nox -s harness -- list",
+                )
+            expect(variant, f"variant of {name}", known[name])
+            pairs.append((name, variant))
+        if scenario and pairs and not any(name in scenario for name, _ in pairs):
+            raise UserError(
+                "These options select no cell.",
+                cause=f"--cell is of {pairs[0][0]}, --scenario is {', '.join(scenario)}",
+                next_step="leave one of them out",
+            )
+        return Selection(
+            scenarios=frozenset(scenario) or None,
+            variants=frozenset(pairs) or None,
+            devices=frozenset(device) or None,
+            fresh=fresh,
+        )
+
+
+def expect(word: str, kind: str, known: Sequence[str] | dict[str, set[str]] | set[str]) -> None:
+    """UserError where ``word`` is not among the ``known`` ones."""
+    if word not in known:
+        raise UserError(
+            f"There is no {kind} {word!r}.",
+            cause=did_you_mean(word, sorted(known)),
+            next_step="nox -s harness -- list",
+        )
+
+
+def by_date(locks: Iterable[Lock]) -> tuple[Lock, ...]:
+    """The locks in the order in which everything shows them."""
+    return tuple(sorted(locks, key=lambda lock: (lock.as_of, lock.stack)))
+
+
+def of_matrix(records: Iterable[Record], scenarios: dict[str, Scenario]) -> list[Record]:
+    """Those records whose variant is still part of the matrix, in a stable order."""
+    variants = {(s.name, v.name) for s in scenarios.values() for v in s.variants}
+    kept = (record for record in records if (record.cell.scenario, record.cell.variant) in variants)
+    return sorted(kept, key=lambda record: record.cell)
+
+
+def of_locks(records: Iterable[Record], locks: Iterable[Lock]) -> list[Record]:
+    """Those records that were run under the lock their stack has now: others say nothing about its versions."""
+    current = {lock.stack: lock_input(lock) for lock in locks}
+    return [r for r in records if r.cell.stack in current and r.inputs.get("lock") in {None, current[r.cell.stack]}]
+
+
+def gather(locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]) -> Published:
+    """The locks by date, and those records whose stack, lock and variant are still part of the matrix."""
+    ordered = by_date(locks)
+    return Published(ordered, scenarios, tuple(of_matrix(of_locks(records, ordered), scenarios)))
+
+
+class Judged(Protocol):
+    """What is known of a cell: a record, or the newest entry of its history."""
+
+    @property
+    def passed(self) -> bool | None:
+        """None where it was not judged."""
+
+
+Known = TypeVar("Known", bound=Judged)
+
+PARTS = ("stack", "scenario", "variant", "device")
+
+
+def published(project: Project) -> dict[Cell, Record]:
+    """The published records of ``project``, without what this checkout has run and not published."""
+    folder = project.results / "records"
+    return Store(folder, folder).everything()
+
+
+def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Known:
+    """What is ``known`` of the cell that ``text`` names; UserError with a suggestion for an unknown part.
+
+    Without a device the first of ``devices`` on which it was judged is meant, or the first of them.
+    """
+    words = text.split("/")
+    if not len(PARTS) - 1 <= len(words) <= len(PARTS):
+        raise UserError(
+            f"{text!r} is no cell.",
+            cause="a cell is written STACK/SCENARIO/VARIANT, and /DEVICE where it is not the first one",
+            next_step="nox -s harness -- table",
+        )
+    cells = list(known)
+    for part, word in zip(PARTS, words, strict=False):
+        kind = part if part in ("stack", "device") else f"{part} of {'/'.join(words[: PARTS.index(part)])}"
+        expect(word, f"published {kind}", sorted({getattr(cell, part) for cell in cells}))
+        cells = [cell for cell in cells if getattr(cell, part) == word]
+    order = {device: place for place, device in enumerate(devices)}
+    cells.sort(key=lambda cell: (known[cell].passed is None, order.get(cell.device, len(order))))
+    return known[cells[0]]
+
+
+def scenario_of(record: Record, project: Project) -> Scenario:
+    """The scenario of a record in this checkout; UserError where it has none, or not this variant."""
+    cell = record.cell
+    known = {each.name: each for each in (*project.scenarios.values(), *project.scripts)}
+    scenario = known.get(cell.scenario)
+    if scenario is None or all(variant.name != cell.variant for variant in scenario.variants):
+        raise UserError(
+            f"This checkout has no {cell.scenario}/{cell.variant}.",
+            cause=f"{cell} was published by another state of the scenarios",
+            next_step=f"check out that state, or run it anew: nox -s harness -- run {cell.stack}",
+        )
+    return scenario
+
+
+def lock_of(record: Record, project: Project) -> Lock:
+    """The lock that a record was made with; UserError where it is gone or another one. None is resolved anew."""
+    lock = locks.load(record.cell.stack, project.locks_folder)
+    then = record.inputs.get("lock", "")
+    if lock is not None and (lock.failure is not None or lock.digest.startswith(then)):
+        return lock
+    raise UserError(
+        f"The lock of {record.cell.stack} is not the one that {record.cell} was run with.",
+        cause="it is missing or incomplete" if lock is None else "the stack was locked anew since then",
+        next_step=f"git checkout results/locks, or run it anew: nox -s harness -- run {record.cell.stack}",
+    )

@@ -1,0 +1,257 @@
+"""Read a scenario's literals without importing it: importing would need the libraries it trains with.
+
+A training script of the user's own as a scenario: a [[scripts]] table of matrix.toml, and the file that it names.
+"""
+
+from __future__ import annotations
+
+import ast
+import glob
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from gradmatrix.core.errors import UserError, check_name, check_requirement, check_unique, did_you_mean, wrong
+from gradmatrix.core.model import Lock, Relation, Role, Scenario, Variant
+from gradmatrix.run.meaning import digest_of_file
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from gradmatrix.stacks.config import Script
+
+
+PAIR = 2
+FIRST_LOSS = "first loss"
+READ_FROM_OUTSIDE = frozenset({"NEEDS", "VARIANTS", "AGREE"})
+"""Literals of a scenario that its own code does not need; what a cell's verdict takes from them is in its key."""
+
+
+def load_all(folder: Path) -> dict[str, Scenario]:
+    """Every scenario of ``folder`` by name."""
+    return {path.stem: load(path) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")}
+
+
+def load(path: Path) -> Scenario:
+    """The scenario in ``path``; UserError where its literals are missing or wrong."""
+    source = path.read_bytes()
+    try:
+        tree = ast.parse(source, filename=str(path))
+    except SyntaxError as error:
+        raise UserError(
+            f"{path} is no valid Python: {error.msg} in line {error.lineno}.",
+            cause="a scenario is an ordinary script",
+            next_step=f"run: python {path} VARIANT",
+        ) from error
+    entries = _literal(tree, "VARIANTS", path)
+    if not isinstance(entries, dict) or not entries:
+        raise _wrong(path, "has no VARIANTS dictionary")
+    needs = _needs(_literal(tree, "NEEDS", path) or (), path)
+    variants = tuple(_variant(name, entry, needs, path) for name, entry in entries.items())
+    return Scenario(
+        name=path.stem,
+        title=(ast.get_docstring(tree) or path.stem).splitlines()[0].rstrip("."),
+        path=str(path),
+        source_digest=digest_of_file(source, READ_FROM_OUTSIDE),
+        variants=variants,
+        agree=_agree(_literal(tree, "AGREE", path) or (), variants, path),
+    )
+
+
+def unmet(variant: Variant, lock: Lock) -> str | None:
+    """The first requirement of ``variant`` that ``lock`` does not meet, in words; None where it meets all."""
+    for text in variant.needs:
+        requirement = Requirement(text)
+        version = lock.version(canonicalize_name(requirement.name))
+        if version is None:
+            return f"needs {text}, which this stack does not have"
+        if not requirement.specifier.contains(version, prereleases=True):
+            return f"needs {text}, this stack has {version}"
+    return None
+
+
+def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) -> Variant:
+    if not isinstance(name, str) or not isinstance(entry, dict) or "role" not in entry or "summary" not in entry:
+        raise _wrong(path, f'variant {name!r} needs "role" and "summary"')
+    if entry["role"] not in list(Role):
+        raise _wrong(path, f"variant {name!r} has the unknown role {entry['role']!r} (one of {', '.join(Role)})")
+    own = _needs(entry["needs"], path) if "needs" in entry else needs
+    cures = entry.get("cures", ())
+    if not isinstance(cures, (tuple, list)) or not all(isinstance(cause, str) for cause in cures):
+        raise _wrong(path, f"variant {name!r} cures {cures!r}, which is no tuple of causes")
+    return Variant(name=name, role=Role(entry["role"]), summary=str(entry["summary"]), needs=own, cures=tuple(cures))
+
+
+def _needs(entry: object, path: Path) -> tuple[str, ...]:
+    if not isinstance(entry, (tuple, list)):  # a lone string would be read letter by letter
+        raise _wrong(path, f"needs {entry!r}, which is no tuple of requirements")
+    try:
+        return tuple(str(Requirement(text)) for text in entry)
+    except (InvalidRequirement, TypeError) as error:
+        raise _wrong(path, f"has an unreadable requirement: {str(error).splitlines()[0]}") from error
+
+
+def _agree(entry: object, variants: tuple[Variant, ...], path: Path) -> tuple[Relation, ...]:
+    pairs: list[object] = list(entry) if isinstance(entry, (tuple, list)) else [entry]
+    found = tuple(_relation(pair, {variant.name: variant for variant in variants}, path) for pair in pairs)
+    known = set[frozenset[str]]()
+    for relation in found:
+        pair = frozenset((relation.first, relation.second))
+        if pair in known:
+            raise _wrong(path, f"has {relation.first!r} and {relation.second!r} in AGREE twice")
+        known.add(pair)
+    return found
+
+
+def _relation(pair: object, variants: dict[str, Variant], path: Path) -> Relation:
+    if not isinstance(pair, (tuple, list)) or not PAIR <= len(pair) <= PAIR + 1 or pair[0] == pair[1]:
+        raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
+    for name in pair[:PAIR]:
+        if not isinstance(name, str) or name not in variants:
+            raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
+        if variants[name].role is Role.MISUSE:
+            raise _wrong(path, f"has {pair!r} in AGREE, and {name!r} is a misuse: it cannot train")
+    return Relation(first=pair[0], second=pair[1], **_options(pair[PAIR] if len(pair) > PAIR else {}, path))
+
+
+def _options(entry: object, path: Path) -> dict[str, Any]:
+    """What a relation states beside its pair, ready for its type."""
+    if not isinstance(entry, dict):
+        raise _wrong(path, f'has {entry!r} in AGREE, which is no dictionary such as {{"rtol": 0.02}}')
+    for key, value in entry.items():
+        if key == "rtol":
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise _wrong(path, f"has the rtol {value!r} in AGREE, which is no number from 0 to below 1")
+        elif key == "only":
+            if value != FIRST_LOSS:
+                raise _wrong(path, f"has only {value!r} in AGREE, where {FIRST_LOSS!r} is all that it may be")
+        else:
+            raise _wrong(path, f"has the unknown key {key!r} in AGREE, {did_you_mean(str(key), ('rtol', 'only'))}")
+    return entry
+
+
+def _literal(tree: ast.Module, name: str, path: Path) -> object:
+    """The value assigned to ``name`` at the top of the module, or None."""
+    for node in tree.body:
+        targets, value = _assigned(node)
+        if value is not None and any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            try:
+                return ast.literal_eval(value)
+            except (ValueError, TypeError) as error:
+                raise _wrong(path, f"{name} is no literal: it is read without importing the file") from error
+    return None
+
+
+def _assigned(node: ast.stmt) -> tuple[list[ast.expr], ast.expr | None]:
+    """What a statement assigns to, and the value."""
+    if isinstance(node, ast.Assign):
+        return node.targets, node.value
+    return ([node.target], node.value) if isinstance(node, ast.AnnAssign) else ([], None)
+
+
+def _wrong(path: Path, what: str) -> UserError:
+    return UserError(
+        f"{path.name} {what}.",
+        cause="a scenario's NEEDS, VARIANTS and AGREE are literals at the top of the file",
+        next_step="see 'Add a scenario' in README.md",
+    )
+
+
+VARIANT = "script"
+"""The only variant of such a scenario."""
+
+
+def load_scripts(matrix_file: Path, scripts: Iterable[Script], scenario_names: Collection[str]) -> tuple[Scenario, ...]:
+    """A scenario for each of ``scripts``, tables of ``matrix_file``; UserError where a table or its file is wrong."""
+    scripts = tuple(scripts)
+    check_unique(matrix_file, "script", [script.name for script in scripts])
+    for script in scripts:
+        _check(matrix_file, script, scenario_names)
+    return tuple(_load(matrix_file, script) for script in scripts)
+
+
+def _check(matrix_file: Path, script: Script, scenario_names: Collection[str]) -> None:
+    """UserError where the table says what no script can have."""
+    check_name(matrix_file, "script", script.name)
+    if script.name.lower() in {name.lower() for name in scenario_names}:
+        cause = "results are looked up by that name"
+        raise wrong(matrix_file, f"has the script name {script.name!r}, which is a scenario's", cause)
+    for text in script.needs:
+        check_requirement(matrix_file, f"script {script.name!r}", text)
+    if script.role not in list(Role):
+        cause = did_you_mean(script.role, [role.value for role in Role])
+        raise wrong(matrix_file, f"has the unknown role {script.role!r} in script {script.name!r}", cause)
+
+
+def _load(matrix_file: Path, script: Script) -> Scenario:
+    path = matrix_file.parent / script.path
+    directory = None if script.directory is None else matrix_file.parent / script.directory
+    if not path.is_file():
+        raise _missing(matrix_file, script, "path", script.path, "file")
+    if directory is not None and not directory.is_dir():
+        raise _missing(matrix_file, script, "directory", script.directory, "folder")
+    summary = script.summary or path.name
+    words = " ".join([path.name, *script.arguments])
+    return Scenario(
+        name=script.name,
+        title=summary,
+        path=str(path),
+        source_digest=_digest(matrix_file, script),
+        variants=(Variant(name=VARIANT, role=Role(script.role), summary=words, needs=script.needs),),
+        arguments=script.arguments,
+        directory=None if directory is None else str(directory.resolve()),
+    )
+
+
+def _missing(matrix_file: Path, script: Script, key: str, given: str | None, kind: str) -> Exception:
+    cause = f"it is looked for from the folder of {matrix_file.name}"
+    return wrong(matrix_file, f"has {key} = {given!r} in script {script.name!r}, where there is no {kind}", cause)
+
+
+def _digest(matrix_file: Path, script: Script) -> str:
+    """sha256 over all that a script's verdict depends on, beside the stack: its table, its file and its inputs."""
+    table = [script.path, script.role, script.arguments, script.directory]
+    total = hashlib.sha256(json.dumps(table).encode())
+    for name in (script.path, *_inputs(matrix_file, script)):
+        content = hashlib.sha256((matrix_file.parent / name).read_bytes()).hexdigest()
+        total.update(f"\0{name}\0{content}".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def _inputs(matrix_file: Path, script: Script) -> Iterator[str]:
+    """The files that the table's patterns name, relative to the matrix; a pattern that names none is an error."""
+    for pattern in script.inputs:
+        found = sorted(glob.glob(pattern, root_dir=matrix_file.parent, recursive=True))  # noqa: PTH207  (absolute ones too)
+        inside = [name for entry in found for name in _files(matrix_file.parent, entry)]
+        if not inside:
+            raise _missing(matrix_file, script, "inputs", pattern, "such file")
+        yield from inside
+
+
+def _files(root: Path, entry: str) -> list[str]:
+    """The file ``entry`` itself, or all files of that folder; what Python compiles beside them is no input."""
+    path = root / entry
+    files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    return [os.path.relpath(each, root) for each in files if "__pycache__" not in each.parts]
+
+
+def without_folders(value: Any, folders: Iterable[Path]) -> Any:  # noqa: ANN401  (whatever JSON holds)
+    """``value`` without ``folders``, what is above them and the home in its texts: records are published."""
+    folders = [*folders, Path(os.environ.get("HOME", ""))]
+    places = {str(place) for folder in folders for place in (folder, *folder.parents) if place.name}
+    choice = "|".join(re.escape(place + os.sep) for place in sorted(places, key=len, reverse=True))
+    return _without(re.compile(rf"(?<![\w.:/\\-])(?:{choice})"), value)
+
+
+def _without(pattern: re.Pattern[str], value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)
+    if isinstance(value, str):
+        return pattern.sub("", value)
+    if isinstance(value, list):
+        return [_without(pattern, each) for each in value]
+    return {key: _without(pattern, each) for key, each in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,1 @@
+"""From matrix.toml to a stack, its lock and its installed environment."""

@@ -1,0 +1,233 @@
+"""matrix.toml as a validated model; whatever is wrong in the file is told in the words of the file."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import tomllib
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from gradmatrix.core.errors import (
+    UserError,
+    check_name,
+    check_python,
+    check_requirement,
+    check_unique,
+    did_you_mean,
+    wrong,
+)
+from gradmatrix.core.model import Role, Stack, Steps
+from gradmatrix.core.observation import Frozen
+from gradmatrix.stacks import generate
+from gradmatrix.stacks.generate import Placed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+DEVICES = ("cpu", "cuda")
+
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class RunSettings(Frozen, frozen=True, kw_only=True):
+    """The [run] table: where and under which limits cells run."""
+
+    devices: tuple[str, ...] = DEVICES
+    scenarios: tuple[str, ...] = ()
+    timeout_s: Positive = 120.0
+    memory_gb: Positive = 8.0
+    threads: AtLeastOne = 1
+
+
+class Script(Frozen, frozen=True, kw_only=True):
+    """A [[scripts]] table: a training script of the user's own; its paths are relative to matrix.toml."""
+
+    name: str
+    path: str
+    arguments: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    summary: str = ""
+    role: str = Role.CONTROL.value
+    directory: str | None = None
+    inputs: tuple[str, ...] = ()
+    """Patterns of files whose change makes the cells stale, beside the script itself."""
+
+
+class Matrix(Frozen, frozen=True, kw_only=True):
+    """matrix.toml, validated."""
+
+    run: RunSettings
+    steps: Steps
+    stacks: tuple[Stack, ...]
+    scripts: tuple[Script, ...] = ()
+    rules: tuple[Placed, ...] = ()
+    """What [generate.*] asks for; the stacks of snapshots are among ``stacks``, those that need the index are not."""
+
+    def stack(self, name: str) -> Stack:
+        """The stack called ``name``; UserError for an unknown one."""
+        for stack in self.stacks:
+            if stack.name == name:
+                return stack
+        raise UserError(
+            f"There is no stack {name!r} in the matrix.",
+            cause=did_you_mean(name, [stack.name for stack in self.stacks]),
+            next_step="name a stack of matrix.toml, or add one there",
+        )
+
+    @property
+    def core(self) -> tuple[Stack, ...]:
+        """The stacks of a quick run."""
+        return tuple(stack for stack in self.stacks if stack.core)
+
+
+class _StepsTable(Frozen, frozen=True, kw_only=True):
+    audit: AtLeastOne = 4
+    warmup: Annotated[int, msgspec.Meta(ge=0)] = 4
+    timed: AtLeastOne = 12
+
+
+class _StackTable(Frozen, frozen=True, kw_only=True):
+    name: str
+    python: str
+    as_of: Any  # a TOML date or "today": msgspec allows no union of the two
+    requirements: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    core: bool = False
+    summary: str = ""
+
+
+class _Document(Frozen, frozen=True, kw_only=True):
+    run: RunSettings | None = None
+    stacks: tuple[_StackTable, ...] = ()
+    steps: _StepsTable = _StepsTable()
+    scripts: tuple[Script, ...] = ()
+    generate: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+KEYS: dict[str, type[msgspec.Struct]] = {
+    "": _Document,
+    "run": RunSettings,
+    "steps": _StepsTable,
+    "stacks": _StackTable,
+    "scripts": Script,
+}
+
+
+def load(path: Path, scenario_names: Collection[str], today: dt.date | None = None) -> Matrix:
+    """Read and validate ``path``; ``scenario_names`` are those that exist, ``today`` bounds the dates (UTC).
+
+    No index is asked: what needs one stays a rule.
+    """
+    table = _toml(path)
+    try:
+        document = msgspec.convert(table, _Document)
+    except msgspec.ValidationError as error:
+        raise _explained(path, str(error), table) from error
+    today = today or dt.datetime.now(dt.UTC).date()
+    run = document.run or RunSettings()
+    if "scenarios" not in table.get("run", {}):
+        run = msgspec.structs.replace(run, scenarios=tuple(sorted(scenario_names)))
+    _check_run(path, run, scenario_names, scripts=bool(document.scripts))
+    typed = tuple(_stack(path, entry, today) for entry in document.stacks)
+    check_unique(path, "stack", [stack.name for stack in typed])
+    placed = generate.read(path, document.generate, today)
+    stacks = generate.joined(path, typed, generate.snapshots_of(placed, today))
+    if not stacks and not placed:
+        raise wrong(path, "names no stack", "write a [[stacks]] table, or [generate.snapshots]")
+    return Matrix(
+        run=run,
+        steps=msgspec.convert(msgspec.to_builtins(document.steps), Steps),
+        stacks=stacks,
+        scripts=document.scripts,
+        rules=generate.based(path, placed, stacks),
+    )
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"There is no file {path.name}.",
+            cause="the stacks to run are read from it",
+            next_step="run in the root of the project",
+        ) from error
+    except OSError as error:  # a folder, or a file that may not be read
+        raise wrong(path, f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise wrong(path, f"is no valid TOML: {error}") from error
+
+
+def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
+    """A complaint of msgspec in the words of the file: which table, which key, what was expected."""
+    message, _, where = error.partition(" - at `$")
+    where = where.rstrip("`")
+    place = _place(where, table)
+    unknown = re.search(r"unknown field `(.*)`", message)
+    if unknown:
+        fields = KEYS[_table_name(where)].__struct_fields__
+        return wrong(path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields))
+    missing = re.search(r"missing required field `(.*)`", message)
+    if missing:
+        return wrong(path, f"lacks the key {missing[1]!r}{place}")
+    return wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
+
+
+def _table_name(where: str) -> str:
+    """The table of a msgspec path such as ``.stacks[0].name``."""
+    return where.lstrip(".").partition(".")[0].partition("[")[0]
+
+
+def _place(where: str, table: dict[str, Any]) -> str:
+    """`` in stack 'x', key 'y'`` for a msgspec path."""
+    if not where:
+        return ""
+    key = re.sub(r"^\.\w+(\[\d+\])?\.?|\[(\.\.\.|\d+)\]$", "", where)
+    index = re.match(r"\.(stack|script)s\[(\d+)\]", where)
+    name = f"[{_table_name(where)}]"
+    if index:
+        kind, number = index[1], int(index[2])
+        entry = table[f"{kind}s"][number]
+        named = isinstance(entry, dict) and "name" in entry
+        name = f"{kind} {entry['name']!r}" if named else f"{kind} number {number + 1}"
+    return f" in {name}" + (f", key {key!r}" if key else "")
+
+
+def _check_run(path: Path, run: RunSettings, scenario_names: Collection[str], *, scripts: bool) -> None:
+    for key, given, known in (("device", run.devices, DEVICES), ("scenario", run.scenarios, sorted(scenario_names))):
+        for name in given:
+            if name not in known:
+                raise wrong(path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known))
+        if not given and not (key == "scenario" and scripts):
+            raise wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
+
+
+def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
+    check_name(path, "stack", entry.name)
+    check_python(path, f"stack {entry.name!r}", entry.python)
+    for text in entry.requirements:
+        check_requirement(path, f"stack {entry.name!r}", text)
+    return Stack(
+        name=entry.name,
+        python=entry.python,
+        requirements=entry.requirements,
+        as_of=_as_of(path, entry, today),
+        core=entry.core,
+        summary=entry.summary,
+    )
+
+
+def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal["today"]:
+    given = entry.as_of
+    if given == "today":
+        return "today"
+    if not isinstance(given, dt.date) or isinstance(given, dt.datetime):
+        cause = f'write a date without quotes, such as as_of = {today}, or as_of = "today"'
+        raise wrong(path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause)
+    if given > today:
+        cause = 'nobody knows that day\'s releases; for the newest of today write as_of = "today"'
+        raise wrong(path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause)
+    return given

@@ -1,0 +1,492 @@
+"""Which build of torch this machine gets: a property of the machine, not of the stack.
+
+The index's default wheel for Linux is the CUDA one: gigabytes that a machine without an NVIDIA driver has no use for.
+
+Lock -> an installed environment, by uv from its cache; a lock already installed is not installed again.
+
+Which Python a user means: one with torch, the one that was asked for or the first at hand.
+
+Which devices this machine has, without touching them: a forked child must be the first to open CUDA.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from packaging.tags import cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from gradmatrix.core import files
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Build, Failure, Lock, LockedPackage
+from gradmatrix.core.observation import Frozen
+from gradmatrix.stacks import uv
+from gradmatrix.stacks.lock import by_address, cutoff, hashless, requirements_path, without
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
+
+
+DRIVER = Path("/proc/driver/nvidia/version")
+ONLY_CUDA = ("nvidia-", "cuda-")
+TRITON = ("triton", "pytorch-triton")
+PROBE_TIMEOUT_S = 15.0
+IMPATIENT = {"UV_HTTP_TIMEOUT": "5", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "0"}
+
+
+@dataclass(frozen=True)
+class BuildChoice:
+    """The build to install; ``torch`` holds what ``uv pip install`` needs for a torch other than the lock's."""
+
+    build: Build
+    torch: tuple[str, ...] = ()
+    notice: str | None = None
+
+    def drops(self, name: str) -> bool:
+        """Whether the locked package ``name`` is left out: torch itself, and what only its CUDA build needs."""
+        return bool(self.torch) and (name == "torch" or name in TRITON or name.startswith(ONLY_CUDA))
+
+
+def torch_build(
+    lock: Lock,
+    find_links: Iterable[Path],
+    *,
+    driver: bool,
+    platform: str = sys.platform,
+    answers: Callable[[str, str], bool] | None = None,
+) -> BuildChoice:
+    """The build of the locked torch for this machine; ``answers(version, python)`` asks torch's own index."""
+    version = lock.version("torch")
+    if driver:
+        return BuildChoice(Build.CUDA)
+    if platform != "linux" or version is None:
+        return BuildChoice(Build.CPU)
+    wheel = cpu_wheel(version, lock.python, find_links)
+    if wheel:
+        return BuildChoice(Build.CPU, torch=(str(wheel),))
+    if (answers or cpu_index_answers)(version, lock.python):
+        return BuildChoice(Build.CPU, torch=(f"torch=={version}", "--torch-backend", "cpu"))
+    notice = (
+        f"No CPU build of torch {version} was found, so the larger CUDA build of the package index is installed; "
+        "a directory with the CPU wheel in UV_FIND_LINKS saves gigabytes."
+    )
+    return BuildChoice(Build.DEFAULT, notice=notice)
+
+
+def has_driver() -> bool:
+    """Whether this machine has an NVIDIA driver."""
+    return DRIVER.exists() or shutil.which("nvidia-smi") is not None
+
+
+def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | None:
+    """A CPU wheel of exactly this torch for this Python and platform in one of the directories, or None."""
+    wanted = Version(f"{Version(version).public}+cpu")
+    major, minor = python.split(".")
+    tags = frozenset(cpython_tags((int(major), int(minor))))
+    for directory in find_links:
+        for path in sorted(directory.glob("torch-*.whl")):
+            try:
+                name, found, _, wheel_tags = parse_wheel_filename(path.name)
+            except InvalidWheelFilename:
+                continue
+            if name == "torch" and found == wanted and wheel_tags & tags:
+                return path
+    return None
+
+
+def find_links() -> tuple[Path, ...]:
+    """The directories of wheels that uv or pip are told of, from the environment or else from pip's settings."""
+    words = " ".join(os.environ.get(name, "").replace(",", " ") for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS")).split()
+    words = [word.removeprefix("file://") for word in words or _pip_setting().split()]
+    return tuple(path for path in map(Path, words) if path.is_dir())  # an address is no directory
+
+
+@cache
+def cpu_index_answers(version: str, python: str) -> bool:
+    """Whether uv finds a CPU build of this torch in torch's own index: one impatient attempt, remembered."""
+    asked = uv.run(
+        ["pip", "compile", "-", "--quiet", "--no-deps", "--python-version", python, "--torch-backend", "cpu"],
+        stdin=f"torch=={version}",
+        variables=IMPATIENT,
+        timeout_s=PROBE_TIMEOUT_S,
+    )
+    return asked.returncode == 0 and "+cpu" in asked.stdout
+
+
+def _pip_setting() -> str:
+    """The ``find-links`` of pip, or nothing where there is no pip."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, check=False, text=True, timeout=30
+    )
+    lines = [line.partition("=") for line in asked.stdout.splitlines()]
+    return " ".join(value.strip("'\"").replace("\\n", " ") for key, _, value in lines if key.endswith(".find-links"))
+
+
+MARKER = "installed.json"
+GIB = 2**30
+NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7 * GIB}
+"""Room that an environment may take at worst: no hard links from uv's cache, nothing cached."""
+
+FAILURES = {
+    "install:disk-full": uv.DISK_FULL,
+    "install:hash-mismatch": re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
+    "install:network": uv.NETWORK,
+}
+"""What uv's words say about a failed install; whatever else goes wrong is ``install:build``."""
+
+
+class InstallFailed(Exception):
+    """The stack could not be installed; ``failure`` fills its column."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.outcome}: {failure.message}")
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An installed stack; ``installed`` tells whether it was installed just now."""
+
+    python: Path
+    build: Build
+    notice: str | None
+    installed: bool
+
+
+class _Marker(Frozen, frozen=True, kw_only=True):
+    """Written last into an environment: what was installed there."""
+
+    digest: str
+    build: Build
+    notice: str | None
+
+
+def ensure(
+    lock: Lock,
+    locks: Path,
+    root: Path,
+    waiting: Callable[[], object] = lambda: None,
+    *,
+    driver: bool | None = None,
+    choose: Callable[[Lock], BuildChoice] | None = None,
+    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+) -> Environment:
+    """The environment of ``lock``, whose text is in ``locks``, at ``root/<stack>``: installed unless it is there.
+
+    One install at a time: the next one looks for room when the last one has taken its own; ``waiting()`` is called
+    where it must. Hold :func:`in_use` around this and the use of what it returns.
+    Raises InstallFailed, or UserError where this machine has no such Python.
+    """
+    if lock.failure:
+        raise InstallFailed(lock.failure)
+    driver = has_driver() if driver is None else driver
+    folder = root / lock.stack
+    found = _installed(folder, lock, driver=driver)
+    if found:
+        return found
+    text = requirements_path(lock.stack, locks).read_text(encoding="utf-8")
+    choice = choose(lock) if choose else _choose(lock, text, driver=driver)
+    with files.held(root / ".install.lock", waiting):
+        _check_disk(lock.stack, choice.build, free_bytes(root))
+        try:
+            _create(lock, folder)
+            _install(lock, text, choice, folder)
+        except InstallFailed:
+            shutil.rmtree(folder, ignore_errors=True)  # half of it is of no use, and may have filled the disk
+            raise
+    marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
+    files.write_atomically(folder / MARKER, msgspec.json.encode(marker))
+    return Environment(_python(folder), choice.build, choice.notice, installed=True)
+
+
+def in_use(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -> AbstractContextManager[None]:
+    """Hold the environment of ``stack``: meanwhile nobody else installs, uses or drops it."""
+    return files.held(root / f".{stack}.lock", waiting)  # no stack has a name that begins with a dot
+
+
+def drop(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -> None:
+    """Delete the environment of ``stack``, when nobody uses it any more; half of it passes for none afterwards."""
+    with in_use(root, stack, waiting):
+        (root / stack / MARKER).unlink(missing_ok=True)
+        shutil.rmtree(root / stack, ignore_errors=True)
+
+
+def classify(stderr: str) -> str:
+    """The outcome of a failed install by what uv printed."""
+    return next((name for name, words in FAILURES.items() if words.search(stderr)), "install:build")
+
+
+def variables(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables cells run under: offline, repeatable, of a set number of threads."""
+    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+    return {
+        **{key: value for key, value in environ.items() if key not in dropped},
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "WANDB_DISABLED": "true",
+        "WANDB_MODE": "offline",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS is not deterministic
+    }
+
+
+def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
+    """The environment in ``folder`` if it holds ``lock`` in a build for this machine."""
+    python = _python(folder)
+    try:
+        marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
+    if marker.digest != lock.digest or (marker.build is Build.CUDA) != driver or not python.exists():
+        return None
+    return Environment(python, marker.build, marker.notice, installed=False)
+
+
+def _choose(lock: Lock, text: str, *, driver: bool) -> BuildChoice:
+    if "torch" in by_address(text):
+        return BuildChoice(Build.CUDA if driver else Build.DEFAULT)  # somebody asked for this very file
+    return torch_build(lock, () if driver else find_links(), driver=driver)
+
+
+def _check_disk(stack: str, build: Build, free: int) -> None:
+    needed = NEEDED_BYTES[build]
+    if free < needed:
+        message = (
+            f"Stack {stack} may need {needed / GIB:.1f} GiB ({build} build of torch), {free / GIB:.1f} GiB are free. "
+            "Free some room, or name fewer stacks."
+        )
+        raise InstallFailed(Failure(outcome="install:disk-full", message=message))
+
+
+def _create(lock: Lock, folder: Path) -> None:
+    """An empty environment; a Python that is missing may be downloaded by uv, with little patience."""
+    made = uv.run(
+        ["venv", "--quiet", "--clear", "--python", lock.python, str(folder)],
+        variables={"UV_HTTP_RETRIES": "1", "UV_HTTP_TIMEOUT": "15"},
+    )
+    if made.returncode == 0:
+        return
+    if classify(made.stderr) == "install:disk-full":
+        raise InstallFailed(Failure(outcome="install:disk-full", message=uv.summary(made.stderr)))
+    found = _interpreters()
+    if any(version.startswith(f"{lock.python}.") for version in found):
+        raise UserError(
+            f"The environment of stack {lock.stack} cannot be created.",
+            cause=uv.summary(made.stderr),
+            next_step=f"see that {folder} can be written",
+        )
+    raise UserError(
+        f"Stack {lock.stack} needs Python {lock.python}, which this machine does not have.",
+        cause=f"uv found {', '.join(found) or 'no Python'} and could not download {lock.python}",
+        next_step=f"pip install uv && uv python install {lock.python}, or give the stack another python",
+    )
+
+
+def _interpreters() -> list[str]:
+    """Versions of the Pythons that uv finds on this machine."""
+    listed = uv.run(["python", "list", "--only-installed"]).stdout
+    return sorted(set(re.findall(r"^(?:cpython|pypy)-(\d+\.\d+\.\d+)", listed, re.MULTILINE)))
+
+
+def _install(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> None:
+    """The lock as it is, or the lock without torch and then this machine's torch; what has no hash by itself."""
+    listed, sources = folder / "requirements.txt", folder / "sources.txt"
+    unhashed = hashless(text)
+    hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
+    listed.write_text(hashed, encoding="utf-8", newline="\n")
+    dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
+    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)])
+    if unhashed:
+        sources.write_text(without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n")
+        _pip_install(folder, [*dated, "--requirements", str(sources)])
+    if choice.torch:
+        _pip_install(folder, list(choice.torch))
+
+
+def _pip_install(folder: Path, arguments: list[str]) -> None:
+    ran = uv.run(
+        ["pip", "install", "--quiet", "--python", str(_python(folder)), "--no-deps", *arguments],
+        variables={"UV_DEFAULT_INDEX": uv.index_url()},
+    )
+    if ran.returncode:
+        raise InstallFailed(Failure(outcome=classify(ran.stderr), message=uv.summary(ran.stderr)))
+
+
+def _python(folder: Path) -> Path:
+    return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+
+
+THIS_ENVIRONMENT = "this environment"
+"""In the place of a stack's name."""
+
+
+LISTING = """
+import importlib.metadata, json, sys
+found = [(each.metadata["Name"], each.version) for each in importlib.metadata.distributions() if each.metadata]
+print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "packages": found}))
+"""
+
+
+LISTING_TIMEOUT_S = 60.0
+
+
+class _Listed(msgspec.Struct):
+    """What an environment says of itself."""
+
+    python: str
+    packages: list[tuple[str | None, str | None]]
+
+
+def installed(python: Path, threads: int) -> Lock:
+    """What is installed in the environment of ``python``, as a lock that nobody resolved; UserError without torch."""
+    try:
+        ran = subprocess.run(
+            [python, "-I", "-c", LISTING],
+            capture_output=True,
+            check=True,
+            timeout=LISTING_TIMEOUT_S,
+            env=variables(threads),
+            stdin=subprocess.DEVNULL,
+        )
+        listed = msgspec.json.decode(ran.stdout, type=_Listed)
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        raise UserError(
+            f"{python} does not say what is installed there.",
+            cause=f"a small script that lists the packages failed: {type(error).__name__}",
+            next_step=f"see that this works: {python} -m pip list",
+        ) from error
+    versions: dict[str, str] = {}
+    for name, version in listed.packages:
+        if name and version:
+            versions.setdefault(canonicalize_name(name), version)  # of several the one that is imported
+    if "torch" not in versions:
+        raise UserError(
+            f"{python} has no torch.",
+            cause=f"its environment has {len(versions)} packages, and torch is none of them",
+            next_step="give --python the interpreter of the environment in which you train",
+        )
+    return Lock(
+        stack=THIS_ENVIRONMENT,
+        python=listed.python,
+        as_of=dt.datetime.now(dt.UTC).date(),
+        requirements=(),
+        packages=tuple(LockedPackage(name=name, version=version) for name, version in sorted(versions.items())),
+        digest=hashlib.sha256(repr(sorted(versions.items())).encode()).hexdigest(),
+        resolver="",
+    )
+
+
+OLDEST_PYTHON = (3, 9)
+PROBE = (
+    "import importlib.util, sys; "
+    "print(*sys.version_info[:2], int(importlib.util.find_spec('torch') is not None), sep=' ')"
+)
+
+
+def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """The Python to run the script with: the one asked for, or the first with torch of those at hand."""
+    if asked is not None:
+        return checked(asked)
+    if importlib.util.find_spec("torch") is not None:
+        return Path(sys.executable)
+    active = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
+    on_path = shutil.which("python3", path=environ.get("PATH")) or shutil.which("python", path=environ.get("PATH"))
+    tried = [in_environment(folder) for folder in active] + ([Path(on_path)] if on_path else [])
+    for python in tried:
+        found = probe(python)
+        if found is not None and found[2]:
+            return checked(python)
+    raise UserError(
+        "No Python with torch was found.",
+        cause=f"looked at {', '.join(map(str, [sys.executable, *tried]))}",
+        next_step="give --python PATH, where PATH is the Python, or the folder, of the environment in which you train",
+    )
+
+
+def checked(asked: Path) -> Path:
+    """The interpreter at a path, or in the environment of that folder; UserError where the script could not run."""
+    python = in_environment(asked) if asked.is_dir() else asked
+    found = shutil.which(python)
+    version = probe(Path(found)) if found else None
+    if found is None or version is None:
+        raise UserError(
+            f"{asked} is no Python that can be started.",
+            cause="it is not there, cannot be run, or does not answer as Python does",
+            next_step="give --python the interpreter of the script's environment, such as .venv/bin/python",
+        )
+    if version[:2] < OLDEST_PYTHON:
+        raise UserError(
+            f"{asked} is Python {version[0]}.{version[1]}.",
+            cause="the observer needs Python 3.9 or newer",
+            next_step="give --python a newer interpreter",
+        )
+    if not version[2]:
+        raise UserError(
+            f"{asked} has no torch.",
+            cause="a training script is watched through torch",
+            next_step="give --python the interpreter of the environment in which the script trains",
+        )
+    return Path(found)
+
+
+def in_environment(folder: Path) -> Path:
+    """The interpreter of a virtual or conda environment."""
+    places = ("Scripts/python.exe", "python.exe") if sys.platform == "win32" else ("bin/python",)
+    return next((folder / place for place in places if (folder / place).exists()), folder / places[0])
+
+
+def probe(python: Path) -> tuple[int, int, int] | None:
+    """Major and minor version, and whether it has torch (1 or 0); None where this is no Python."""
+    try:
+        ran = subprocess.run(
+            [python, "-c", PROBE], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        )
+        major, minor, torch = map(int, ran.stdout.split())
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return major, minor, torch
+
+
+def device_class(device: str) -> str | None:
+    """The processor architecture or the GPU's name; None where this machine has no such device."""
+    if device == "cpu":
+        return f"{platform.system()}-{platform.machine()}"
+    return gpu_name()
+
+
+def gpu_name() -> str | None:
+    """Name of the first NVIDIA GPU, or None where the machine has no driver."""
+    for information in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        match = re.search(r"^Model:\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            return match.group(1).strip()
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    answer = subprocess.run(
+        [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False, timeout=30
+    )
+    names = answer.stdout.strip().splitlines()
+    return names[0] if answer.returncode == 0 and names else None

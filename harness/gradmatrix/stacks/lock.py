@@ -1,0 +1,319 @@
+"""A lock's requirements text, taken apart: its entries, which of them come from an address, and at which version.
+
+Stack -> Lock: every package at one version, resolved jointly by uv with the index read as of the stack's date.
+
+A lock is two files: ``<stack>.txt``, which ``uv pip install --require-hashes`` reads, and ``<stack>.json``, the Lock.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import importlib.metadata
+import re
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import write_atomically
+from gradmatrix.core.model import Failure, Lock, LockedPackage, Stack
+from gradmatrix.stacks import uv
+from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The entries of a requirements text: a line that begins at the margin, and its indented hashes."""
+    for block in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
+        if block.strip() and not block.startswith(("#", "-")):
+            yield block
+
+
+def requirement_of(block: str) -> Requirement:
+    """The requirement of an entry, without its hashes."""
+    return Requirement(block.splitlines()[0].rstrip("\\ "))
+
+
+def without(text: str, dropped: Callable[[str], bool]) -> str:
+    """The requirements ``text`` of a lock without the packages whose name is ``dropped``."""
+    return "".join(block for block in blocks(text) if not dropped(requirement_of(block).name))
+
+
+def hashless(text: str) -> list[str]:
+    """Names of the packages in a lock's text that have no hash: those of a VCS, whose commit stands in its place."""
+    return [requirement_of(block).name for block in blocks(text) if "--hash" not in block]
+
+
+def by_address(text: str) -> list[str]:
+    """Canonical names of the packages in a lock's text that come from an address and not from the index."""
+    return [canonicalize_name(each.name) for each in map(requirement_of, blocks(text)) if each.url]
+
+
+def version_of(block: str, requirement: Requirement, python: str) -> str:
+    """The version of an entry; one from an address is that of the wheel, or what uv builds of the source."""
+    if requirement.url is None:
+        return next(iter(requirement.specifier)).version
+    address = unquote(requirement.url.partition("#")[0])
+    if address.endswith(".whl"):
+        return str(parse_wheel_filename(address.rpartition("/")[2])[1])
+    with tempfile.TemporaryDirectory() as scratch:
+        listed, target = Path(scratch) / "source.txt", Path(scratch) / "built"
+        listed.write_text(block, encoding="utf-8")
+        ran = uv.run(
+            [
+                "pip", "install", "--no-deps", "--target", str(target), "--python-version", python,
+                "--requirements", str(listed),
+            ],
+            variables={"UV_DEFAULT_INDEX": uv.index_url()},
+        )  # fmt: skip
+        built = [each.version for each in importlib.metadata.distributions(path=[str(target)])]
+    if not built:
+        raise UserError(
+            f"{requirement.name} cannot be built.",
+            cause=uv.summary(ran.stderr) or "uv gave no reason",
+            next_step="see that the project at that address can be built",
+        )
+    return built[0]
+
+
+UNREACHABLE = "resolve:index-unreachable"
+NO_SOLUTION = re.compile(r"No solution found|\bunsatisfiable\b")
+"""What uv says of the stack; whatever else goes wrong while resolving is no fault of its."""
+WRITTEN = ("resolve:conflict",)
+"""The failures that are a lock: they will be the same tomorrow, and on another machine."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a resolution keeps to beside the stack's requirements."""
+
+    constraints: tuple[str, ...] = ()
+    """Bounds on packages that need not be there."""
+    preferred: str = ""
+    """The requirements text of another lock: its versions are kept where they can be."""
+
+
+UNBOUND = Bounds()
+
+
+def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) -> Lock:
+    """Resolve ``stack`` and write its lock into ``folder``; a Lock with a ``failure`` where there is none.
+
+    Only what uv says of the stack is written: of an unreachable index, or a source release that did not build, an
+    older lock stays good. UserError where uv itself could not work (a full disk, broken settings).
+    """
+    as_of = dt.datetime.now(dt.UTC).date() if stack.as_of == "today" else stack.as_of
+    ran = _compiled(stack, as_of, index, bounds)
+    try:
+        if ran.returncode:
+            lock = _lock(stack, as_of, failure=_failure(stack, as_of, index, uv.summary(ran.stderr)))
+        else:
+            packages = _packages(ran.stdout, stack.python, as_of, index)
+            lock = _lock(stack, as_of, packages=packages, digest=_digest(ran.stdout))
+    except IndexUnreachable as error:
+        lock = _lock(stack, as_of, failure=Failure(outcome=UNREACHABLE, message=str(error)))
+    if lock.failure is None or lock.failure.outcome in WRITTEN:
+        write(lock, ran.stdout, folder)
+    return lock
+
+
+def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.Ran:
+    """What uv answers; its ``stdout`` is the requirements text."""
+    with tempfile.TemporaryDirectory() as scratch:
+        further = []
+        if bounds.constraints:
+            constraints = Path(scratch) / "constraints.txt"
+            constraints.write_text("\n".join(bounds.constraints), encoding="utf-8")
+            further += ["--constraints", str(constraints)]
+        output = Path(scratch) / "lock.txt"
+        if bounds.preferred:
+            output.write_text(bounds.preferred, encoding="utf-8", newline="\n")
+            further += ["--output-file", str(output)]
+        ran = uv.run(
+            [
+                "pip", "compile", "-", "--quiet", "--universal", "--python-version", stack.python,
+                "--exclude-newer", cutoff(as_of), "--generate-hashes", "--no-header", "--no-annotate",
+                "--no-emit-index-url", "--no-emit-find-links", *further,
+            ],
+            stdin="\n".join(stack.requirements),
+            variables={"UV_DEFAULT_INDEX": index.url},
+        )  # fmt: skip
+        return replace(ran, stdout=output.read_text(encoding="utf-8")) if bounds.preferred else ran
+
+
+def load(stack: str, folder: Path) -> Lock | None:
+    """The lock of ``stack`` in ``folder``; None where there is none, or where its two files do not belong together."""
+    path = folder / f"{stack}.json"
+    try:
+        lock = msgspec.json.decode(path.read_bytes(), type=Lock)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise UserError(
+            f"The lock {path.name} cannot be read: {error}.",
+            cause="it was edited by hand, or written by another version",
+            next_step=f"delete {path.name} and lock again",
+        ) from error
+    if lock.stack != stack:
+        raise UserError(
+            f"The lock {path.name} is of another stack: {lock.stack}.",
+            cause="it was copied or renamed by hand",
+            next_step=f"delete {path.name} and lock again",
+        )
+    if lock.failure is None:
+        text = requirements_path(stack, folder)
+        if not text.exists() or _digest(text.read_text(encoding="utf-8")) != lock.digest:
+            return None
+    return lock
+
+
+def is_current(stack: Stack, lock: Lock) -> bool:
+    """Whether ``lock`` is what ``stack`` asks for; a lock of "today" stays current until it is made anew."""
+    same = stack.requirements == lock.requirements and stack.python == lock.python
+    return same and stack.as_of in ("today", lock.as_of)
+
+
+def fallen_behind(lock: Lock, core_names: Collection[str], days: int = 180) -> list[LockedPackage]:
+    """Packages of ``core_names`` that the stack asks for without a pin, and that came out more than ``days`` behind.
+
+    A pin (``==``) is a wish. Without one, a resolver that cannot have everything new takes something old, silently.
+    """
+    wanted = {canonicalize_name(name) for name in core_names}
+    requested = {canonicalize_name(r.name) for r in map(Requirement, lock.requirements) if not _pinned(r)}
+    return [
+        package
+        for package in lock.packages
+        if package.name in wanted & requested and package.behind_days is not None and package.behind_days > days
+    ]
+
+
+def requirements_path(stack: str, folder: Path) -> Path:
+    """The requirements text of a lock."""
+    return folder / f"{stack}.txt"
+
+
+def cutoff(as_of: dt.date) -> str:
+    """The end of the day in UTC, as uv's --exclude-newer reads it: a bare date would mean the machine's time zone."""
+    return f"{as_of + dt.timedelta(days=1)}T00:00:00Z"
+
+
+def _packages(text: str, python: str, as_of: dt.date, index: Index) -> tuple[LockedPackage, ...]:
+    """What ``text`` installs on Linux, each package compared with the newest release of the day."""
+    versions: dict[str, str] = {}
+    environment = _linux(python)
+    for block in blocks(text):
+        requirement = requirement_of(block)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            versions[canonicalize_name(requirement.name)] = version_of(block, requirement, python)
+    releases = index.many(versions, as_of)
+    return tuple(_locked(name, version, as_of, releases[name]) for name, version in sorted(versions.items()))
+
+
+def _locked(name: str, version: str, as_of: dt.date, releases: tuple[Release, ...]) -> LockedPackage:
+    own = next((release for release in releases if Version(release.version) == Version(version)), None)
+    top = newest(releases, as_of)
+    return LockedPackage(
+        name=name,
+        version=version,
+        released=own.uploaded if own else None,
+        newest=top.version if top else None,
+        newest_released=top.uploaded if top else None,
+    )
+
+
+def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Failure:
+    """Why uv found no solution: the index is asked which requests no release of the day meets. IndexUnreachable."""
+    if not NO_SOLUTION.search(explanation) or "network was disabled" in explanation:
+        return _failure_to_resolve(stack, explanation)
+    for requirement in (each for each in map(Requirement, stack.requirements) if not each.url):
+        message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))
+        if message:
+            told = explanation.partition(" hint: ")[0]  # uv's hint is to lift the date: not here
+            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {told}")
+    return Failure(outcome="resolve:conflict", message=explanation)
+
+
+def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
+    """Why uv never came to an answer; UserError where the reason lies in this machine."""
+    if not uv.DISK_FULL.search(explanation):
+        if uv.NETWORK.search(explanation):
+            return Failure(outcome=UNREACHABLE, message=explanation)
+        if "Failed to build" in explanation:
+            return Failure(outcome="install:build", message=explanation)  # a source release must be built to be read
+    raise UserError(
+        f"Stack {stack.name} could not be resolved; nothing was written.",
+        cause=explanation or "uv gave no reason",
+        next_step="mend that and run the same command again",
+    )
+
+
+def _no_release(requirement: Requirement, as_of: dt.date, releases: tuple[Release, ...]) -> str | None:
+    """A sentence about a request that no release meets on ``as_of``; None where one does."""
+    if not releases:
+        return f"The package index has no package {requirement.name}."
+    matching = [r for r in releases if requirement.specifier.contains(r.version, prereleases=True)]
+    if not matching:
+        return f"No release meets {requirement}."
+    days = [release.uploaded for release in matching if release.uploaded]
+    if days and min(days) > as_of:
+        return f"{requirement} was first released on {min(days)}, after {as_of}."
+    return None
+
+
+def _lock(
+    stack: Stack,
+    as_of: dt.date,
+    *,
+    packages: tuple[LockedPackage, ...] = (),
+    digest: str = "",
+    failure: Failure | None = None,
+) -> Lock:
+    return Lock(
+        stack=stack.name,
+        python=stack.python,
+        as_of=as_of,
+        requirements=stack.requirements,
+        packages=packages,
+        digest=digest,
+        resolver=uv.version(),
+        failure=failure,
+    )
+
+
+def write(lock: Lock, text: str, folder: Path) -> None:
+    """Write both files, the text first: a lock whose text is missing or another one does not load."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = requirements_path(lock.stack, folder)
+    if lock.failure:
+        path.unlink(missing_ok=True)
+    else:
+        write_atomically(path, text.encode())
+    write_atomically(folder / f"{lock.stack}.json", msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _pinned(requirement: Requirement) -> bool:
+    return any(specifier.operator in ("==", "===") for specifier in requirement.specifier)
+
+
+def _linux(python: str) -> dict[str, str]:
+    """The marker variables of the newest patch release of ``python`` on Linux: where results are published from."""
+    return {
+        "implementation_name": "cpython", "implementation_version": f"{python}.99", "os_name": "posix",
+        "platform_machine": "x86_64", "platform_python_implementation": "CPython", "platform_release": "",
+        "platform_system": "Linux", "platform_version": "", "python_full_version": f"{python}.99",
+        "python_version": python, "sys_platform": "linux", "extra": "",
+    }  # fmt: skip

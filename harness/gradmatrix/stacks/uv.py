@@ -1,0 +1,129 @@
+"""Run uv: which binary, which package index, and its words without the index's host name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import uv
+
+from gradmatrix.core.errors import UserError, without_credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+LEAKS = (
+    "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date and would enter every dated stack
+    "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION", "UV_FORK_STRATEGY",
+    "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE", "VIRTUAL_ENV", "CONDA_PREFIX",
+)  # fmt: skip
+"""Environment variables that would make a lock depend on the machine that made it."""
+OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
+"""Environment variables that forbid asking: for uv both mean the same."""
+TIMED_OUT = 124
+NETWORK = re.compile(
+    r"failed to (?:fetch|download)|error sending request|dns error|timed out|request failed after|could not connect"
+    r"|connection (?:refused|reset|closed)|error decoding response body|network is unreachable|network connectivity"
+    r"|network was disabled|\btls\b|\bcertificate\b",
+    re.IGNORECASE,
+)
+"""What uv's words say where the network failed."""
+DISK_FULL = re.compile(r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE)
+"""What they say where the disk is full."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How one uv command ended; ``stderr`` names no host."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(
+    arguments: Sequence[str], *, stdin: str = "", variables: Mapping[str, str] | None = None, timeout_s: float = 1800
+) -> Ran:
+    """Run ``uv ARGUMENTS``; never raises for a uv that fails or is too slow."""
+    environment = {key: value for key, value in os.environ.items() if key not in LEAKS}
+    if offline():
+        environment["UV_OFFLINE"] = "1"
+    environment |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", **(variables or {})}
+    try:
+        ran = subprocess.run(
+            [binary(), *arguments],
+            input=stdin,
+            env=environment,
+            timeout=timeout_s,
+            capture_output=True,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        return Ran(TIMED_OUT, "", f"uv timed out: no answer in {timeout_s:g} s")
+    return Ran(ran.returncode, ran.stdout, scrub(ran.stderr))
+
+
+def offline() -> str:
+    """The name of the environment variable that forbids asking the network; empty where none does."""
+    return next((name for name in OFFLINE if os.environ.get(name, "").lower() not in {"", "0", "false"}), "")
+
+
+@cache
+def binary() -> str:
+    """The uv that came with this project's requirements."""
+    return uv.find_uv_bin()
+
+
+@cache
+def version() -> str:
+    """Name and version of the resolver, such as ``uv 0.9.2``."""
+    return " ".join(run(["--version"]).stdout.split()[:2])
+
+
+def index_url() -> str:
+    """The simple API of the package index this machine is configured for: by uv's variables, pip's, or uv's settings.
+
+    uv itself is asked for its default, so that no host name is written here.
+    """
+    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
+        if os.environ.get(name):
+            address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")  # uv allows NAME=ADDRESS
+            if not re.match(r"https?://[^/]|file:///", address):
+                raise UserError(
+                    f"{name} holds no address of a package index.",  # nor is it shown: it may hold credentials
+                    cause="an address begins with https://, http:// or file:///",
+                    next_step=f"set {name} to the simple API of an index, or unset it",
+                )
+            return address
+    return _default_index_url()
+
+
+@cache
+def _default_index_url() -> str:
+    asked = run(["pip", "compile", "-", "--quiet", "--no-header", "--emit-index-url"])
+    found = re.search(r"^--(?:default-)?index(?:-url)?[ =](\S+)", asked.stdout, re.MULTILINE)
+    if not found:
+        raise UserError(
+            "uv is configured without a package index.",
+            cause=summary(asked.stderr) or "its settings say no-index",
+            next_step="set UV_DEFAULT_INDEX to the simple API of an index",
+        )
+    return found[1].rstrip("/")
+
+
+def scrub(text: str) -> str:
+    """``text`` with the host of every address, and credentials with it, replaced."""
+    return re.sub(r"\b(?:https?|file)://[^/\s`'\")]*", "the package index", without_credentials(text))
+
+
+def summary(stderr: str) -> str:
+    """What uv printed, without warnings, as one line: what failed, and its causes after colons."""
+    lines = (line for line in stderr.splitlines() if not line.startswith("warning:"))
+    joined = re.sub(r"\s*\n\s*cause: ", ": ", "\n".join(lines).strip())
+    return " ".join(joined.removeprefix("error: ").split())

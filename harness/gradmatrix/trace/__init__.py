@@ -1,0 +1,1 @@
+"""A script or an environment of the user's own."""

@@ -1,0 +1,276 @@
+"""Pure: the lines that make a failure speak of which the script itself says nothing. They need torch 2.0.
+
+Pure: a published cell as one script that ``uv run`` reproduces, and that knows nothing of this project.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import SHOWN, Gradient
+from gradmatrix.core.outcomes import Outcome, Phase
+from gradmatrix.core.text import one_line
+from gradmatrix.judge.verdict import GOT
+from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
+from gradmatrix.stacks.lock import cutoff
+from gradmatrix.trace.reduce import reduce
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gradmatrix.core.model import Lock, Record, Scenario
+
+
+NAMES = """
+    def note_names(module: torch.nn.Module, _inputs: object) -> None:
+        for name, parameter in module.named_parameters():
+            names.setdefault(parameter, name)
+"""
+GRADIENTS = """
+def main() -> None:
+    \"\"\"Train, and look at the gradients that the optimizer is given: nothing else tells.\"\"\"
+    import sys
+
+    import torch
+    from torch.nn.modules.module import register_module_forward_pre_hook
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    names: dict[torch.nn.Parameter, str] = {{}}
+    learned: dict[torch.nn.Parameter, bool] = {{}}
+{names}
+    def note_gradients(optimizer: torch.optim.Optimizer, _args: object, _kwargs: object) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                good = gradient is not None and bool({good})
+                if parameter.requires_grad:
+                    learned[parameter] = learned.get(parameter, False) or good
+
+    register_module_forward_pre_hook(note_names)
+    register_optimizer_step_pre_hook(note_gradients)
+    train()
+    bad = [names.get(parameter, "?") for parameter, good in learned.items() if not good]
+    if bad:
+        listed = ", ".join(bad[:3]) + (f" and {{len(bad) - 3}} more" if len(bad) > 3 else "")
+        sys.exit(f"{{len(bad)}} of {{len(learned)}} trainable parameters got {got}: {{listed}}")
+"""
+UPDATES = """
+def main() -> None:
+    \"\"\"Train, and compare the parameters with what they were before: nothing else tells.\"\"\"
+    import sys
+
+    import torch
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    before: dict[torch.nn.Parameter, tuple[str, torch.Tensor]] = {}
+
+    def note_values(module: torch.nn.Module, _inputs: object) -> None:
+        for name, parameter in module.named_parameters() if module.training else ():
+            if parameter.requires_grad and parameter not in before:
+                before[parameter] = (name, parameter.detach().clone())
+
+    register_module_forward_pre_hook(note_values)
+    train()
+    same = [name for parameter, (name, value) in before.items() if torch.equal(parameter, value)]
+    if same:
+        listed = ", ".join(same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
+        sys.exit(f"{len(same)} of {len(before)} trainable parameters did not change: {listed}")
+"""
+TRAINABLE = """
+def main() -> None:
+    \"\"\"Train, and look at what could have learned something: nothing else tells.\"\"\"
+    import sys
+
+    import torch
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    names: dict[torch.nn.Parameter, str] = {{}}
+{names}
+    register_module_forward_pre_hook(note_names)
+    train()
+    if not any(parameter.requires_grad for parameter in names):
+        sys.exit(f"nothing is trainable: all of {{len(names)}} parameters are frozen, and nothing has said so")
+"""
+LOSSES = """
+def main() -> None:
+    \"\"\"Train, and look at the losses: nothing else tells.\"\"\"
+    import math
+    import sys
+
+    import torch
+
+    losses: list[float] = []
+    backward = torch.autograd.backward
+
+    def noting_losses(tensors, *args, **kwargs):
+        for tensor in [tensors] if isinstance(tensors, torch.Tensor) else tensors:
+            losses.append(float(tensor.detach().sum()))
+        return backward(tensors, *args, **kwargs)
+
+    torch.autograd.backward = noting_losses
+    train()
+    if not all(map(math.isfinite, losses)):
+        sys.exit(f"the loss is not finite: {losses}")
+"""
+NOTHING_TRAINABLE = "nothing is trainable"
+"""What a verdict says where there is no parameter to look at."""
+
+
+def main_of(record: Record) -> str | None:
+    """A ``main()`` that trains and ends with exit code 1 where what is recorded happens; None where it raises."""
+    outcome = Outcome.parse(record.outcome)
+    if record.observation is not None and record.observation.raised is not None:
+        return None
+    if outcome.phase is Phase.GRADIENT and record.message == NOTHING_TRAINABLE:
+        return TRAINABLE.format(names=NAMES)
+    if outcome.phase is Phase.GRADIENT:
+        status = Gradient(outcome.reason)
+        good = "gradient.isfinite().all()" if status is Gradient.NONFINITE else "gradient.count_nonzero()"
+        return GRADIENTS.format(names=NAMES, good=good, got=GOT[status])
+    if outcome.phase is Phase.UPDATE:
+        return UPDATES
+    return LOSSES if record.outcome == "step:nonfinite-loss" else None
+
+
+STEPS = 4
+WIDTH = 96
+PLATFORMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("win32", "AMD64"))
+SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
+
+
+def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
+    """UserError where no script can show what ``record`` says; with ``everything`` a cell may also have passed."""
+    outcome, cell = Outcome.parse(record.outcome), record.cell
+    if scenario.arguments is not None:
+        raise UserError(
+            f"{scenario.name} is a script of your own, and needs no capsule.",
+            cause="a capsule is made of a scenario, reduced to one variant",
+            next_step=f"uv run --with-requirements results/locks/{cell.stack}.txt YOUR_SCRIPT",
+        )
+    if not outcome.judged or outcome.phase in (Phase.RESOLVE, Phase.INSTALL):
+        raise UserError(
+            f"{cell} never ran: {record.outcome}.",
+            cause=one_line(record.message),
+            next_step="choose a cell that ran and failed: nox -s harness -- table",
+        )
+    if everything:
+        return
+    if outcome.phase is Phase.RELATION:
+        raise UserError(
+            f"{cell} trains by itself; it disagrees with another variant.",
+            cause=one_line(record.message),
+            next_step="--any writes the capsule of this variant alone",
+        )
+    if record.passed:
+        raise UserError(
+            f"{cell} passed: there is no failure to reproduce.",
+            cause="it trains" if outcome.trains else "the stack says what is wrong, as it should",
+            next_step="--any writes its capsule all the same",
+        )
+
+
+def write(record: Record, lock: Lock, requirements: str, scenario: Scenario, source: str, *, file: str = "FILE") -> str:
+    """The script: pinned requirements, what happens, and the scenario's ``source`` reduced to the record's variant.
+
+    ``requirements`` is the text of ``lock``, ``file`` the name by which the script is told to be run.
+    """
+    main = main_of(record)
+    parts = [
+        metadata(lock, requirements),
+        docstring(record, lock, scenario, file, is_silent=main is not None),
+        reduce(source, record.cell.variant, record.cell.device, STEPS),
+        main or "",
+        f'\nif __name__ == "__main__":\n    {"main" if main else "train"}()\n',
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def metadata(lock: Lock, requirements: str) -> str:
+    """The block that ``uv run`` reads: every locked package at its version, and the day the index is read as of.
+
+    What only a CUDA build of torch needs is a constraint: a machine that gets a CPU build has no use for gigabytes.
+    """
+    everything = pinned(requirements, lock.python)
+    cuda = [each for each in everything if each.startswith((*ONLY_CUDA, *TRITON))]
+    needed = [each for each in everything if each not in cuda]
+    if len({each.partition("==")[0] for each in cuda}) == len(cuda):
+        cuda = [each.partition(" ;")[0] for each in cuda]  # one version of each: the same wherever it is installed
+    lines = [f'requires-python = "=={lock.python}.*"', "dependencies = [", *_wrapped(needed), "]"]
+    lines += ["", "[tool.uv]", f'exclude-newer = "{cutoff(lock.as_of)}"']
+    if cuda:
+        lines += ["constraint-dependencies = [", *_wrapped(cuda), "]"]
+    return "\n".join(["# /// script", *(f"# {line}".rstrip() for line in lines), "# ///"])
+
+
+def pinned(requirements: str, python: str) -> list[str]:
+    """The requirements of a lock's text for one Python: markers only where platforms differ, no local version."""
+    found = []
+    for line in requirements.splitlines():
+        if not line or line.startswith((" ", "#", "-")):
+            continue
+        requirement = Requirement(line.rstrip("\\ "))
+        version = next(iter(requirement.specifier)).version.partition("+")[0]
+        marker = requirement.marker
+        met = [marker is None or marker.evaluate(_platform(python, *platform)) for platform in PLATFORMS]
+        if any(met):
+            words = "" if all(met) else f" ; {str(marker).replace(chr(34), chr(39))}"
+            found.append(f"{requirement.name}=={version}{words}")
+    return found
+
+
+def docstring(record: Record, lock: Lock, scenario: Scenario, file: str, *, is_silent: bool) -> str:
+    """What fails, how, with what, and how to see it."""
+    versions = ", ".join(f"{name} {version}" for name in SHOWN if (version := lock.version(name)))
+    where = f"With {versions} on Python {lock.python} ({record.cell.device.upper()})"
+    message = one_line(record.message)
+    if is_silent:
+        story = [f"{where} this runs to its end without an error, but"]
+    else:
+        story = [f"{where} this ends with" if message else f"{where} this trains."]
+    paragraphs = [f"{scenario.title}.", *_wrap(_setting(record.cell.variant, scenario)), *_wrap(*story)]
+    if message:
+        paragraphs.append(f"    {message}")
+    if is_silent:
+        paragraphs += _wrap("The last function looks for that, and makes the script end with exit code 1.")
+    paragraphs += _wrap(f"To reproduce it with exactly these releases: uv run {file}")
+    text = "\n\n".join(paragraphs).replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{text}\n"""\n'
+
+
+def _setting(variant: str, scenario: Scenario) -> str:
+    """The variant in words, unless they speak of other variants."""
+    summary = next((each.summary for each in scenario.variants if each.name == variant), "")
+    others = [re.escape(each.name) for each in scenario.variants if each.name != variant]
+    if re.search(rf"\b(?:{'|'.join([*others, 'the same', 'these'])})\b", summary):
+        return ""
+    return f"Here: {summary}." if summary else ""
+
+
+def _wrap(*texts: str) -> list[str]:
+    return [textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) for text in texts if text]
+
+
+def _wrapped(words: Iterable[str]) -> list[str]:
+    """Strings of a TOML list, as many on a line as there is room."""
+    lines = [""]
+    for word in (f'"{word}",' for word in words):
+        if len(lines[-1]) + len(word) > WIDTH - 4 and lines[-1]:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else f"    {word}"
+    return lines
+
+
+def _platform(python: str, system: str, machine: str) -> dict[str, str]:
+    """The marker variables of a platform."""
+    return {
+        "implementation_name": "cpython", "implementation_version": f"{python}.99",
+        "os_name": "nt" if system == "win32" else "posix", "platform_machine": machine,
+        "platform_python_implementation": "CPython", "platform_release": "", "platform_system": SYSTEMS[system],
+        "platform_version": "", "python_full_version": f"{python}.99", "python_version": python,
+        "sys_platform": system, "extra": "",
+    }  # fmt: skip

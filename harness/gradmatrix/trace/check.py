@@ -1,0 +1,238 @@
+"""The scenarios in an environment that is there already: nothing is installed, nothing is recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gradmatrix.core.model import SHOWN, Gradient, Lock, Role
+from gradmatrix.core.observation import Frozen
+from gradmatrix.judge import versions
+from gradmatrix.judge.causes import Remedy, remedy_on_its_stack
+from gradmatrix.judge.diagnosis import Diagnosis, diagnose
+from gradmatrix.judge.relations import as_it_ran
+from gradmatrix.judge.verdict import Verdict, passes
+from gradmatrix.judge.versions import Likeness
+from gradmatrix.run import project as address
+from gradmatrix.run.plan import Action, plan
+from gradmatrix.run.pool import ServerPool, Source
+from gradmatrix.run.stack import new_run_id, workplace
+from gradmatrix.stacks.environment import device_class, installed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from gradmatrix.core.model import Cell, Record, Scenario
+    from gradmatrix.run.plan import Planned, Selection
+    from gradmatrix.run.pool import Finished
+    from gradmatrix.run.project import Project
+
+
+class Checked(Frozen, frozen=True):
+    """One cell of the environment, and what is published of it."""
+
+    scenario: str
+    variant: str
+    device: str
+    role: Role
+    outcome: str
+    gradient: Gradient | None
+    passed: bool | None
+    """None where it was not judged: the environment has no such feature or device."""
+    message: str
+    nearest: str | None
+    """The outcome on the nearest stack; None where it was not judged there."""
+    nearest_passed: bool | None
+    like: Likeness | None = None
+    """Which published stacks fail alike; None where it did not fail."""
+    diagnosis: Diagnosis | None = None
+    remedy: Remedy | None = None
+    """What was seen to train in this environment, or else on the nearest stack."""
+
+    @property
+    def as_nearest(self) -> bool:
+        """It ends here as on the nearest stack; so does what was not judged on one of the two."""
+        if self.passed is None or self.nearest_passed is None:
+            return True
+        return (self.passed, self.outcome) == (self.nearest_passed, self.nearest) or (
+            self.passed and self.nearest_passed
+        )
+
+
+class Report(Frozen, frozen=True):
+    """All that a check found."""
+
+    python: str
+    versions: dict[str, str]
+    nearest: str | None
+    nearest_versions: dict[str, str]
+    cells: tuple[Checked, ...]
+
+    def failing(self, *, misuse: bool) -> list[Checked]:
+        """The cells that failed: of misuse, the ones of which the environment says nothing."""
+        return [cell for cell in self.cells if cell.passed is False and (cell.role is Role.MISUSE) is misuse]
+
+    def groups(self, *, misuse: bool) -> dict[str, list[Checked]]:
+        """The failing cells by what they are like, the largest group first."""
+        found: dict[str, list[Checked]] = {}
+        for cell in self.failing(misuse=misuse):
+            found.setdefault(cell.like.words if cell.like else "", []).append(cell)
+        return dict(sorted(found.items(), key=lambda each: -len(each[1])))
+
+    @property
+    def unjudged(self) -> list[Checked]:
+        """What says nothing: no such feature or device here."""
+        return [cell for cell in self.cells if cell.passed is None]
+
+    @property
+    def better(self) -> list[Checked]:
+        """What passes here and not on the nearest stack."""
+        return [cell for cell in self.cells if cell.passed and cell.nearest_passed is False]
+
+    @property
+    def unexpected(self) -> list[Checked]:
+        """What fails here and does not fail in this way on the nearest stack."""
+        return [cell for cell in self.cells if cell.passed is False and not cell.as_nearest]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A cell of the environment that was run, and how it ended."""
+
+    cell: Cell
+    outcome: str
+
+
+@dataclass(frozen=True)
+class World:
+    """An environment beside what is published: the locks by age, and the records as they ran, each cell alone."""
+
+    here: versions.Versions
+    locks: tuple[Lock, ...]
+    records: Mapping[Cell, Record]
+
+    @property
+    def closest(self) -> Lock | None:
+        """The nearest published stack."""
+        return versions.nearest(self.here, self.locks)
+
+    @classmethod
+    def of(cls, lock: Lock, project: Project) -> World:
+        """``lock`` and what the checkout's results/ hold; stacks of which nothing was judged are left out."""
+        records = {cell: as_it_ran(record) for cell, record in address.published(project).items()}
+        judged = {cell.stack for cell, record in records.items() if record.passed is not None}
+        known = sorted(project.known_locks(), key=lambda lock: (lock.as_of, lock.stack))
+        locks = tuple(each for each in known if each.stack in judged and each.failure is None)
+        return cls(versions.versions(lock), locks, records)
+
+
+def check(
+    project: Project, python: Path, selection: Selection, stage: Callable[[str], None] = lambda _: None
+) -> Report:
+    """Run the selected cells in the environment of ``python`` and compare them with what is published."""
+    settings = project.settings()
+    lock = installed(python, settings.limits.threads)
+    devices = {device: device_class(device) for device in project.matrix.run.devices}
+    if selection.devices is None:
+        devices = {device: kind for device, kind in devices.items() if kind is not None}
+    cells = plan(
+        lock,
+        project.chosen_scenarios(),
+        devices,
+        steps=settings.steps,
+        limits=settings.limits,
+        recorded={},
+        selection=selection,
+    )
+    world = World.of(lock, project)
+    closest = world.closest
+    ended = run(project, python, cells, stage)
+    ran = [Ran(cell, str(verdict.outcome)) for cell, (verdict, _) in ended.items()]
+    remedies = partial(remedy, scenarios={s.name: s for s in project.chosen_scenarios()}, ran=ran, world=world)
+    return Report(
+        python=str(python),
+        versions=_shown(lock),
+        nearest=closest.stack if closest else None,
+        nearest_versions=_shown(closest) if closest else {},
+        cells=tuple(compared(cell, *ended[cell.cell], world, remedies) for cell in cells),
+    )
+
+
+def run(
+    project: Project, python: Path, cells: Iterable[Planned], stage: Callable[[str], None]
+) -> dict[Cell, tuple[Verdict, Finished | None]]:
+    """The verdict on each cell, and what came back from those that were run."""
+    cells = list(cells)
+    found: dict[Cell, tuple[Verdict, Finished | None]] = {}
+    with workplace(project.work / "work", new_run_id()) as directory:
+        sources = {Source.of(cell.scenario) for cell in cells if cell.action is Action.RUN}
+        pool = ServerPool(project.settings(), python, sources, directory, stage)
+        try:
+            for number, cell in enumerate(cells):
+                if cell.action is Action.RUN:
+                    stage(f"{number + 1} of {len(cells)}: {cell.scenario.name} {cell.variant.name}")
+                    finished = pool.run(cell, directory / f"cell-{number}")
+                    found[cell.cell] = finished.verdict, finished
+                else:
+                    assert cell.outcome is not None
+                    found[cell.cell] = Verdict(cell.outcome, None, cell.why), None
+        finally:
+            pool.close()
+    return found
+
+
+def remedy(
+    diagnosis: Diagnosis, cell: Cell, *, scenarios: Mapping[str, Scenario], ran: Iterable[Ran], world: World
+) -> Remedy | None:
+    """What was seen to help against it: here, or else on the nearest published stack."""
+    here = remedy_on_its_stack(diagnosis.cause, scenarios, ran, cell)
+    if here is not None or world.closest is None:
+        return here
+    there = msgspec.structs.replace(cell, stack=world.closest.stack)
+    found = remedy_on_its_stack(diagnosis.cause, scenarios, world.records.values(), there)
+    return found and msgspec.structs.replace(found, same_stack=False)
+
+
+def compared(
+    planned: Planned,
+    verdict: Verdict,
+    finished: Finished | None,
+    world: World,
+    remedies: Callable[[Diagnosis, Cell], Remedy | None],
+) -> Checked:
+    """A cell that ended, beside what is published of it."""
+    seen = finished.answer.observation if finished and finished.answer else None
+    passed = passes(planned.variant.role, verdict, seen)
+    cell = planned.cell
+    column = {lock.stack: world.records.get(msgspec.structs.replace(cell, stack=lock.stack)) for lock in world.locks}
+    there = column.get(world.closest.stack) if world.closest else None
+    likeness: Likeness | None = None
+    if passed is False:
+        stacks = {lock.stack: versions.versions(lock) for lock in world.locks}
+        likeness = versions.like(
+            str(verdict.outcome), filter(None, column.values()), stacks, world.here, planned.variant.needs
+        )
+    diagnosis = diagnose(seen) if seen is not None and passed is False else None
+    return Checked(
+        scenario=cell.scenario,
+        variant=cell.variant,
+        device=cell.device,
+        role=planned.variant.role,
+        outcome=str(verdict.outcome),
+        gradient=verdict.gradient,
+        passed=passed,
+        message=verdict.message,
+        nearest=there.outcome if there else None,
+        nearest_passed=there.passed if there else None,
+        like=likeness,
+        diagnosis=diagnosis,
+        remedy=remedies(diagnosis, cell) if diagnosis is not None else None,
+    )
+
+
+def _shown(lock: Lock) -> dict[str, str]:
+    return {name: version for name in SHOWN if (version := lock.version(name))}

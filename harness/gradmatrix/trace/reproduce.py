@@ -1,0 +1,159 @@
+"""Does a published verdict hold here: its lock installed, its cell run anew, its record left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.outcomes import Outcome
+from gradmatrix.judge.relations import DISAGREES, as_it_ran
+from gradmatrix.judge.verdict import Verdict, passes
+from gradmatrix.run import project as address
+from gradmatrix.run.plan import Action, plan_cell
+from gradmatrix.run.pool import ServerPool, Source
+from gradmatrix.run.stack import new_run_id, workplace
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.environment import device_class
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradmatrix.core.model import Gradient, Lock, Record
+    from gradmatrix.run.plan import Planned
+    from gradmatrix.run.pool import Finished
+    from gradmatrix.run.project import Project
+
+WORDS = {
+    "scenario": "the scenario's source has changed since",
+    "observer": "the observer has changed since",
+    "judge": "the code that judges has changed since",
+    "schema": "the format has changed since",
+}
+"""Inputs of which only a digest is recorded; of the others both values are told."""
+TOLD = {"device": "device", "steps": "steps (audited + warm-up + timed)", "threads": "threads"}
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A published cell and what became of it here."""
+
+    published: Record
+    """As it ran, without what was said of its relations to other cells."""
+    outcome: str
+    gradient: Gradient | None
+    passed: bool | None
+    message: str
+    notes: tuple[str, ...]
+    """What is not as it was then, and what was left out of the comparison."""
+
+    @property
+    def holds(self) -> bool:
+        """The verdict is the same: outcome, gradient status, and whether it passes."""
+        then = self.published
+        return (then.outcome, then.gradient, then.passed) == (self.outcome, self.gradient, self.passed)
+
+
+def reproduce(project: Project, record: Record, stage: Callable[[str], None] = lambda _: None) -> Reproduced:
+    """Install the lock of ``record``, run its cell and compare; no lock is resolved, nothing is recorded.
+
+    UserError where it cannot be done here; InstallFailed where the machine is to blame.
+    """
+    lock = address.lock_of(record, project)
+    planned = prepared(project, record, lock)
+    build, seen = "", None
+    if planned.action is Action.SETTLED:
+        assert planned.outcome is not None
+        verdict = Verdict(planned.outcome, None, planned.why)
+    else:
+        waiting = lambda: stage("waiting for another run of this stack")  # noqa: E731  (it is one sentence)
+        with environment.in_use(project.environments, lock.stack, waiting):
+            stage("installing")
+            try:
+                installed = environment.ensure(lock, project.locks_folder, project.environments)
+            except environment.InstallFailed as error:
+                verdict = failed_install(error)
+            else:
+                build = installed.build.value
+                stage(f"{planned.scenario.name} {planned.variant.name}")
+                finished = run(project, planned, installed, stage)
+                verdict = finished.verdict
+                seen = finished.answer.observation if finished.answer else None
+    if verdict.outcome.spurious:
+        raise UserError(
+            f"{record.cell} could not be run here: {verdict.outcome}.",
+            cause=verdict.message,
+            next_step="mend that and run the same command again",
+        )
+    return Reproduced(
+        published=as_it_ran(record),
+        outcome=str(verdict.outcome),
+        gradient=verdict.gradient,
+        passed=passes(planned.variant.role, verdict, seen),
+        message=verdict.message,
+        notes=tuple(notes(record, planned.inputs, build)),
+    )
+
+
+def prepared(project: Project, record: Record, lock: Lock) -> Planned:
+    """The cell of ``record``, to be run here; UserError where this machine or this checkout cannot."""
+    scenario = address.scenario_of(record, project)
+    settings = project.settings()
+    if lock.failure is not None:
+        raise UserError(
+            f"Stack {lock.stack} has nothing to install: {lock.failure.outcome}.",
+            cause=lock.failure.message,
+            next_step=f"resolve it anew: nox -s harness -- lock {lock.stack}",
+        )
+    planned = plan_cell(
+        record.cell,
+        lock,
+        scenario,
+        next(variant for variant in scenario.variants if variant.name == record.cell.variant),
+        device_class=device_class(record.cell.device),
+        steps=settings.steps,
+        limits=settings.limits,
+        known=None,
+        fresh=True,
+    )
+    if planned.outcome == Outcome.parse("setup:no-device"):
+        raise UserError(
+            f"{record.cell} cannot be run here.",
+            cause=planned.why,
+            next_step="run it on a machine that has one, or name another device",
+        )
+    return planned
+
+
+def run(
+    project: Project, planned: Planned, installed: environment.Environment, stage: Callable[[str], None]
+) -> Finished:
+    """Run the one cell."""
+    with workplace(project.work / "work", new_run_id()) as directory:
+        pool = ServerPool(project.settings(), installed.python, {Source.of(planned.scenario)}, directory, stage)
+        try:
+            return pool.run(planned, directory / "cell")
+        finally:
+            pool.close()
+
+
+def failed_install(error: environment.InstallFailed) -> Verdict:
+    """The verdict on a stack that cannot be installed; InstallFailed again where it speaks of the machine."""
+    outcome = Outcome.parse(error.failure.outcome)
+    if outcome.spurious:
+        raise error
+    return Verdict(outcome, None, error.failure.message)
+
+
+def notes(record: Record, inputs: dict[str, str], build: str) -> list[str]:
+    """What differs between then and now, and what is not compared."""
+    found = [words for name, words in WORDS.items() if record.inputs.get(name) != inputs[name]]
+    for name, words in TOLD.items():
+        then = record.inputs.get(name, "unknown")
+        if then != inputs[name]:
+            found.append(f"another {words}: {then} then, {inputs[name]} here")
+    if build and record.build and build != record.build:
+        found.append(f"another build of torch: {record.build} then, {build} here")
+    if record.outcome == DISAGREES:
+        found.append(f"published as {DISAGREES}, which takes two cells ({record.message}); one alone trains")
+    return found

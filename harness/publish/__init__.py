@@ -1,1 +1,0 @@
-"""The matrix for readers: one renderer per format."""

@@ -1,1 +1,0 @@
-"""A comparison in the forms in which people and machines read it."""

@@ -1,1 +1,0 @@
-"""A scenario's source, reduced to one variant."""

@@ -1,0 +1,236 @@
+"""The performance contract as ratios, each measured in one run on this machine. A command, not a test."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.text import Text
+
+from gradmatrix.cli.options import add, chosen
+from gradmatrix.run.plan import Action, Selection
+from gradmatrix.run.server import Request, Server
+from gradmatrix.run.store import Store
+from gradmatrix.stacks import environment
+from gradmatrix.trace.trace import trace
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
+
+    from gradmatrix.core.model import Record, Stack
+    from gradmatrix.run.plan import Planned
+    from gradmatrix.run.project import Project
+
+EVERYTHING = Selection(devices=frozenset({"cpu"}), fresh=True)
+FRESH_SAMPLE = 6
+PAIRS = 12
+TIMED_STEPS = 150
+TRACE_PAIRS = 9
+TRACED_SCRIPT = """\
+import sys, time
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+model = nn.Sequential(nn.Linear(16, 64), nn.TransformerEncoder(layer, 2), nn.Linear(64, 4))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+inputs, targets = torch.randn(8, 16, 16), torch.randn(8, 16, 4)
+began = time.process_time()
+for _ in range(200):
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with open(sys.argv[1], "w") as file:
+    file.write(str(time.process_time() - began))
+"""
+"""A small model that times its own loop of 200 steps, so that no import is in it; processor time, on one thread."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One line of the contract: what was measured, against which bound."""
+
+    name: str
+    value: float
+    bound: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name:34} {self.value:8.3f}   wanted {self.bound:8}  {self.detail}"
+
+
+class Silent:
+    """A progress nobody watches."""
+
+    def stage(self, stack: str, text: str) -> None:
+        """Nothing to show."""
+
+    def planned(self, stack: str, cells: Sequence[Planned]) -> None:
+        """Nothing to show."""
+
+    def ended(self, record: Record, output: str) -> None:
+        """Nothing to show."""
+
+
+def measure(project: Project, stack: Stack) -> Iterator[Ratio]:
+    """The five ratios, one after the other, on ``stack``."""
+    with tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder:
+        place = Path(folder)
+        with environment.in_use(project.environments, stack.name):
+            environment.ensure(project.lock_of(stack), project.locks_folder, project.environments)
+        ratio, cells, run_s = warm_run(project, stack, place)
+        yield ratio
+        yield fresh_processes(project, stack, place, cells, run_s)
+        yield unchanged(project, place)
+        with environment.in_use(project.environments, stack.name):
+            ratio = observer_cost(project, stack, place)
+        yield ratio
+        with environment.in_use(project.environments, stack.name):
+            ratio = trace_cost(project, stack, place)
+        yield ratio
+
+
+def warm_run(project: Project, stack: Stack, place: Path) -> tuple[Ratio, int, float]:
+    """Wall time of a run over one import of the libraries and the children's own time."""
+    store = Store(place / "journal", place / "published")
+    began = time.perf_counter()
+    summary = project.stack_run(stack, Silent(), store=store).execute(EVERYTHING)
+    run_s = time.perf_counter() - began
+    ratio = run_s / (summary.import_s + summary.cells_s)
+    detail = (
+        f"{run_s:.1f} s for {summary.executed} cells, importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
+    )
+    return Ratio("warm run / (import + cells)", ratio, "<= 1.15", detail), summary.executed, run_s
+
+
+def fresh_processes(project: Project, stack: Stack, place: Path, cells: int, run_s: float) -> Ratio:
+    """What a process of its own for each cell costs, over what the same cells cost from forks.
+
+    A sample of the cells, spread evenly over all scenarios, stands for the rest.
+    """
+    store = Store(place / "fresh", place / "published")
+    run = project.stack_run(stack, Silent(), "fresh", store)
+    runnable = [cell for cell in run.plan(EVERYTHING) if cell.action is Action.RUN]
+    sample = [runnable[(2 * n + 1) * len(runnable) // (2 * FRESH_SAMPLE)] for n in range(FRESH_SAMPLE)]
+    chosen = replace(EVERYTHING, variants=frozenset((c.cell.scenario, c.cell.variant) for c in sample))
+    began = time.perf_counter()
+    run.execute(chosen)
+    each_s = (time.perf_counter() - began) / len(sample)
+    detail = (
+        f"{each_s:.1f} s per cell in a fresh process ({len(sample)} sampled), {run_s / cells:.2f} s from the server"
+    )
+    return Ratio("fresh processes / forks", each_s * cells / run_s, ">= 8", detail)
+
+
+def unchanged(project: Project, place: Path) -> Ratio:
+    """Seconds of ``gradmatrix run --all`` where every cell of the published matrix is recorded and current."""
+    results = place / "unchanged"
+    store = Store(results / ".gradmatrix" / "records", results / "records")
+    known = project.store.everything()
+    for stack in project.matrix.stacks:
+        plan = project.stack_run(stack, Silent(), store=store).plan(Selection())
+        for cell in plan:
+            record = known.get(cell.cell)
+            if record is None:
+                continue
+            store.append(msgspec.structs.replace(record, key=cell.key, inputs=cell.inputs))
+    names = sorted({cell.stack for cell in known})
+    command = [sys.executable, "-m", "gradmatrix", "run", *names, "--results", str(results), "--no-table"]
+    subprocess.run(command, cwd=project.root, capture_output=True, check=True)  # publishes
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - began
+    executed = sum(int(line.split(":")[1].split()[0]) for line in done.stdout.splitlines() if " cells run, " in line)
+    return Ratio(
+        "unchanged matrix / 1.5 s", seconds / 1.5, "<= 1", f"{seconds:.2f} s, {len(names)} stacks, {executed} cells run"
+    )
+
+
+def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
+    """Median timed step after an audit over that of a script whose steps are only timed, in pairs in turn.
+
+    The step clock itself, two hooks on the optimizer's step, is in both: without it there are no times to compare.
+    """
+    scenario = project.scenarios["t5_classifier"]
+    run = project.stack_run(stack, Silent())
+    installed = environment.ensure(run.lock, run.locks, run.environments)
+    script = Path(scenario.path).resolve()
+    settings = run.settings
+    ratios = []
+    with Server(installed.python, [script], place / "server", environment.variables(settings.limits.threads)) as server:
+        for pair in range(PAIRS + 1):
+            times = {}
+            for observe in (True, False) if pair % 2 else (False, True):
+                request = Request(
+                    script=script,
+                    variant="torch_adamw",
+                    device="cpu",
+                    audit=settings.steps.audit,
+                    warmup=10,
+                    timed=TIMED_STEPS,
+                    directory=place / f"pair-{pair}-{observe}",
+                    timeout_s=settings.limits.timeout_s,
+                    memory_bytes=None,
+                    observe=observe,
+                )
+                seen = server.run(request).observation
+                assert seen is not None
+                times[observe] = statistics.median(seen.step_times_s)
+            if pair:  # the first one warms up
+                ratios.append(times[True] / times[False])
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    detail = f"{len(ratios)} pairs of {TIMED_STEPS} steps, quartiles {low:.3f} to {high:.3f}; step clock in both"
+    return Ratio("timed step, observed / clock only", middle, "<= 1.01", detail)
+
+
+def trace_cost(project: Project, stack: Stack, place: Path) -> Ratio:
+    """A loop of 200 steps under ``gradmatrix trace`` over the same loop alone, in processor time, in pairs in turn."""
+    run = project.stack_run(stack, Silent())
+    installed = environment.ensure(run.lock, run.locks, run.environments)
+    script, written = place / "small_model.py", place / "seconds"
+    script.write_text(TRACED_SCRIPT, encoding="utf-8")
+    command = [str(installed.python), str(script), str(written)]
+    ratios, bare = [], []
+    for pair in range(TRACE_PAIRS + 1):
+        seconds = {}
+        for traced in (True, False) if pair % 2 else (False, True):
+            if traced:
+                trace(command, steps=None)
+            else:
+                subprocess.run(command, check=True)
+            seconds[traced] = float(written.read_text(encoding="utf-8"))
+        if pair:  # the first one warms up
+            ratios.append(seconds[True] / seconds[False])
+            bare.append(seconds[False])
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    detail = (
+        f"{len(ratios)} pairs of 200 steps, {statistics.median(bare):.2f} s bare, quartiles {low:.3f} to {high:.3f}"
+    )
+    return Ratio("200 steps, traced / alone", middle, "<= 1.10", detail)
+
+
+def register_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    parser = add(commands, "bench", bench_command, "measure the performance contract on one installed stack")
+    parser.add_argument("stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
+
+
+def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``bench``: print each ratio as it is measured."""
+    stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
+    console.print(f"measured on {stack.name}, one run")
+    for ratio in measure(project, stack):
+        console.print(Text(str(ratio)), soft_wrap=True)
+    return 0

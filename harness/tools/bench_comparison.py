@@ -1,0 +1,884 @@
+"""Comparisons whose answer is known -> how often each tool was right, against the bounds of the performance contract.
+
+A trial is one comparison of a workload with itself (0 per cent), or with itself slowed by a known amount.
+
+The trials that have been made, on disk: what takes hours goes on where it stopped.
+
+The tools that people use for this today, given the same workload, and what they say of it.
+
+hyperfine times whole commands in turn and prints "1.05 ± 0.02 times faster"; its own script for the question whether
+that is real is Welch's t-test (scripts/welch_ttest.py there). pytest-benchmark times a function in one process, saves
+it, and fails a later process whose mean or min is more than so many per cent above it (``--benchmark-compare-fail``).
+
+How often a comparison of step times is right, measured where the answer is known. A command, not a test.
+
+A round is some comparisons of two equal sides, one after the other, and one of each slowdown, by servers of its own;
+the tools that people use today get the same cases in between. In every other round another core is kept busy.
+
+``bench-comparison``: how often the verdicts on step times are right, beside those of other tools.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import functools
+import hashlib
+import io
+import math
+import os
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+import numpy as np
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+from scipy import stats
+
+from gradmatrix.cli.options import add, chosen
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import write_atomically
+from gradmatrix.core.observation import Frozen
+from gradmatrix.core.text import one_line
+from gradmatrix.measure.race import STEPS, Race
+from gradmatrix.measure.servers import Contender, crew, pin
+from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key
+from gradmatrix.run.pool import Source
+from gradmatrix.run.server import Request
+from gradmatrix.stacks import environment, uv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+    from rich.console import Console
+
+    from gradmatrix.measure.servers import Crew
+    from gradmatrix.measure.statistics import Measured
+    from gradmatrix.run.pool import Settings
+    from gradmatrix.run.project import Project
+
+
+OURS = "gradmatrix"
+TIME, MEMORY = "step time", "peak memory"
+"""The two verdicts of one comparison of ours."""
+SLOWER, FASTER, NOTHING, FAILED = "slower", "faster", "nothing", "failed"
+"""What is told of the candidate; ours says ``same`` or ``inconclusive`` where other tools say nothing."""
+MORE, LESS = {SLOWER, "hungrier"}, {FASTER, "leaner"}
+FALSE_AT_MOST = 0.01
+"""Share of the comparisons of equal sides in which they may be called different."""
+FOUND_AT_LEAST = {5.0: 0.95, 2.0: 0.5}
+"""Per cent of slowdown -> the share of runs that must call it slower in time."""
+
+
+class Trial(Frozen, frozen=True, kw_only=True):
+    """One comparison by one tool."""
+
+    tool: str
+    per_cent: float
+    """What the candidate was slowed by; 0 for two equal sides."""
+    number: int
+    """Of the trials of this tool with this slowdown, from 0 on."""
+    busy: bool
+    """Another core was kept busy meanwhile."""
+    verdicts: dict[str, str]
+    """What is told of the candidate, by each reading of what the tool says."""
+    seconds: float
+    """Of both sides together, from the start of the first process on."""
+    limit_s: float
+    """What it was allowed."""
+    stack: str
+    code: str = ""
+    """Digest of the code that measured it; empty in old files."""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    detail: str = ""
+
+    @property
+    def late(self) -> bool:
+        """It took longer than it was allowed; other tools do not know a limit."""
+        return self.tool == OURS and self.seconds > self.limit_s
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The trials of one tool, read in one way, with one slowdown; by the state of the other core, or of both."""
+
+    tool: str
+    reading: str
+    per_cent: float
+    busy: bool | None
+    verdicts: tuple[str, ...]
+    late: int
+    """Said slower, but not in time."""
+    half_width: float | None
+    """Median, of the logarithm's interval; None where the tool has none."""
+    seconds: float
+    """Median."""
+
+    @property
+    def of(self) -> int:
+        """How many trials."""
+        return len(self.verdicts)
+
+    @property
+    def right(self) -> int:
+        """Called slower, in time; where the sides are equal: called different."""
+        return self.more - self.late if self.per_cent else self.more + self.less
+
+    @property
+    def more(self) -> int:
+        """How many say that the candidate takes more."""
+        return sum(each in MORE for each in self.verdicts)
+
+    @property
+    def less(self) -> int:
+        """How many say that it takes less."""
+        return sum(each in LESS for each in self.verdicts)
+
+    @property
+    def failed(self) -> int:
+        """How many could not be measured."""
+        return self.verdicts.count(FAILED)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The share's 95 % interval of Clopper and Pearson, as if no two trials shared servers."""
+        found = stats.binomtest(self.right, self.of).proportion_ci(0.95, "exact")
+        return float(found.low), float(found.high)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the bound is kept; None where there is none: for parts of the trials, memory, and other tools."""
+        if (self.tool, self.reading, self.busy) != (OURS, TIME, None):
+            return None
+        share = self.right / self.of
+        return share >= FOUND_AT_LEAST.get(self.per_cent, 0.0) if self.per_cent else share <= FALSE_AT_MOST
+
+    @property
+    def bound(self) -> str:
+        """The bound in words; empty where there is none."""
+        if self.met is None:
+            return ""
+        return f">= {FOUND_AT_LEAST.get(self.per_cent, 0.0):.0%}" if self.per_cent else f"<= {FALSE_AT_MOST:.0%}"
+
+
+def tallies(trials: Iterable[Trial]) -> list[Tally]:
+    """By slowdown, tool and reading: all trials, then those with the other core idle and those with it busy."""
+    known = list(trials)
+    kinds = dict.fromkeys(
+        (each.per_cent, each.tool, reading)
+        for each in sorted(known, key=lambda t: (t.per_cent, t.tool != OURS, t.tool))
+        for reading in each.verdicts
+        if reading != MEMORY or not each.per_cent  # what slows it takes no memory
+    )
+    found = []
+    for per_cent, tool, reading in kinds:
+        chosen = [t for t in known if (t.per_cent, t.tool) == (per_cent, tool) and reading in t.verdicts]
+        states = sorted({each.busy for each in chosen})
+        found.append(_tally(chosen, reading, busy=None))
+        if len(states) > 1 and (tool, reading) == (OURS, TIME):
+            found += [_tally([each for each in chosen if each.busy is busy], reading, busy=busy) for busy in states]
+    return found
+
+
+def _tally(trials: Sequence[Trial], reading: str, *, busy: bool | None) -> Tally:
+    """Of trials that have a slowdown and a tool in common, of which there is at least one."""
+    first = trials[0]
+    widths = [(t.high - t.low) / 2 for t in trials if t.high is not None and t.low is not None]
+    return Tally(
+        tool=first.tool,
+        reading=reading,
+        per_cent=first.per_cent,
+        busy=busy,
+        verdicts=tuple(each.verdicts[reading] for each in trials),
+        late=sum(each.verdicts[reading] == SLOWER and each.late for each in trials),
+        half_width=statistics.median(widths) if widths and reading == TIME else None,
+        seconds=statistics.median(each.seconds for each in trials),
+    )
+
+
+def shortcomings(found: Iterable[Tally]) -> list[str]:
+    """The bounds that are missed, in words."""
+    return [
+        f"{each.right} of {each.of} slowed by {each.per_cent:g} % were called slower in time: wanted {each.bound}"
+        if each.per_cent
+        else f"{each.right} of {each.of} pairs of equal sides were called different: wanted {each.bound}"
+        for each in found
+        if each.met is False
+    ]
+
+
+@dataclass
+class Ledger:
+    """The trials so far, in a file with one of them per line; a command that was stopped goes on with it."""
+
+    path: Path
+    trials: list[Trial]
+
+    @classmethod
+    def at(cls, path: Path) -> Ledger:
+        """What the file has, or nothing; UserError where a line is no trial. What was being written is dropped."""
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return cls(path, [])
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            os.truncate(path, len(whole))
+        trials = []
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                trials.append(msgspec.json.decode(line, type=Trial))
+            except msgspec.DecodeError as error:
+                raise UserError(
+                    f"{path}, line {number} is no trial: {error}.",
+                    cause="the file is not one that this command wrote",
+                    next_step="name another file with --output",
+                ) from None
+        return cls(path, trials)
+
+    def add(self, trial: Trial) -> Trial:
+        """Keep it."""
+        with self.path.open("ab") as file:
+            file.write(msgspec.json.encode(trial) + b"\n")
+        self.trials.append(trial)
+        return trial
+
+    def keep(self, trial: Trial, crews: Sequence[Sequence[NDArray[np.float64]]]) -> None:
+        """What a trial of ours was judged by, in a file of its own: seconds per step, as ``statistics.of_blocks``.
+
+        An array is named after its crew and the number of its generation: 0-2.
+        """
+        named = {f"{crew}-{number}": each for crew, of in enumerate(crews) for number, each in enumerate(of)}
+        content = io.BytesIO()
+        np.savez_compressed(content, **named)  # type: ignore[arg-type]
+        folder = self.path.with_name(self.path.name + ".blocks")
+        write_atomically(folder / f"{trial.per_cent:g}-{trial.number}.npz", content.getvalue())
+
+    def has(self, tool: str, per_cent: float, number: int) -> bool:
+        """Whether this trial has been made."""
+        return any((t.tool, t.per_cent, t.number) == (tool, per_cent, number) for t in self.trials)
+
+    def refuse_others(self, stack: str, code: str, limit: Callable[[str, float], float]) -> None:
+        """UserError where the trials so far were made with other settings or code: they do not count together.
+
+        ``code`` is a digest of what measures; ``limit`` gives the seconds that a trial may take, from its tool and
+        slowdown.
+        """
+        for each in self.trials:
+            limit_s = limit(each.tool, each.per_cent)
+            if (each.stack, each.limit_s) != (stack, limit_s):
+                raise UserError(
+                    f"{self.path} has trials on {each.stack} of {each.limit_s:g} s; asked for are {stack} and "
+                    f"{limit_s:g} s.",
+                    cause="trials that were made in different ways are not counted together",
+                    next_step="name another file with --output, or give the same options as before",
+                )
+            if each.code != code:
+                raise UserError(
+                    f"{self.path} has trials by other code than this: {each.code or 'unknown'}, this is {code}.",
+                    cause="what measures has changed since, and trials of the two are not counted together",
+                    next_step="name another file with --output, or go back to the code of then",
+                )
+
+
+HYPERFINE, PYTEST_BENCHMARK = "hyperfine", "pytest-benchmark"
+WARMUP, RUNS = 1, 10
+"""Of each command; ten is the least that hyperfine does by itself."""
+SIGNIFICANT = 0.05
+"""Of its script."""
+FEWEST_STEPS = 100
+SAMPLE_STEPS = 200
+THRESHOLDS = (3, 5)
+"""Per cent, whole ones only: 3 is in the middle of what is to be told apart, 5 is what its help shows."""
+STATISTICS = ("mean", "min")
+ENFORCED = f"mean:{THRESHOLDS[0]}%"
+"""What the real process is told to fail for; the other readings are worked out from the same data as it would."""
+TEST = "from slower import stepper\n\n\ndef test_step(benchmark):\n    benchmark(stepper())\n"
+MODULES = ("pytest", "pytest-benchmark")
+TIMEOUT_S = 1800
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A script that takes the number of steps, and has a ``stepper()``; how long its start and one step take."""
+
+    python: Path
+    script: Path
+    start_s: float
+    step_s: float
+
+    @classmethod
+    def timed(cls, python: Path, script: Path) -> Workload:
+        """Run it twice to see how long it takes."""
+        taken = []
+        for steps in (0, 0, SAMPLE_STEPS):  # the first one fills the disk's cache
+            began = time.perf_counter()
+            _run([str(python), str(script), str(steps)], environment.variables(1))
+            taken.append(time.perf_counter() - began)
+        return cls(python, script, taken[1], max(1e-6, (taken[2] - taken[1]) / SAMPLE_STEPS))
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a tool said of one case."""
+
+    verdicts: dict[str, str]
+    """By each reading of it."""
+    ratio: float
+    """Of the means, candidate over baseline."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Both tools, ready to run; hyperfine is None where the machine has none."""
+
+    workload: Workload
+    folder: Path
+    modules: Path
+    """Where pytest-benchmark is installed, apart from the tested environment."""
+    hyperfine: str | None
+
+    @classmethod
+    def prepared(cls, python: Path, script: Path, folder: Path) -> Rivals:
+        """Get pytest-benchmark for ``python`` into ``folder``; UserError where that fails."""
+        modules = folder / "modules"
+        ran = uv.run(["pip", "install", "--python", str(python), "--target", str(modules), *MODULES])
+        if ran.returncode:
+            raise UserError(
+                "pytest-benchmark cannot be installed.",
+                cause=ran.stderr.strip().splitlines()[-1] if ran.stderr.strip() else "uv did not say why",
+                next_step="--rivals 0 measures without the other tools",
+            )
+        (folder / "test_step.py").write_text(TEST, encoding="utf-8")
+        return cls(Workload.timed(python, script), folder, modules, shutil.which("hyperfine"))
+
+    @property
+    def tools(self) -> dict[str, Callable[[float, float], Said]]:
+        """What compares the workload with itself slowed by so many per cent, in about so many seconds, by name."""
+        found: dict[str, Callable[[float, float], Said]] = {PYTEST_BENCHMARK: self.pytest_benchmark}
+        return found if self.hyperfine is None else {**found, HYPERFINE: self.hyperfine_run}
+
+    def hyperfine_run(self, per_cent: float, limit_s: float) -> Said:
+        """Both commands with so many steps that it takes ``limit_s``."""
+        work = self.workload
+        each_s = limit_s / (2 * (WARMUP + RUNS))
+        steps = max(FEWEST_STEPS, int((each_s - work.start_s) / work.step_s))
+        commands = [
+            shlex.join(["env", f"SLOWER_PER_CENT={value:g}", str(work.python), str(work.script), str(steps)])
+            for value in (0, per_cent)
+        ]
+        exported = self.folder / "hyperfine.json"
+        options = ["--warmup", str(WARMUP), "--runs", str(RUNS), "--export-json", str(exported), "--style", "basic"]
+        assert self.hyperfine is not None
+        _run([self.hyperfine, *options, *commands], environment.variables(1))
+        baseline, candidate = (
+            each["times"] for each in msgspec.json.decode(exported.read_bytes(), type=dict[str, Any])["results"]
+        )
+        ratio, verdicts = read_hyperfine(baseline, candidate)
+        return Said(verdicts, ratio, f"{RUNS} runs of {steps} steps")
+
+    def pytest_benchmark(self, per_cent: float, limit_s: float) -> Said:
+        """Two processes that measure for ``limit_s`` together."""
+        storage = self.folder / "storage"
+        shutil.rmtree(storage, ignore_errors=True)
+        seconds = max(1.0, limit_s / 2 - 2 * self.workload.start_s)
+        paths = os.pathsep.join([str(self.modules), str(self.workload.script.parent)])
+        variables = {**environment.variables(1), "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        command = [
+            str(self.workload.python), "-m", "pytest", "-q", "-p", "pytest_benchmark.plugin", "-p", "no:cacheprovider",
+            "--rootdir", str(self.folder), "test_step.py", f"--benchmark-max-time={seconds:g}",
+            "--benchmark-warmup=on", "--benchmark-warmup-iterations=50", f"--benchmark-storage=file://{storage}",
+        ]  # fmt: skip
+        _run([*command, "--benchmark-save=baseline"], variables, self.folder)
+        compared = ["--benchmark-save=candidate", "--benchmark-compare", f"--benchmark-compare-fail={ENFORCED}"]
+        candidate = {**variables, "SLOWER_PER_CENT": f"{per_cent:g}"}
+        ended = _run([*command, *compared], candidate, self.folder, wanted=(0, 1))
+        first, second = (
+            msgspec.json.decode(path.read_bytes(), type=dict[str, Any])["benchmarks"][0]["stats"]
+            for path in sorted(storage.rglob("*.json"))
+        )
+        verdicts = read_pytest_benchmark(first, second)
+        if (verdicts[ENFORCED] == SLOWER) != bool(ended):
+            raise UserError(
+                f"pytest-benchmark ended with {ended} where {verdicts[ENFORCED]} was expected.",
+                cause="its exit code and its data say different things",
+                next_step="report it with what --rivals 1 prints",
+            )
+        rounds = f"{first['rounds']} and {second['rounds']} rounds"
+        return Said(verdicts, second["mean"] / first["mean"], rounds)
+
+
+def read_hyperfine(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, dict[str, str]]:
+    """The ratio of the means, and what is told by each reading of the runs' seconds.
+
+    "times faster ± u" is the slower mean over the faster one, with u from both standard deviations (its relative.rs).
+    """
+    sides = [(math.fsum(times) / len(times), _deviation(times)) for times in (baseline, candidate)]
+    (first, first_deviation), (second, second_deviation) = sides
+    direction = SLOWER if second > first else FASTER
+    factor = max(first, second) / min(first, second)
+    uncertainty = factor * math.hypot(first_deviation / first, second_deviation / second)
+    p = float(stats.ttest_ind(baseline, candidate, equal_var=False).pvalue)
+    return second / first, {
+        "summary, ratio - u > 1": direction if factor - uncertainty > 1 else NOTHING,
+        "summary, ratio - 2 u > 1": direction if factor - 2 * uncertainty > 1 else NOTHING,
+        "Welch's t-test, p < 0.05": direction if p < SIGNIFICANT else NOTHING,
+    }
+
+
+def read_pytest_benchmark(baseline: Mapping[str, float], candidate: Mapping[str, float]) -> dict[str, str]:
+    """What each threshold tells: it fails for slower ones alone; the same the other way round is called faster here."""
+    return {
+        f"{field}:{threshold}%": SLOWER
+        if candidate[field] / baseline[field] * 100 - 100 > threshold
+        else FASTER
+        if baseline[field] / candidate[field] * 100 - 100 > threshold
+        else NOTHING
+        for field in STATISTICS
+        for threshold in THRESHOLDS
+    }
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """The sample's standard deviation."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def _run(
+    command: Sequence[str], variables: Mapping[str, str], folder: Path | None = None, wanted: Sequence[int] = (0,)
+) -> int:
+    """The exit code of a command; UserError where it is not one of ``wanted``."""
+    try:
+        ran = subprocess.run(
+            command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{command[0]} did not end in {TIMEOUT_S} s.",
+            cause="it hangs, or the budget is larger than that",
+            next_step="the same command goes on where it stopped; --rivals 0 measures without the other tools",
+        ) from None
+    if ran.returncode not in wanted:
+        said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-1:]
+        raise UserError(
+            f"{command[0]} ended with {ran.returncode}.",
+            cause=said[0] if said else "it did not say why",
+            next_step="--rivals 0 measures without the other tools; the same command goes on where it stopped",
+        )
+    return ran.returncode
+
+
+HERE = Path(__file__).parent
+SCRIPT = HERE / "faults" / "slower.py"
+MEASURING = ("statistics", "race", "interleave", "runner", "pace", "crew", "inside/paced")
+"""The modules whose code decides what comes out."""
+KEY = Key("slower", "control", "cpu")
+MARGIN = 0.01
+AMONG = 2
+"""Comparisons that share the error probability: step time and memory of one cell, as ``upgrade`` measures one."""
+BY_RIVALS = 5.0
+"""The slowdown that the other tools are given too."""
+LAST_S = 10.0
+"""Left for the generation that is under way when the budget of a slowed run ends: a verdict counts in time only."""
+SPIN = """
+import os, sys
+
+block = bytearray(1 << 26)
+while os.getppid() == int(sys.argv[1]):
+    block[: 1 << 25] = block[1 << 25 :]
+"""
+"""Reads and writes 32 MB at a time, more than a core's own caches hold, as long as its parent lives."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How much is measured, and for how long."""
+
+    comparisons: int = 200
+    """Of equal sides."""
+    runs: int = 40
+    """Of each slowdown."""
+    rivals: int = 20
+    """Cases that the other tools are given, of equal sides and of one slowdown each."""
+    per_crew: int = 5
+    """Comparisons of equal sides that begin with the servers of the last one."""
+    budget_s: float = 40.0
+    """Of one comparison of equal sides, both together."""
+    power_s: float = 120.0
+    """Of one run with a slowdown, both together."""
+    rival_s: float = 120.0
+    """Of each other tool and case, both together."""
+    only: frozenset[str] = frozenset({"aa", "power", "rivals"})
+    busy_power: bool = False
+    """Keep another core busy also in every other run with a slowdown."""
+
+    def limit_s(self, tool: str, per_cent: float) -> float:
+        """Seconds that one trial may take."""
+        if tool != OURS:
+            return self.rival_s
+        return self.power_s if per_cent else self.budget_s
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The rounds, on one environment."""
+
+    stack: str
+    python: Path
+    settings: Settings
+    wanted: Wanted
+    ledger: Ledger
+    directory: Path
+    stage: Callable[[str], None]
+
+    def run(self) -> Iterator[Trial]:
+        """Every trial that the ledger lacks, as it is made."""
+        asked = self.wanted
+        self.ledger.refuse_others(self.stack, code_digest(), asked.limit_s)
+        others = None
+        if "rivals" in asked.only and asked.rivals:
+            self.stage("getting pytest-benchmark")
+            others = Rivals.prepared(self.python, SCRIPT, self.directory)
+        crews = -(-asked.comparisons // asked.per_crew)
+        for number in range(max(crews, asked.runs, asked.rivals)):
+            busy = number % 2 == 1
+            with kept_busy() if busy else contextlib.nullcontext():
+                if "aa" in asked.only:
+                    yield from self.equal(number, busy=busy)
+                if others:
+                    yield from self.by_others(others, number, 0.0, busy=busy)
+            busy = busy and asked.busy_power
+            with kept_busy() if busy else contextlib.nullcontext():
+                if "power" in asked.only and number < asked.runs:
+                    yield from self.slowed(number, busy=busy)
+                if others:
+                    yield from self.by_others(others, number, BY_RIVALS, busy=busy)
+
+    def equal(self, crew_number: int, *, busy: bool) -> Iterator[Trial]:
+        """The comparisons of equal sides of one crew."""
+        first = crew_number * self.wanted.per_crew
+        numbers = range(first, min(first + self.wanted.per_crew, self.wanted.comparisons))
+        missing = [number for number in numbers if not self.ledger.has(OURS, 0.0, number)]
+        if missing:
+            with self.crew(0.0) as both:
+                for number in missing:
+                    yield self.compared(both, 0.0, number, busy=busy)
+
+    def slowed(self, number: int, *, busy: bool) -> Iterator[Trial]:
+        """One run of each slowdown."""
+        for per_cent in FOUND_AT_LEAST:
+            if not self.ledger.has(OURS, per_cent, number):
+                with self.crew(per_cent) as both:
+                    yield self.compared(both, per_cent, number, busy=busy)
+
+    def by_others(self, others: Rivals, number: int, per_cent: float, *, busy: bool) -> Iterator[Trial]:
+        """The same case by the other tools."""
+        for tool, run in others.tools.items():
+            if number >= self.wanted.rivals or self.ledger.has(tool, per_cent, number):
+                continue
+            self.stage(f"case {number + 1} of {self.wanted.rivals} with {per_cent:g} %, by {tool}")
+            began = time.monotonic()
+            said = run(per_cent, self.wanted.rival_s)
+            yield self.ledger.add(
+                Trial(
+                    tool=tool,
+                    per_cent=per_cent,
+                    number=number,
+                    busy=busy,
+                    verdicts=said.verdicts,
+                    seconds=time.monotonic() - began,
+                    limit_s=self.wanted.rival_s,
+                    stack=self.stack,
+                    code=code_digest(),
+                    ratio=said.ratio,
+                    detail=said.detail,
+                )
+            )
+
+    @contextlib.contextmanager
+    def crew(self, per_cent: float) -> Iterator[Crew]:
+        """Fresh servers of a baseline, and of a candidate that is slower by so much."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as folder:
+            slowed = Contender(self.python, {"SLOWER_PER_CENT": f"{per_cent:g}"})
+            sources: Sequence[Source] = [Source(SCRIPT, own=False)]
+            with crew(Contender(self.python), slowed, sources, self.settings, Path(folder)) as both:
+                yield both
+
+    def compared(self, both: Crew, per_cent: float, number: int, *, busy: bool) -> Trial:
+        """One comparison as ``upgrade`` makes it of one cell."""
+        limit_s = self.wanted.limit_s(OURS, per_cent)
+        of = self.wanted.runs if per_cent else self.wanted.comparisons
+        self.stage(f"{number + 1} of {of} with {per_cent:g} %, {'another core busy' if busy else 'nothing else busy'}")
+        began = time.monotonic()
+        budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
+        race = Race(both, KEY, self.request, budget_s, MARGIN, AMONG)
+        measured = race.run()
+        seconds = time.monotonic() - began
+        trial = Trial(
+            tool=OURS,
+            per_cent=per_cent,
+            number=number,
+            busy=busy,
+            seconds=seconds,
+            limit_s=limit_s,
+            stack=self.stack,
+            code=code_digest(),
+            **told_of(measured),
+        )
+        self.ledger.keep(trial, race.crews)  # before the trial counts: it is not made again for that
+        return self.ledger.add(trial)
+
+    def request(self, directory: Path) -> Request:
+        """What a server is asked for."""
+        limits = self.settings.limits
+        return Request(
+            script=SCRIPT,
+            variant=KEY.variant,
+            device=KEY.device,
+            audit=0,
+            warmup=0,
+            timed=STEPS,
+            directory=directory,
+            timeout_s=limits.timeout_s,
+            memory_bytes=limits.memory_bytes,
+            observe=False,
+            paced=True,
+        )
+
+
+@functools.cache
+def code_digest() -> str:
+    """Of the code that measures, what it is told to, and the workload: trials of another one are another tool's.
+
+    Where a definition stands, and what is said of it in words, changes nothing.
+    """
+    files = [SCRIPT, *(HERE / f"{module}.py" for module in MEASURING)]
+    parts = sorted(each for path in files for each in definitions(path.read_text(encoding="utf-8")))
+    return hashlib.sha256("\0".join([str((MARGIN, AMONG, LAST_S)), *parts]).encode()).hexdigest()[:12]
+
+
+def definitions(source: str) -> Iterator[str]:
+    """What stands at the top of a module, without comments, docstrings, and imports, those for types alone too."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if hasattr(node, "body") and isinstance(node.body, list):
+            node.body = [each for each in node.body if not is_text(each)]
+    yield from (ast.dump(each) for each in tree.body if not is_import(each))
+
+
+def is_import(node: ast.AST) -> bool:
+    """Whether a statement imports, or is there for a type checker."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
+        return node.test.id == "TYPE_CHECKING" and not node.orelse
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a statement is a string alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+class Told(TypedDict):
+    """What a comparison of ours said, as a trial has it."""
+
+    verdicts: dict[str, str]
+    ratio: float | None
+    low: float | None
+    high: float | None
+    detail: str
+
+
+def told_of(measured: Measured) -> Told:
+    """Of the step time, and of the memory where it was measured."""
+    step_time, memory = measured.step_time, measured.memory
+    verdicts = {TIME: FAILED if step_time is None else TIME_WORDS[step_time.verdict]}
+    if memory is not None:
+        verdicts[MEMORY] = MEMORY_WORDS[memory.verdict]
+    return {
+        "verdicts": verdicts,
+        "ratio": None if step_time is None else step_time.ratio,
+        "low": None if step_time is None else step_time.low,
+        "high": None if step_time is None else step_time.high,
+        "detail": "; ".join(
+            (f"{measured.processes} processes a side of {measured.servers} servers", *measured.notices)
+        ),
+    }
+
+
+@contextlib.contextmanager
+def kept_busy() -> Iterator[int]:
+    """Another process works and moves memory meanwhile, on the last core that this one may use: its id.
+
+    UserError where there is one core only.
+    """
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if len(usable) == 1:
+        raise UserError(
+            "There is one core only, and no other that could be kept busy.",
+            cause="half of the comparisons are made while another core is busy",
+            next_step="let it have two",
+        )
+    with subprocess.Popen([sys.executable, "-c", SPIN, str(os.getpid())]) as process:
+        try:
+            pin(process.pid, tuple(usable[-1:]))
+            yield process.pid
+        finally:
+            process.kill()
+
+
+CORE = {None: "", True: ", other core busy", False: ", other core idle"}
+STYLES = {None: "", True: "green", False: "red"}
+WIDTH = 156
+"""Columns of characters that the table needs: on a smaller terminal its lines go on below."""
+LEGEND = (
+    "flagged: called slower in time, or called different where the sides are equal; ±: half of the interval, and s: "
+    "seconds of both sides, both medians; 95 %: as if no two comparisons shared servers, which those of equal sides do "
+    "(--per-crew). Each is one cell of an upgrade: of several cells each has a wider interval, and finds less"
+)
+PARTS = ("aa", "power", "rivals")
+OUTPUT = "bench-comparison.jsonl"
+COUNTS = (
+    ("comparisons", Wanted.comparisons, "comparisons of two equal sides, in half of them with another core busy"),
+    ("runs", Wanted.runs, "runs with a slowdown of 5 %%, and as many of 2 %%"),
+    ("rivals", Wanted.rivals, "cases, of equal sides and of 5 %%, given to hyperfine and pytest-benchmark too"),
+    ("per-crew", Wanted.per_crew, "comparisons of equal sides without new servers in between"),
+)
+SECONDS = (
+    ("budget", Wanted.budget_s, "for a comparison of equal sides, both together"),
+    ("power-budget", Wanted.power_s, "for a run with a slowdown, both sides together"),
+    ("rival-budget", Wanted.rival_s, "for each other tool and case, both sides together"),
+)
+
+
+def register_bench_comparison(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    text = "measure how often slower, faster and same are right, where the answer is known, beside other tools"
+    parser = add(commands, "bench-comparison", comparison_command, text)
+    parser.add_argument("stack", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
+    for name, default, what in COUNTS:
+        parser.add_argument(f"--{name}", type=count, default=default, metavar="N", help=f"{what} (default: {default})")
+    for name, seconds, what in SECONDS:
+        parser.add_argument(
+            f"--{name}", type=float, default=seconds, metavar="SECONDS", help=f"{what} (default: {seconds:g})"
+        )
+    parser.add_argument("--only", action="append", choices=PARTS, default=[], help="only this part (repeatable)")
+    parser.add_argument("--busy-power", action="store_true", help="another core busy in half of the slowed runs too")
+    parser.add_argument(
+        "--output", type=Path, default=None, metavar="FILE",
+        help=f"keep every result here, and go on with what is there (default: .gradmatrix/{OUTPUT})",
+    )  # fmt: skip
+    parser.add_argument("--summary", action="store_true", help="measure nothing, print what the file has")
+
+
+def count(text: str) -> int:
+    """A count from 0 on."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("0 or more")
+    return number
+
+
+def comparison_command(options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``bench-comparison``: 1 where a bound of the performance contract is missed."""
+    ledger = Ledger.at(options.output or project.work / OUTPUT)
+    if not options.summary:
+        measure_trials(options, project, console, ledger)
+    if not ledger.trials:
+        raise UserError(f"{ledger.path} has no results.", cause="nothing was measured", next_step="leave out --summary")
+    found = tallies(ledger.trials)
+    console.print(table(found), soft_wrap=True)
+    console.print(LEGEND, soft_wrap=True)
+    others = ", ".join(sorted({each.code or "unknown" for each in ledger.trials} - {code_digest()}))
+    if others:
+        console.print(Text(f"note: measured by other code than this checkout's: {others}"), soft_wrap=True)
+    missed = shortcomings(found)
+    for each in missed:
+        console.print(Text(each, style="red"), soft_wrap=True)
+    return 1 if missed else 0
+
+
+def measure_trials(options: argparse.Namespace, project: Project, console: Console, ledger: Ledger) -> None:
+    """Make the trials that the ledger lacks; one line of each."""
+    wanted = Wanted(
+        comparisons=options.comparisons,
+        runs=options.runs,
+        rivals=options.rivals,
+        per_crew=max(1, options.per_crew),
+        budget_s=options.budget,
+        power_s=options.power_budget,
+        rival_s=options.rival_budget,
+        only=frozenset(options.only or PARTS),
+        busy_power=options.busy_power,
+    )
+    if wanted.rivals and "rivals" in wanted.only and shutil.which(HYPERFINE) is None:
+        console.print("note: hyperfine is not on PATH: it is left out", soft_wrap=True)
+    stack = chosen(project, [options.stack] if options.stack else [], everything=False)[-1]
+    with (
+        environment.in_use(project.environments, stack.name),
+        tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder,
+        console.status("") as status,
+    ):
+        installed = environment.ensure(project.lock_of(stack), project.locks_folder, project.environments)
+        bench = Bench(
+            stack=stack.name,
+            python=installed.python,
+            settings=project.settings(),
+            wanted=wanted,
+            ledger=ledger,
+            directory=Path(folder),
+            stage=lambda text: status.update(Text(text)),
+        )
+        for trial in bench.run():
+            console.print(Text(line_of(trial)), soft_wrap=True)
+
+
+def line_of(trial: Trial) -> str:
+    """One trial in one line."""
+    told = ", ".join(f"{reading}: {verdict}" for reading, verdict in trial.verdicts.items())
+    ratio = "" if trial.ratio is None else f" ratio {trial.ratio:.4f}"
+    interval = "" if trial.low is None or trial.high is None else f" [{trial.low:.4f}, {trial.high:.4f}]"
+    state = "busy" if trial.busy else "idle"
+    head = f"{trial.tool} {trial.per_cent:g} % #{trial.number + 1} {state} {trial.seconds:.1f} s"
+    return one_line(f"{head}{ratio}{interval} {told} ({trial.detail})")
+
+
+def table(found: list[Tally]) -> Table:
+    """A row for each tool, reading and slowdown; ours by the state of the other core too."""
+    result = Table(box=SIMPLE, width=WIDTH)
+    for name in ("slowdown", "tool, verdict"):
+        result.add_column(name, no_wrap=True)
+    for name in ("n", "slower", "late", "faster", "neither", "failed", "flagged", "95 %", "wanted", "±", "s"):
+        result.add_column(name, no_wrap=True, justify="right")
+    for number, each in enumerate(found):
+        if number and found[number - 1].per_cent != each.per_cent:
+            result.add_section()
+        low, high = each.interval
+        counts = (each.of, each.more, each.late, each.less, each.of - each.more - each.less - each.failed, each.failed)
+        result.add_row(
+            f"{each.per_cent:g} %",
+            f"{each.tool}, {each.reading}{CORE[each.busy]}",
+            *map(str, counts),
+            f"{each.right / each.of:.1%}",
+            f"{low:.1%} to {high:.1%}",
+            each.bound,
+            "" if each.half_width is None else f"{each.half_width:.2%}",
+            f"{each.seconds:.0f}",
+            style=STYLES[each.met],
+        )
+    return result

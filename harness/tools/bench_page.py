@@ -1,0 +1,329 @@
+"""Chromium, in which the published pages are tested and measured: where it is, how it is got and started.
+
+The limits of what is published, measured on a matrix of 100,000 records. A command, not a test.
+
+The records are those of this checkout, again and again under other names of stacks: their text, their failures and
+their diagnoses are real.
+
+``bench-page``: what a matrix of 100,000 records costs to publish, and its first page to look at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from rich.text import Text
+
+from gradmatrix.cli.options import add
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.text import plain
+from tools.bench import Ratio
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from playwright.sync_api import Browser, Page
+    from rich.console import Console
+
+    from gradmatrix.core.model import Lock
+    from gradmatrix.run.project import Project
+
+
+VARIABLE = "GRADMATRIX_CHROMIUM"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    "--no-sandbox",  # the root of a container has no user namespaces; the pages are our own
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOW = f"nox -s tests gets one; or install chromium, or set {VARIABLE} to one"
+
+
+class NoBrowser(UserError):
+    """There is no Chromium, or nothing to drive it with."""
+
+
+def on_path(variables: Mapping[str, str] | None = None) -> str | None:
+    """The Chromium that the user names, or the first on PATH; None where Playwright's own is the last hope."""
+    given = os.environ if variables is None else variables
+    path = given.get("PATH")
+    return given.get(VARIABLE) or next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
+
+
+def ways_here() -> list[list[tuple[str, ...]]]:
+    """The ways to install one on this machine, the best first, each as its commands."""
+    return ways_to_get(root=hasattr(os, "geteuid") and os.geteuid() == 0, apt=shutil.which("apt-get") is not None)
+
+
+def ways_to_get(*, root: bool, apt: bool) -> list[list[tuple[str, ...]]]:
+    """The ways for who is ``root`` or not, with or without apt-get."""
+    download: list[tuple[str, ...]] = [("playwright", "install", "chromium")]
+    if not (root and apt):  # tests ask nobody for a password
+        return [download]
+    packages: list[tuple[str, ...]] = [
+        ("apt-get", "update"),
+        ("apt-get", "install", "-y", "--no-install-recommends", "chromium"),
+    ]
+    return [[*download, ("playwright", "install-deps", "chromium")], packages]
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """A headless browser; NoBrowser where there is none."""
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415  (only tests and measurements have it)
+    except ImportError as error:
+        raise NoBrowser(
+            "Playwright is not installed.",
+            cause="only what tests and measures the pages needs it",
+            next_step='pip install -e ".[tests]"',
+        ) from error
+    named = on_path()
+    if named is not None and shutil.which(named) is None:
+        raise UserError(f"{VARIABLE} is {named}.", cause="there is no such program", next_step=f"unset it: {HOW}")
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        if named is None and not Path(own).exists():
+            raise NoBrowser("There is no Chromium.", cause=f"none of {', '.join(NAMES)} is on PATH", next_step=HOW)
+        browser = playwright.chromium.launch(executable_path=named or own, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+RECORDS = 100_000
+LIMIT_S = 10.0
+LIMIT_BYTES = 10**9
+PAGE_BYTES = 1_500_000
+SHOWN_MS = 1000.0
+FILTER_MS = 100.0
+LOADS = 7
+REPEATS = 3
+PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+"""Bytes in the pages in which /proc counts memory."""
+EVERY_S = 0.1
+"""Between two looks at the memory of the processes that publish."""
+SETTLED_MS = 200
+"""Without a change of the page, after which a filter has answered."""
+SHOWN = """
+window.shown = new Promise(done => {
+  let largest = 0;
+  new PerformanceObserver(list => list.getEntries().forEach(each => { largest = each.startTime; }))
+    .observe({type: "largest-contentful-paint", buffered: true});
+  addEventListener("DOMContentLoaded", () => requestAnimationFrame(() => setTimeout(() => {
+    const drawn = document.querySelectorAll("#tables td").length ? performance.now() : Infinity;
+    setTimeout(() => done(Math.max(drawn, largest)), 500);
+  })));
+});
+"""
+"""Milliseconds from the start of the navigation until every row was there and a frame with them was drawn, or until the
+largest element was painted, whichever is later."""
+ANSWER = """
+([name, value]) => new Promise(done => {
+  const field = document.querySelector(`#filters [name="${name}"]`);
+  const begun = performance.now();
+  let last = begun, timer;
+  const end = () => { seen.disconnect(); done(last - begun); };
+  const wait = () => { clearTimeout(timer); timer = setTimeout(end, SETTLED); };
+  const seen = new MutationObserver(() => requestAnimationFrame(() => setTimeout(() => {
+    last = performance.now();
+    wait();
+  })));
+  seen.observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+  field.value = value;
+  for (const type of ["input", "change"]) field.dispatchEvent(new Event(type, {bubbles: true}));
+  wait();
+})
+""".replace("SETTLED", str(SETTLED_MS))
+"""Milliseconds from the choice in a field until the last change of the page was drawn."""
+OPTIONS = """
+fields => fields.map(field => [field.name, [...field.options].map(option => option.value).filter(Boolean)])
+"""
+
+
+def measure(project: Project) -> Iterator[Ratio]:
+    """Publishing and then the first page; NoBrowser after the first two where there is no browser."""
+    with tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder:
+        root = Path(folder)
+        count = enlarge(project, root)
+        yield from publishing(root, count)
+        with launched() as browser:
+            yield from first_page(browser, root / "results")
+
+
+def enlarge(project: Project, root: Path) -> int:
+    """A checkout in ``root`` with the published stacks as often as it takes; how many records it has."""
+    folder = project.store.published
+    published = {lock: (folder / f"{lock.stack}.jsonl").read_bytes().splitlines() for lock in project.known_locks()}
+    count = sum(map(len, published.values()))
+    if not count:
+        raise UserError(
+            f"There are no records in {folder}.",
+            cause="the measured matrix is made of published ones",
+            next_step="nox -s matrix",
+        )
+    copies = math.ceil(RECORDS / count)
+    shutil.copytree(project.root / "scenarios", root / "scenarios", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("records", "locks"):
+        (root / "results" / name).mkdir(parents=True)
+    run = project.matrix.run
+    tables = [f"[run]\ndevices = {json.dumps(run.devices)}\nscenarios = {json.dumps(run.scenarios)}\n"]
+    for number in range(copies):
+        tables += [add_copy(project, root, lock, lines, number) for lock, lines in published.items()]
+    (root / "matrix.toml").write_text("".join(tables), encoding="utf-8")
+    return copies * count
+
+
+def add_copy(project: Project, root: Path, lock: Lock, lines: Iterable[bytes], number: int) -> str:
+    """Write the lock and the records of a stack under another name; its table for matrix.toml."""
+    copy = msgspec.structs.replace(lock, stack=f"{lock.stack}-{number:02}")
+    own, other = (f'"stack":"{name}"'.encode() for name in (lock.stack, copy.stack))
+    records = b"".join(line.replace(own, other, 1) + b"\n" for line in lines)
+    (root / "results" / "records" / f"{copy.stack}.jsonl").write_bytes(records)
+    (root / "results" / "locks" / f"{copy.stack}.json").write_bytes(msgspec.json.encode(copy))
+    text = project.locks_folder / f"{lock.stack}.txt"
+    if text.exists():  # a stack that could not be resolved has none
+        shutil.copy(text, root / "results" / "locks" / f"{copy.stack}.txt")
+    return (
+        f'[[stacks]]\nname = "{copy.stack}"\npython = "{copy.python}"\nas_of = {copy.as_of}\n'
+        f"requirements = {json.dumps(copy.requirements)}\n"
+    )
+
+
+def publishing(root: Path, count: int) -> Iterator[Ratio]:
+    """Seconds and memory of ``gradmatrix publish`` in a fresh process."""
+    began, busy = time.perf_counter(), os.times()
+    command = [sys.executable, "-m", "gradmatrix", "publish", "--root", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        peak, most = 0, 0
+        while process.poll() is None:
+            members = [resident_bytes(pid) for pid in family(process.pid)]
+            peak, most = max(peak, sum(members)), max(most, len(members))
+            time.sleep(EVERY_S)
+        seconds = time.perf_counter() - began
+    if process.returncode:
+        raise UserError("Publishing failed.", cause="its words stand above", next_step="mend that and measure again")
+    pages = sum(1 for _ in (root / "results").rglob("*.html"))
+    after = os.times()
+    worked = after.children_user + after.children_system - busy.children_user - busy.children_system
+    detail = f"{seconds:.1f} s for {count:,} records, {pages:,} pages; {worked:.1f} s of {os.cpu_count()} processors"
+    yield Ratio("publishing 100,000 records / 10 s", seconds / LIMIT_S, "<= 1", detail)
+    if peak:
+        detail = f"{peak / 1e6:.0f} MB resident in {most} processes together, what they share counted in each"
+        yield Ratio("its memory / 1 GB", peak / LIMIT_BYTES, "<= 1", detail)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it; none on a system without /proc."""
+    found = []
+    with contextlib.suppress(OSError):  # it has just ended
+        found = [pid]
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += [each for child in listed.read_text(encoding="ascii").split() for each in family(int(child))]
+    return found
+
+
+def resident_bytes(pid: int) -> int:
+    """Physical memory of a process; 0 for one that has just ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_SIZE
+    except (OSError, IndexError):
+        return 0
+
+
+def first_page(browser: Browser, results: Path) -> Iterator[Ratio]:
+    """Bytes of the first page, when it shows its table, and how long a filter takes."""
+    loads = [load(browser, results) for _ in range(LOADS)]
+    size, files = loads[0].bytes, ", ".join(loads[0].files)
+    yield Ratio("first page / 1.5 MB", size / PAGE_BYTES, "<= 1", f"{size / 1e3:.0f} kB: {files}")
+    shown = sorted(each.shown_ms for each in loads)
+    detail = f"median of {LOADS} loads, {shown[0]:.0f} to {shown[-1]:.0f} ms until all rows are drawn"
+    yield Ratio("table visible / 1 s", statistics.median(shown) / SHOWN_MS, "<= 1", detail)
+    with contextlib.closing(browser.new_page()) as page:
+        page.goto((results / "index.html").as_uri())
+        answers = filtered(page)
+    slowest = max(answers, key=lambda each: each[1])
+    middle = statistics.median(each[1] for each in answers)
+    detail = f"{slowest[0]}: {slowest[1]:.0f} ms, worst of {len(answers)}, {REPEATS} times each, median {middle:.0f} ms"
+    yield Ratio("a filter's answer / 100 ms", slowest[1] / FILTER_MS, "<= 1", detail)
+
+
+class Load(NamedTuple):
+    """One visit of the first page."""
+
+    bytes: int
+    files: tuple[str, ...]
+    shown_ms: float
+
+
+def load(browser: Browser, results: Path) -> Load:
+    """Open the first page as someone who was never there."""
+    asked: list[Path] = []
+    with contextlib.closing(browser.new_context()) as context:
+        page = context.new_page()
+        page.add_init_script(SHOWN)
+        page.on("request", lambda request: asked.append(Path(unquote(urlsplit(request.url).path))))
+        page.goto((results / "index.html").as_uri())
+        shown = page.evaluate("shown")
+    read = [path for path in dict.fromkeys(asked) if path.is_file()]
+    return Load(sum(path.stat().st_size for path in read), tuple(path.name for path in read), shown)
+
+
+def filtered(page: Page) -> list[tuple[str, float]]:
+    """What was chosen, and the milliseconds until it was drawn: two options of every field, and two stacks."""
+    fields = dict(page.locator("#filters select").evaluate_all(OPTIONS))
+    choices = [
+        (f"{name} = {value}", [[name, value]])
+        for name, options in fields.items()
+        for value in dict.fromkeys((options[0], options[-1]) if options else ())
+    ]
+    first, last = fields["a"][0], fields["a"][-1]
+    choices.append((f"what differs between {first} and {last}", [["a", first], ["b", last]]))
+    return [(name, statistics.median(answer_ms(page, steps) for _ in range(REPEATS))) for name, steps in choices]
+
+
+def answer_ms(page: Page, steps: Sequence[Sequence[str]]) -> float:
+    """Milliseconds until the last of some choices was drawn, starting from the whole matrix."""
+    page.locator("#reset").click()
+    page.wait_for_timeout(SETTLED_MS)
+    *before, last = steps
+    for step in before:
+        page.evaluate(ANSWER, step)
+    answer: float = page.evaluate(ANSWER, last)
+    return answer
+
+
+def register_page(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add this command to the command line."""
+    add(commands, "bench-page", bench_command, "measure publishing 100,000 records, and the first page in a browser")
+
+
+def bench_command(_options: argparse.Namespace, project: Project, console: Console) -> int:
+    """``bench-page``: print each ratio as it is measured; 1 where there is no browser to measure the page in."""
+    try:
+        for ratio in measure(project):
+            console.print(Text(str(ratio)), soft_wrap=True)
+    except NoBrowser as missing:
+        console.print(Text(f"The page was not measured. {plain(str(missing))}"), soft_wrap=True)
+        return 1
+    return 0

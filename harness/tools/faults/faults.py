@@ -1,0 +1,568 @@
+"""Mistakes with what a layer gives: its hidden state. Each returns the names of the modules that are to blame.
+
+Mistakes with gradients after the backward pass, and with parameters after the optimizer was built.
+
+Mistakes with the loss between the forward and the backward pass. No module is to blame.
+
+Mistakes with the modes in which a layer or the model runs. Each returns the modules that are to blame.
+
+Mistakes in building an optimizer or in its ``step``. Each returns what the script then finds as ``AdamW``.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import types
+import unittest
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from .target import Target, hidden_of, replace_forward, with_hidden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+def detached_hidden(target: Target) -> list[str]:
+    """The hidden state is detached, as one does to look at it."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        hidden = hidden.detach()  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def data_of_hidden(target: Target) -> list[str]:
+    """The hidden state is replaced by its ``.data``, as old tutorials do."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        hidden = hidden.data  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def hidden_through_numpy(target: Target) -> list[str]:
+    """The hidden state goes through NumPy and back."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        values = hidden.detach().float().cpu().numpy()  # culprit
+        return with_hidden(output, torch.from_numpy(values).to(hidden))
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def hidden_made_anew(target: Target) -> list[str]:
+    """The hidden state is copied by ``torch.tensor``."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        hidden = torch.tensor(hidden)  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def hidden_made_a_leaf(target: Target) -> list[str]:
+    """The hidden state becomes a leaf, so that its gradient can be looked at."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        hidden = hidden.detach().requires_grad_()  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def hidden_overwritten(target: Target) -> list[str]:
+    """The hidden state is overwritten by zeros."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        hidden = torch.zeros_like(hidden)  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def hidden_rounded(target: Target) -> list[str]:
+    """The hidden state is quantised without a straight-through estimator: the derivative is zero everywhere."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        hidden = torch.round(hidden * 8) / 8  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def hidden_binarised(target: Target) -> list[str]:
+    """The hidden state becomes its sign bit, as in a binary network without a straight-through estimator."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        hidden = (hidden > 0).to(hidden)  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def hidden_masked(target: Target) -> list[str]:
+    """The hidden state is multiplied by a mask that masks everything."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        mask = torch.zeros_like(hidden)  # culprit
+        hidden = hidden * mask  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def output_forgotten(target: Target) -> list[str]:
+    """The layer returns its input: what it computed is not used."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(hidden: Any, *args: Any, **kwargs: Any) -> Any:
+        output = original(hidden, *args, **kwargs)
+        return with_hidden(output, hidden)  # culprit
+
+    replace_forward(block, forward)
+    return [name]
+
+
+class SquareRoot(torch.nn.Module):
+    """A transformation that some values do not have."""
+
+    def forward(self, hidden: Any) -> Any:
+        """NaN wherever the value is negative."""
+        return torch.sqrt(hidden)
+
+
+def nan_output(target: Target) -> list[str]:
+    """A module gives NaN."""
+    name, block = target.block()
+    original = block.forward
+    block.transformation = SquareRoot()
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = block.transformation(hidden_of(output))  # culprit
+        return with_hidden(output, hidden)
+
+    replace_forward(block, forward)
+    return [f"{name}.transformation"]
+
+
+def nan_gradient(target: Target) -> list[str]:
+    """A hook makes the gradient of one parameter NaN."""
+    owner, _, parameter = target.parameter()
+    parameter.register_hook(lambda gradient: gradient * math.nan)  # culprit
+    return [owner]
+
+
+def infinite_gradient(target: Target) -> list[str]:
+    """A hook makes the gradient of one parameter infinite."""
+    owner, _, parameter = target.parameter()
+    parameter.register_hook(lambda gradient: gradient / 0)  # culprit
+    return [owner]
+
+
+def zeroed_gradient(target: Target) -> list[str]:
+    """A hook masks the whole gradient of one parameter."""
+    owner, _, parameter = target.parameter()
+    parameter.register_hook(lambda gradient: gradient * 0)  # culprit
+    return [owner]
+
+
+def gradient_of_hidden_zeroed(target: Target) -> list[str]:
+    """A hook on the hidden state masks the whole gradient that flows back through it."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        output = original(*args, **kwargs)
+        hidden = hidden_of(output)
+        if hidden.requires_grad:
+            hidden.register_hook(torch.zeros_like)  # culprit
+        return output
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def gradient_dropped(target: Target) -> list[str]:
+    """The gradients of one layer are set to None between backward and step."""
+    name, block = target.block()
+
+    def drop() -> None:
+        for parameter in block.parameters():
+            parameter.grad = None  # culprit
+
+    target.after_backward(drop)
+    return [name]
+
+
+def cleared_too_early(target: Target) -> None:
+    """``zero_grad`` is called between backward and step."""
+
+    def clear() -> None:
+        target.optimizer.zero_grad()  # culprit
+
+    target.after_backward(clear)
+
+
+def clipped_to_zero(target: Target) -> None:
+    """Gradients are clipped to a norm of 0, where 0 was meant to switch clipping off."""
+
+    def clip() -> None:
+        torch.nn.utils.clip_grad_norm_(target.root.parameters(), max_norm=0.0)  # culprit
+
+    target.after_backward(clip)
+
+
+def frozen_adapter(target: Target) -> list[str]:
+    """All of LoRA is frozen: nothing is left to learn."""
+    found = [(name, parameter) for name, parameter in target.root.named_parameters() if "lora_" in name]
+    for _, parameter in found:
+        parameter.requires_grad_(False)  # culprit
+    return [name.rpartition(".")[0] for name, _ in found]
+
+
+def parameter_replaced(target: Target) -> list[str]:
+    """One parameter is replaced by a new one after the optimizer was built, as when a head is reset."""
+    owner, own, parameter = target.parameter()
+    setattr(target.root.get_submodule(owner), own, torch.nn.Parameter(parameter.detach().clone()))  # culprit
+    return [owner]
+
+
+def layer_loaded_anew(target: Target) -> list[str]:
+    """A checkpoint is loaded into one layer with ``assign=True`` after the optimizer was built."""
+    name, block = target.block()
+    try:
+        block.load_state_dict(copy.deepcopy(block.state_dict()), assign=True)  # culprit
+    except TypeError:
+        raise unittest.SkipTest("load_state_dict has no assign before torch 2.1") from None
+    return [name]
+
+
+def learning_rate_scheduled_to_zero(target: Target) -> None:
+    """A schedule has come to its end before the training has."""
+
+    def schedule() -> None:
+        for group in target.optimizer.param_groups:
+            group["lr"] = 0.0  # culprit
+
+    target.after_backward(schedule)
+
+
+def rewrapped_loss(_target: Target) -> None:
+    """The loss is made anew from its value, to silence "does not require grad"."""
+    original = torch.Tensor.backward
+
+    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
+        loss = torch.tensor(loss.item(), requires_grad=True)  # culprit
+        original(loss, *args, **kwargs)
+
+    torch.Tensor.backward = backward
+
+
+def loss_made_a_leaf(_target: Target) -> None:
+    """The loss is detached and then told to require a gradient."""
+    original = torch.Tensor.backward
+
+    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
+        loss = loss.detach().requires_grad_()  # culprit
+        original(loss, *args, **kwargs)
+
+    torch.Tensor.backward = backward
+
+
+def loss_as_variable(_target: Target) -> None:
+    """The loss is wrapped in a ``Variable``, as answers from before torch 0.4 advise."""
+    original = torch.Tensor.backward
+
+    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
+        loss = torch.autograd.Variable(loss.data, requires_grad=True)  # culprit
+        original(loss, *args, **kwargs)
+
+    torch.Tensor.backward = backward
+
+
+def detached_loss(_target: Target) -> None:
+    """The loss is detached, as one does to log it."""
+    original = torch.Tensor.backward
+
+    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
+        loss = loss.detach()  # culprit
+        original(loss, *args, **kwargs)
+
+    torch.Tensor.backward = backward
+
+
+def no_grad_block(target: Target) -> list[str]:
+    """One layer runs under ``no_grad``."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():  # culprit
+            return original(*args, **kwargs)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def no_grad_decorator(target: Target) -> list[str]:
+    """The forward of one layer is decorated with ``no_grad``."""
+    name, block = target.block()
+    original = block.forward
+
+    @torch.no_grad()  # culprit
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def set_grad_enabled_block(target: Target) -> list[str]:
+    """One layer runs with gradients switched by a flag, and the flag is wrong."""
+    name, block = target.block()
+    original = block.forward
+    train_layer = False
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with torch.set_grad_enabled(train_layer):  # culprit
+            return original(*args, **kwargs)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def inference_mode_block(target: Target) -> list[str]:
+    """One layer runs under ``inference_mode``."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with torch.inference_mode():  # culprit
+            return original(*args, **kwargs)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def gradients_left_off(target: Target) -> list[str]:
+    """Gradients are switched off in one layer, and never on again."""
+    name, block = target.block()
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        torch.set_grad_enabled(False)  # culprit
+        return original(*args, **kwargs)
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def no_grad_model(target: Target) -> list[str]:
+    """The whole forward runs under ``no_grad``."""
+    name, model = target.model()
+    original = model.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():  # culprit
+            return original(*args, **kwargs)
+
+    replace_forward(model, forward)
+    return [name]
+
+
+def no_grad_embeddings(target: Target) -> list[str]:
+    """The embeddings are looked up under ``no_grad``, though they are to be trained."""
+    found = target.embeddings()
+    for _, embedding in found:
+
+        def forward(*args: Any, original: Any = embedding.forward, **kwargs: Any) -> Any:
+            with torch.no_grad():  # culprit
+                return original(*args, **kwargs)
+
+        replace_forward(embedding, forward)
+    return [name for name, _ in found]
+
+
+def cached_autocast(target: Target) -> list[str]:
+    """A look under ``no_grad`` fills autocast's weight cache, from which the pass with gradients then takes."""
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 11):
+        raise unittest.SkipTest("the autocast cache keeps gradients apart since torch 2.11")
+    name, model = target.model()
+    original = model.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return original(*args, **kwargs)
+        with torch.autocast(target.device, dtype=torch.bfloat16):
+            with torch.no_grad():  # culprit
+                original(*args, **kwargs)
+            return original(*args, **kwargs)
+
+    replace_forward(model, forward)
+    return [name]
+
+
+def reentrant_checkpoint(target: Target) -> list[str]:
+    """The first layer is checkpointed by the reentrant kind, and what goes in needs no gradient."""
+    for _, embedding in target.embeddings():
+        embedding.requires_grad_(False)
+    name, block = target.blocks()[0]
+    original = block.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        run = functools.partial(original, **kwargs)
+        return checkpoint(run, *args, use_reentrant=True)  # culprit
+
+    replace_forward(block, forward)
+    return [name]
+
+
+def learning_rate_zero(_target: Target) -> Callable[..., Any]:
+    """The learning rate is 0."""
+    adamw = torch.optim.AdamW
+
+    def build(parameters: Any, **settings: Any) -> Any:
+        settings["lr"] = 0.0
+        return adamw(parameters, **settings)  # culprit
+
+    return build
+
+
+def learning_rate_lost_to_rounding(_target: Target) -> Callable[..., Any]:
+    """The learning rate is so small that bfloat16 weights never change."""
+    adamw = torch.optim.AdamW
+
+    def build(parameters: Any, **settings: Any) -> Any:
+        settings["lr"] = 1e-12
+        return adamw(parameters, **settings)  # culprit
+
+    return build
+
+
+def bound_to_a_copy(_target: Target) -> Callable[..., Any]:
+    """The optimizer holds a deep copy of the parameters."""
+    adamw = torch.optim.AdamW
+
+    def build(parameters: Any, **settings: Any) -> Any:
+        return adamw(copy.deepcopy(list(parameters)), **settings)  # culprit
+
+    return build
+
+
+def layer_left_out(target: Target) -> Callable[..., Any]:
+    """The optimizer is not given the parameters of one layer."""
+    adamw = torch.optim.AdamW
+
+    def build(parameters: Any, **settings: Any) -> Any:
+        everything = flat(parameters)
+        target.find(everything)
+        name, block = target.block()
+        target.modules = [name]
+        left_out = {id(parameter) for parameter in block.parameters()}
+        return adamw([each for each in everything if id(each) not in left_out], **settings)  # culprit
+
+    return build
+
+
+def step_never_called(_target: Target) -> Callable[..., Any]:
+    """``step`` is behind a condition that never holds."""
+    adamw = torch.optim.AdamW
+
+    def skipped(_optimizer: Any, closure: Any = None) -> Any:
+        return None if closure is None else closure()
+
+    def build(parameters: Any, **settings: Any) -> Any:
+        optimizer = adamw(parameters, **settings)  # culprit
+        optimizer.step = types.MethodType(skipped, optimizer)
+        return optimizer
+
+    return build
+
+
+def step_does_nothing(_target: Target) -> type:
+    """``step`` returns before anything is updated."""
+
+    class Optimizer(torch.optim.AdamW):
+        def step(self, closure: Any = None) -> Any:  # culprit
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            return loss
+
+    return Optimizer
+
+
+def decorated_step(_target: Target) -> type:
+    """``step`` is decorated with ``no_grad`` and calls the closure that does the forward and the backward pass."""
+
+    class Optimizer(torch.optim.AdamW):
+        @torch.no_grad()  # culprit
+        def step(self, closure: Any = None) -> Any:
+            loss = None if closure is None else closure()
+            super().step()
+            return loss
+
+    return Optimizer
+
+
+def flat(parameters: Iterable[Any]) -> list[Any]:
+    """The parameters of all groups."""
+    found: list[Any] = []
+    for each in parameters:
+        found += each["params"] if isinstance(each, dict) else [each]
+    return found
