@@ -9,8 +9,8 @@ import msgspec
 
 from gradmatrix.measure.statistics import Key
 from gradmatrix.stacks import lock as locks
+from tests.cli.test_cli import MATRIX
 from tests.factories import DAY, make_lock
-from tests.test_cli import MATRIX
 
 if TYPE_CHECKING:
     from pathlib import Path

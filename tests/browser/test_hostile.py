@@ -14,6 +14,7 @@ from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from tests.browser.conftest import Site, Tab
 from tests.browser.test_links import broken, pages, read
+from tests.cli.test_cli import MATRIX, write_lock
 from tests.factories import (
     make_cell,
     make_frame,
@@ -27,7 +28,6 @@ from tests.factories import (
     make_switch,
     make_warned,
 )
-from tests.test_cli import MATRIX, write_lock
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext

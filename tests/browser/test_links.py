@@ -11,8 +11,8 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
+from tests.cli.test_cli import MATRIX, SUMS, write_lock
 from tests.factories import make_cell, make_lock, make_record
-from tests.test_cli import MATRIX, SUMS, write_lock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from gradmatrix.run.project import Project
 from tests.browser.conftest import Site, Tab
 from tests.browser.reading import read
 from tests.browser.test_links import broken, pages
+from tests.cli.test_cli import MATRIX, SUMS, write_lock
 from tests.factories import make_cell, make_lock, make_record
-from tests.test_cli import MATRIX, SUMS, write_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,244 @@
+"""Variants that must agree: what counts as agreement, who is blamed, and that every reading judges anew."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gradmatrix.cli import main
+from gradmatrix.core.model import Record, Relation, Role, Scenario
+from gradmatrix.judge.relations import DISAGREES, as_it_ran, close, difference, judged
+from gradmatrix.publish.publication import publish
+from gradmatrix.run.project import Project
+from tests.cli.test_cli import MATRIX, outcomes, write_lock
+from tests.factories import (
+    make_cell,
+    make_lock,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_variant,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOSSES = (1.0, 0.75, 0.5, 0.25)
+OTHERS = (1.0, 0.75, 0.625, 0.25)
+SIMPLE = Relation(first="a", second="b")
+FIRST_LOSS = Relation(first="a", second="b", only="first loss")
+VALUES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf", "-inf", None]))
+SCRIPT = """
+VARIANTS = {
+    "a": {"role": "control", "summary": "one way"},
+    "b": {"role": "remedy", "summary": "another way"},
+}
+AGREE = [("a", "b")]
+"""
+
+
+def ran(variant: str, losses: tuple[float | str | None, ...] = LOSSES, **fields: object) -> Record:
+    """A record of a variant that trains with these losses."""
+    cell = make_cell("first", "sums", variant)
+    return replace(make_record(cell=cell, observation=make_observation(losses=losses)), **fields)
+
+
+def sums(*agree: Relation) -> dict[str, Scenario]:
+    """A scenario whose variants must agree."""
+    variants = [make_variant(name) for name in "abc"]
+    return {"sums": make_scenario("sums", *variants, agree=agree or (SIMPLE,))}
+
+
+def judgement(*records: Record, agree: tuple[Relation, ...] = ()) -> dict[str, str]:
+    """The outcome of each variant."""
+    return {record.cell.variant: record.outcome for record in judged(records, sums(*agree))}
+
+
+def test_variants_that_agree_train() -> None:
+    """To the last digit, or nearly."""
+    assert {"a": "trains", "b": "trains"} == judgement(ran("a"), ran("b", (1.0005, 0.75, 0.5, 0.25)))
+
+
+def test_the_second_one_disagrees_with_the_first() -> None:
+    """It no longer passes, and says with what."""
+    first, second = judged([ran("a"), ran("b", OTHERS)], sums())
+    assert ran("a") == first
+    told = "loss 1 0.75 0.625 0.25 against 1 0.75 0.5 0.25 of a"
+    assert replace(ran("b", OTHERS), outcome=DISAGREES, passed=False, message=told) == second
+
+
+def test_gradient_norms_must_agree_too() -> None:
+    """An optimizer such as Adam makes the same losses of gradients of another size."""
+    halved = make_observation(losses=LOSSES, gradient_norms=(0.5, 0.5, 0.5, 0.5))
+    record = judged([ran("a"), ran("b", observation=halved)], sums())[1]
+    told = "gradient norm 0.5 0.5 0.5 0.5 against 1 1 1 1 of a"
+    assert (DISAGREES, told) == (record.outcome, record.message)
+
+
+def test_only_the_first_loss_may_be_meant() -> None:
+    """A fresh adapter changes nothing, until it has learned."""
+    assert "trains" == judgement(ran("a"), ran("b", OTHERS), agree=(FIRST_LOSS,))["b"]
+    told = difference(FIRST_LOSS, make_observation(losses=LOSSES), make_observation(losses=(2.0, *LOSSES[1:])))
+    assert "first loss 2 against 1 of a" == told
+
+
+def test_the_first_disagreement_of_several_is_told() -> None:
+    """In the order of the script."""
+    agree = (SIMPLE, Relation(first="c", second="b"), Relation(first="a", second="c"))
+    records = [ran("a"), ran("b", OTHERS), ran("c")]
+    found = {record.cell.variant: record.message for record in judged(records, sums(*agree))}
+    assert {"a": "", "b": "loss 1 0.75 0.625 0.25 against 1 0.75 0.5 0.25 of a", "c": ""} == found
+
+
+def test_a_disagreement_does_not_spread() -> None:
+    """What disagrees with one variant is still compared with the others as it ran."""
+    agree = (SIMPLE, Relation(first="b", second="c"))
+    assert {"a": "trains", "b": DISAGREES, "c": "trains"} == judgement(
+        ran("a"), ran("b", OTHERS), ran("c", OTHERS), agree=agree
+    )
+
+
+@pytest.mark.parametrize("failing", ["a", "b"])
+def test_only_variants_that_train_are_compared(failing: str) -> None:
+    """A failure has an outcome of its own."""
+    records = [ran("a"), ran("b", OTHERS)]
+    broken = [replace(r, outcome="gradient:partial") if r.cell.variant == failing else r for r in records]
+    assert broken == judged(broken, sums())
+
+
+@pytest.mark.parametrize("fields", [{"key": "another"}, {"role": Role.MISUSE}, {"observation": None}], ids=str)
+def test_what_cannot_be_compared_is_not(fields: dict[str, object]) -> None:
+    """A record of another lock or script, a misuse, nothing seen."""
+    second = replace(ran("b", OTHERS), **fields)
+    assert [ran("a"), second] == judged([ran("a"), second], sums())
+
+
+@pytest.mark.parametrize("cell", [make_cell("second", "sums", "a"), make_cell("first", "sums", "a", "cuda")], ids=str)
+def test_stacks_and_devices_are_never_compared(cell: object) -> None:
+    """A relation holds inside one stack, on one device."""
+    records = [replace(ran("a"), cell=cell), ran("b", OTHERS)]
+    assert records == judged(records, sums())
+
+
+def test_a_partner_that_never_ran_is_no_disagreement() -> None:
+    """The pair is judged when it has."""
+    assert [ran("b", OTHERS)] == judged([ran("b", OTHERS)], sums())
+
+
+def test_a_judgement_that_no_longer_holds_is_taken_back() -> None:
+    """Its pair has changed, left the script, or was not published with it."""
+    stale = judged([ran("a"), ran("b", OTHERS)], sums())[1]
+    assert DISAGREES == stale.outcome
+    assert [ran("b", OTHERS)] == judged([stale], sums())
+    assert [ran("b", OTHERS)] == judged([stale], {})
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        ((1.0, "nan"), (1.0, "nan"), None),
+        ((1.0, "nan"), (1.0, "inf"), "loss 1 nan against 1 inf of a"),
+        ((1.0, 2.0), (1.0, "nan"), "loss 1 2 against 1 nan of a"),
+        ((1.0, None), (1.0, None), None),
+        ((1.0, None), (1.0, 2.0), "loss 1 none against 1 2 of a"),
+        ((1.0,), (1.0, 2.0), "loss 1 against 1 2 of a"),
+        ((), (1.0,), "loss of no step against 1 of a"),
+        ((), (), None),
+        ((1e-9, 0.0), (0.0, -1e-9), None),
+        ((0.00001, 0.0), (0.0, 0.0), "loss 1e-05 0 against 0 0 of a"),
+        ((4.1616123,), (4.1700456,), "loss 4.1616 against 4.17 of a"),
+    ],
+)
+def test_sequences_are_told_in_short(
+    ours: tuple[float | str | None, ...], theirs: tuple[float | str | None, ...], expected: str | None
+) -> None:
+    """A non-finite value is only like itself; a missing step is a difference; next to zero is zero."""
+    assert expected == difference(SIMPLE, make_observation(losses=theirs), make_observation(losses=ours))
+
+
+def test_of_many_steps_those_around_the_first_difference_are_told() -> None:
+    """A message is one line."""
+    steps = tuple(float(n) for n in range(1, 21))
+    other = (*steps[:9], 99.0, *steps[10:])
+    told = difference(SIMPLE, make_observation(losses=steps), make_observation(losses=other))
+    assert "loss … 8 9 99 11 12 13 … against … 8 9 10 11 12 13 … of a" == told
+
+
+@given(VALUES, VALUES, st.floats(0, 0.5), st.floats(0, 0.5))
+def test_closeness_is_symmetric_and_grows_with_the_tolerance(
+    one: float | str | None, other: float | str | None, small: float, more: float
+) -> None:
+    """Whoever is named first, and whatever else is close."""
+    assert close(one, other, small) == close(other, one, small)
+    assert close(one, one, 0.0)
+    assert close(one, other, small + more) or not close(one, other, small)
+
+
+@given(st.permutations("abc"), st.lists(st.sampled_from([LOSSES, OTHERS]), min_size=3, max_size=3), st.booleans())
+def test_judging_again_changes_nothing(order: list[str], losses: list[tuple[float, ...]], chained: bool) -> None:  # noqa: FBT001
+    """Neither does the order of the records, and the raw records come back out of the judged ones."""
+    scenarios = sums(SIMPLE, Relation(first="b" if chained else "a", second="c"))
+    raw = {name: ran(name, each) for name, each in zip("abc", losses, strict=True)}
+    once = judged([raw[name] for name in order], scenarios)
+    assert once == judged(once, scenarios)
+    assert [raw[name] for name in order] == [as_it_ran(record) for record in once]
+    assert {r.cell: r for r in once} == {r.cell: r for r in judged(raw.values(), scenarios)}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A locked stack, and a pair of which the first variant is recorded."""
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SCRIPT, encoding="utf-8")
+    write_lock(tmp_path, make_lock("first"))
+    project = Project.at(tmp_path)
+    project.store.append(ran("a"))
+    return project
+
+
+def test_a_pair_of_two_runs_is_judged_when_it_is_published(project: Project) -> None:
+    """In all that is written, while the journal keeps what ran."""
+    publish(project)
+    project.store.append(ran("b", OTHERS, role=Role.REMEDY))
+    publish(project)
+    assert {"first/sums/a": "trains", "first/sums/b": DISAGREES} == outcomes(project.root)
+    assert "✗ relation:disagrees (gradient flowing)" in (project.results / "matrix.md").read_text("utf-8")
+    assert ["trains", "trains"] == [r.outcome for r in project.store.recorded_here("first").values()]
+    published = (project.results / "records" / "first.jsonl").read_text("utf-8").splitlines()
+    assert ["trains", DISAGREES] == [json.loads(line)["outcome"] for line in published]
+
+
+def test_a_published_disagreement_is_not_for_ever(project: Project) -> None:
+    """The published record is as new as the one in the journal; both are judged from scratch."""
+    project.store.append(ran("b", OTHERS))
+    publish(project)
+    (project.root / "scenarios" / "sums.py").write_text(SCRIPT.partition("AGREE")[0], encoding="utf-8")
+    again = Project.at(project.root)
+    publish(again)
+    assert {"first/sums/a": "trains", "first/sums/b": "trains"} == outcomes(project.root)
+
+
+def test_a_clone_publishes_what_was_published(project: Project) -> None:
+    """It has no journal: the judged records are all there is."""
+    project.store.append(ran("b", OTHERS))
+    publish(project)
+    path = project.results / "records" / "first.jsonl"
+    content = path.read_bytes()
+    (project.store.journal / "first.jsonl").unlink()
+    publish(Project.at(project.root))
+    assert content == path.read_bytes()
+
+
+def test_a_disagreement_is_a_failure_that_is_printed(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """With both sequences, in the list of what did not pass."""
+    project.store.append(ran("b", OTHERS, role=Role.REMEDY))
+    assert 0 == main.main(["table", "--root", str(project.root)])
+    printed = capsys.readouterr().out
+    assert "Did not pass: 1 remedy" in printed
+    assert "first  sums/b (remedy)  relation:disagrees (gradient flowing)  loss 1 0.75 0.625 0.25 against" in printed

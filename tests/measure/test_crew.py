@@ -1,0 +1,125 @@
+"""Real servers of two sides: what must hold of a measurement on any machine, however busy."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradmatrix.core.model import Steps
+from gradmatrix.measure.race import Race
+from gradmatrix.measure.servers import Contender, crew
+from gradmatrix.measure.statistics import Key, Measured, Size
+from gradmatrix.run.plan import Limits
+from gradmatrix.run.pool import Settings, Source
+from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
+from tests.pacing import SCRIPT, SLOWER, asks, contender
+
+if TYPE_CHECKING:
+    import pytest
+
+pytestmark = needs_fork
+SERVERS = 2
+BUDGET_S = 6
+SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
+
+
+def raced(
+    folder: Path, variables: dict[str, str], *variants: str, script: Path = SCRIPT, margin: float = 0.05
+) -> list[Measured]:
+    """Each variant by the same servers, of which the candidate's have ``variables``."""
+    sources = [Source(script, own=False)]
+    with crew(contender(), contender(variables), sources, SETTINGS, folder, servers=SERVERS) as both:
+        return [
+            Race(both, Key("paced", variant, "cpu"), asks(variant, script=script), BUDGET_S, margin).run()
+            for variant in variants
+        ]
+
+
+def test_a_slowdown_of_thirty_per_cent_is_called_slower(tmp_path: Path) -> None:
+    """Or, where the machine is too busy to tell, inconclusive; never the same."""
+    [found] = raced(tmp_path, {"SLOWER_PER_CENT": "30"}, "control", script=SLOWER)
+    assert found.step_time is not None, found
+    assert 1.1 < found.step_time.ratio < 1.6
+    assert found.step_time.verdict in {Size.MORE, Size.INCONCLUSIVE}
+
+
+def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fails is told; by the same servers an equal one is no slower, and 64 MiB more are seen."""
+    monkeypatch.setattr(Race, "worth_renewing", False)  # a place has one server then
+    failed, equal, hashes = raced(tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash")
+    sides = [(f"not measured on the {side}: RuntimeError: the loss went away",) for side in ("baseline", "candidate")]
+    assert (failed.stopped, failed.notices in sides) == ("failed", True)
+    assert equal.step_time is not None, equal
+    assert equal.step_time.verdict in {Size.SAME, Size.INCONCLUSIVE}
+    assert equal.memory is not None
+    assert Size.MORE is equal.memory.verdict
+    assert hashes.stopped != "failed"
+    lines = [path.read_text(encoding="ascii").splitlines() for path in tmp_path.glob("*/hash.txt")]
+    assert [1] * 2 * SERVERS == [len(set(each)) for each in lines]  # the same in all that a server forked
+    assert len({each[0] for each in lines}) == 2 * SERVERS
+    assert not list(tmp_path.glob("*/cell-*"))  # also of the one that failed
+
+
+def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Path) -> None:
+    """Each has another seed of its hashes; none of its processes has to import what the scout had to."""
+    sources = [Source(SCRIPT, own=False)]
+    with crew(contender(), contender(), sources, SETTINGS, tmp_path, servers=SERVERS) as both:
+        for variant in ("imports_late", "tells_hash"):
+            race = Race(both, Key("paced", variant, "cpu"), asks(variant), 60, 0.05)
+            race.prepare()
+            race.generation()
+        assert 0 < both.opening_s < math.inf
+        race.renew()
+        race.generation()
+        race.request = asks("imports_late")
+        race.generation()
+        assert race.result(race.look(1.0), "budget").servers == 2 * SERVERS
+    lines = [path.read_text(encoding="ascii").splitlines() for path in tmp_path.glob("*/hash.txt")]
+    assert 4 * SERVERS == len({hashed for each in lines for hashed in each})
+    late = [path.read_text(encoding="ascii") for path in tmp_path.glob("*/late.txt")]
+    assert ["False"] * 2 * SERVERS == late
+
+
+def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path) -> None:
+    """Of one side; what the other one started is ended with it."""
+    baseline, nowhere = contender(), Contender(tmp_path / "nowhere")
+    others = set(descendants(os.getpid()))  # servers that other tests share
+    with crew(baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, servers=SERVERS) as both:
+        found = Race(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
+        pids = set(descendants(os.getpid())) - others
+    assert ("failed", None, True) == (found.stopped, found.step_time, "No such file" in found.notices[0])
+    assert pids
+    assert all(ends(pid) for pid in pids)
+
+
+def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
+    """The host is gone at once, with no chance to clean up: so are its servers and their scripts."""
+    python_of(NEWEST)
+    code = (
+        "import sys; from pathlib import Path; from tests.measure.test_crew import raced;raced(Path(sys.argv[1]), {}, 'hangs')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
+        try:
+            # past the scouts, which are the first cells of the first servers; who is next is chance
+            assert waits_until(
+                lambda: [*tmp_path.glob("*-0/cell-2/output.txt"), *tmp_path.glob("*-1/cell-1/output.txt")]
+            )
+            pids = descendants(host.pid)
+        finally:
+            host.kill()
+    assert len(pids) >= 2 * SERVERS
+    assert all(ends(pid) for pid in pids), json.dumps(pids)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process started, and those that they did."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text(encoding="ascii").split():
+            found += [int(child), *descendants(int(child))]
+    return found

@@ -1,0 +1,232 @@
+"""Records of other checkouts: what is taken, what is skipped and said, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gradmatrix.core import files
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role
+from gradmatrix.night import night
+from gradmatrix.night.night import Due, Here, Shard, Shards
+from gradmatrix.run.store import Store, encode
+from tests.factories import NOON, make_cell
+from tests.factories import make_record as make_any_record
+from tests.night.test_admission import make_failing, make_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gradmatrix.core.model import Record
+    from gradmatrix.night.night import Found
+
+KEY = make_record().key
+LATER = NOON + dt.timedelta(hours=1)
+ROLES = {("scenario", "plain"): Role.CONTROL, ("scenario", "other"): Role.CONTROL}
+HERE = Here(stacks={"stack"}, roles=ROLES, devices=("cpu",), now=LATER)
+
+
+def write(folder: Path, *records: Record | bytes, name: str = "stack") -> Path:
+    """A folder as a shard leaves it."""
+    path = folder / ".gradmatrix" / "records" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(each if isinstance(each, bytes) else encode(each) for each in records))
+    return folder
+
+
+def found(*folders: Path, plan: Shards | None = None) -> Found:
+    """What they hold."""
+    return night.found_in(folders, HERE, plan)
+
+
+def make_plan(*names: str) -> Shards:
+    """A plan in which shard A has the variant "plain", and every other one the variant "other"."""
+    dues = {name: Due(cell=make_cell(variant="plain" if name == "A" else "other"), key=KEY) for name in names}
+    shards = tuple(Shard(name=name, stack="stack", expected_s=1.0, cells=(due,)) for name, due in dues.items())
+    return Shards(schema=1, shards=shards, settled=0)
+
+
+def make_store(folder: Path) -> Store:
+    """A checkout's records."""
+    return Store(folder / "journal", folder / "published")
+
+
+def test_records_are_taken_into_the_journal(tmp_path: Path) -> None:
+    """Of several folders, also of one that holds all of them."""
+    one = write(tmp_path / "shards" / "one", make_record())
+    other = write(tmp_path / "shards" / "two", make_record(cell=make_cell(variant="other")))
+    assert found(one, other) == found(tmp_path / "shards")
+    store = make_store(tmp_path)
+    assert 2 == night.take(found(one, other).records, store, tmp_path / "environments")
+    assert {"plain", "other"} == {cell.variant for cell in store.recorded_here("stack")}
+
+
+def test_what_is_taken_twice_is_new_once(tmp_path: Path) -> None:
+    """The journal keeps its bytes."""
+    records = found(write(tmp_path / "shard", make_record())).records
+    store = make_store(tmp_path)
+    night.take(records, store, tmp_path / "environments")
+    before = (store.journal / "stack.jsonl").read_bytes()
+    assert (0, before) == (
+        night.take(records, store, tmp_path / "environments"),
+        (store.journal / "stack.jsonl").read_bytes(),
+    )
+
+
+def test_what_the_journal_has_stays_after_half_a_line(tmp_path: Path) -> None:
+    """A killed run left it."""
+    store = make_store(tmp_path)
+    store.append(make_record(cell=make_cell(variant="other")))
+    with (store.journal / "stack.jsonl").open("ab") as file:
+        file.write(b'{"schema":1,"ce')
+    night.take([make_record()], store, tmp_path / "environments")
+    assert ({"plain", "other"}, 1) == (
+        {cell.variant for cell in store.recorded_here("stack")},
+        len(store.problems),
+    )
+
+
+def test_a_newer_record_of_this_checkout_stays_the_cell(tmp_path: Path) -> None:
+    """Whatever a shard ran before it."""
+    store = make_store(tmp_path)
+    store.append(make_any_record("step:exception", key="now", recorded_at=LATER))
+    assert 1 == night.take([make_any_record(key="then")], store, tmp_path / "environments")
+    assert ["step:exception"] == [record.outcome for record in store.recorded_here("stack").values()]
+
+
+def test_of_two_shards_the_newest_record_counts(tmp_path: Path) -> None:
+    """In whichever folder it is."""
+    new = write(tmp_path / "new", make_failing(recorded_at=LATER))
+    old = write(tmp_path / "old", make_record())
+    assert [["step:exception"]] * 2 == [[r.outcome for r in found(*pair).records] for pair in ((new, old), (old, new))]
+
+
+def test_a_lost_process_hides_no_verdict(tmp_path: Path) -> None:
+    """It speaks of a machine, the other one of the stack."""
+    lost = make_record("process:lost", passed=None, recorded_at=LATER)
+    assert ["trains"] == [r.outcome for r in found(write(tmp_path / "shard", make_record(), lost)).records]
+
+
+def test_a_judgement_on_relations_is_taken_back(tmp_path: Path) -> None:
+    """It is judged again when all records are together."""
+    judged = replace(make_record(), outcome="relation:disagrees", passed=False, message="loss 1 against 2")
+    (record,) = found(write(tmp_path / "shard", judged)).records
+    assert ("trains", True, "") == (record.outcome, record.passed, record.message)
+
+
+def test_a_truncated_line_is_told_and_skipped(tmp_path: Path) -> None:
+    """Never silently; the others are taken."""
+    whole = found(write(tmp_path / "shard", encode(make_record())[:80] + b"\n", b"\n", make_record()))
+    assert 1 == len(whole.records)
+    (problem,) = whole.problems
+    assert problem.startswith(".gradmatrix/records/stack.jsonl, line 1 was skipped: ")
+
+
+@pytest.mark.parametrize("line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(make_any_record("step:magic"))])
+def test_what_is_no_record_is_told_and_skipped(tmp_path: Path, line: bytes) -> None:
+    """Whatever it is."""
+    seen = found(write(tmp_path / "shard", line, make_record()))
+    assert (1, 1) == (len(seen.records), len(seen.problems))
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    """Nothing is taken, of any folder."""
+    foreign = encode(make_record()).replace(b'"schema":1', b'"schema":2', 1)
+    with pytest.raises(UserError, match="line 2 has schema 2, this release reads 1"):
+        found(write(tmp_path / "ours", make_record()), write(tmp_path / "theirs", make_record(), foreign))
+
+
+@pytest.mark.parametrize(
+    ("cell", "told"),
+    [
+        (make_cell("another"), "there is no stack 'another' here"),
+        (make_cell(variant="gone"), "there is no variant scenario/gone here"),
+        (make_cell(device='cpu"><script>'), """there is no device 'cpu"><script>' here"""),
+    ],
+)
+def test_a_cell_that_is_unknown_here_is_told_and_skipped(tmp_path: Path, cell: object, told: str) -> None:
+    """It would be in no matrix."""
+    record = replace(make_record(), cell=cell)
+    seen = found(write(tmp_path / "shard", record, make_record()))
+    assert (1, [f".gradmatrix/records/stack.jsonl, line 1 was skipped: {told}"]) == (
+        len(seen.records),
+        list(seen.problems),
+    )
+
+
+def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
+    """Also one that is not there."""
+    write(tmp_path / "shard", make_record())
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "nowhere"):
+        with pytest.raises(UserError, match=f"There are no records in .*{name}"):
+            found(tmp_path / "shard", tmp_path / name)
+
+
+def test_other_files_of_results_are_no_records(tmp_path: Path) -> None:
+    """Only those in a folder of that name, or in the named one itself."""
+    (tmp_path / "results" / "history").mkdir(parents=True)
+    (tmp_path / "results" / "history" / "days.jsonl").write_text('{"day": 1}\n', encoding="utf-8")
+    (tmp_path / "results" / "stack.jsonl").write_bytes(encode(make_record()))
+    assert (1, ()) == (len((seen := found(tmp_path / "results")).records), seen.problems)
+
+
+def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
+    """Its journal is replaced only while nobody appends to it."""
+    told = []
+    environments = tmp_path / "environments"
+
+    class Released(Exception):
+        """Instead of waiting."""
+
+    def waiting(stack: str) -> None:
+        told.append(stack)
+        raise Released
+
+    with files.held(environments / ".stack.lock"), pytest.raises(Released):
+        night.take([make_record()], make_store(tmp_path), environments, waiting)
+    assert (["stack"], False) == (told, (tmp_path / "journal").exists())
+
+
+def test_a_record_of_the_future_is_told_and_skipped(tmp_path: Path) -> None:
+    """It would be the newest one for ever."""
+    seen = found(write(tmp_path / "shard", make_record(recorded_at=dt.datetime(2999, 1, 1, tzinfo=dt.UTC))))
+    assert (0, 1) == (len(seen.records), len(seen.problems))
+    assert "was not recorded by now, but at 2999-01-01" in seen.problems[0]
+
+
+@pytest.mark.parametrize("name", ["A", "records-A"])
+def test_of_a_shard_its_own_cells_are_taken(tmp_path: Path, name: str) -> None:
+    """From the folder that has its name, in a folder of them or named by itself."""
+    other = make_record(cell=make_cell(variant="other"))
+    folder = write(tmp_path / "shards" / name, make_record(), other)
+    told = "skipped: shard A was not asked for stack/scenario/other/cpu with that key"
+    for given in (folder, folder.parent):
+        seen = found(given, plan=make_plan("A", "B"))
+        assert ([make_record()], True) == (list(seen.records), seen.problems[0].endswith(told))
+
+
+def test_of_a_shard_only_the_planned_key_is_taken(tmp_path: Path) -> None:
+    """What was run under another lock answers nothing that was asked."""
+    seen = found(write(tmp_path / "A", make_record(lock="another")), plan=make_plan("A"))
+    assert (0, 1) == (len(seen.records), len(seen.problems))
+
+
+@pytest.mark.parametrize("inner", ["B", "records-B"])
+def test_no_shard_speaks_for_another(tmp_path: Path, inner: str) -> None:
+    """Whatever folders it made in its own."""
+    write(tmp_path / "records-A" / inner, make_record(cell=make_cell(variant="other")))
+    for given in (tmp_path, tmp_path / "records-A"):
+        assert () == found(given, plan=make_plan("A", "B")).records
+
+
+def test_elsewhere_only_what_did_not_run_is_taken(tmp_path: Path) -> None:
+    """It is known from the plan; what ran is a shard's."""
+    settled = make_record("setup:unsupported", make_cell(variant="other"))
+    seen = found(write(tmp_path / "taken", make_record(), settled), plan=make_plan("A", "B"))
+    assert [settled] == list(seen.records)
+    assert seen.problems[0].endswith("line 1 was skipped: it was run, and its folder is of no shard of the plan")

@@ -1,0 +1,298 @@
+"""A night on small projects whose servers only pretend: what is planned, run and merged is what a plain run gives."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import textwrap
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from gradmatrix.cli import main
+from gradmatrix.core import files
+from gradmatrix.core.model import Lock
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.night import night as nightly
+from gradmatrix.night.night import UNKNOWN_S
+from gradmatrix.run.project import Project
+from gradmatrix.run.server import Answer
+from gradmatrix.run.store import Store, encode
+from tests.cli.test_cli import CONFLICT, write_lock
+from tests.factories import HEALTHY, make_lock, make_observation, make_parameter
+from tests.pretended import World, pretend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gradmatrix.core.model import Cell, Record
+
+MATRIX = """
+[run]
+devices = ["cpu", "cuda"]
+scenarios = ["sums", "products"]
+""" + "".join(
+    f"""
+[[stacks]]
+name = "{name}"
+python = "3.11"
+as_of = 2026-01-15
+core = {core}
+requirements = ["torch"]
+"""
+    for name, core in (("first", "true"), ("second", "false"), ("broken", "false"))
+)
+SUMS = '''
+"""Sums of two."""
+
+NEEDS = ("torch",)
+VARIANTS = {
+    "plain": {"role": "control", "summary": "as it is"},
+    "checkpointed": {"role": "remedy", "summary": "the same with less memory"},
+    "frozen": {"role": "misuse", "summary": "as it should not be"},
+    "elsewhere": {"role": "control", "summary": "by another library", "needs": ("trl",)},
+}
+AGREE = [("plain", "checkpointed")]
+'''
+PRODUCTS = '"""Products of two."""\n\nNEEDS = ("torch",)\nVARIANTS = {"one": {"role": "reported", "summary": "one"}}\n'
+SESSIONS = [{"session": f"matrix({name})"} for name in ("first", "second", "broken")]
+
+
+def make_root(tmp_path: Path) -> Path:
+    """A project of two stacks that run and one that did not resolve."""
+    root = tmp_path / "checkout"
+    (root / "scenarios").mkdir(parents=True)
+    (root / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (root / "scenarios" / "sums.py").write_text(textwrap.dedent(SUMS).lstrip(), encoding="utf-8")
+    (root / "scenarios" / "products.py").write_text(PRODUCTS, encoding="utf-8")
+    (root / "sessions.json").write_text(json.dumps(SESSIONS), encoding="utf-8")
+    for stack in ("first", "second"):
+        write_lock(root, make_lock(stack))
+    write_lock(root, make_lock("broken", versions={}, failure=CONFLICT))
+    return root
+
+
+def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Servers of which some cells do not train, and two disagree that must not: however often they are asked."""
+    monkeypatch.setattr(
+        "gradmatrix.run.project.device_class", lambda device: "Linux-x86_64" if device == "cpu" else None
+    )
+    world = pretend(monkeypatch)
+    stuck = make_observation(parameters=(make_parameter("zzzz", changed=False),))
+    world.answers = {
+        "checkpointed": [Answer(make_observation(losses=(1.0, 0.9, 0.8, 0.7)), Ended(exit=0), wall_s=0.5)] * 9,
+        "frozen": [Answer(stuck, Ended(exit=0), wall_s=0.5)] * 9,
+        "one": [Answer(None, Ended(exit=1), wall_s=0.5)] * 9,
+    }
+    return world
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project of its own."""
+    return make_root(tmp_path)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Servers that only pretend."""
+    return make_world(monkeypatch)
+
+
+def run(root: Path, *arguments: str) -> int:
+    """One command in this checkout."""
+    return main.main([*arguments, "--root", str(root)])
+
+
+def plan(root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+    """The jobs of a plan that never pays for a machine to be saved."""
+    capsys.readouterr()
+    assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0", *arguments)
+    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["include"]
+    return found
+
+
+def timeless(root: Path, results: Path | None = None) -> dict[Cell, Record]:
+    """The matrix without the names and moments of its runs."""
+    project = Project.at(root, results=results)
+    moment = make_lock().as_of
+    records = project.records_of(["first", "second", "broken"])
+    return {cell: replace(record, recorded_at=moment, run="") for cell, record in records.items()}
+
+
+def a_night(root: Path, folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> int:
+    """Plan, run each shard and merge, in as many processes as machines; how many jobs there were."""
+    jobs = plan(root, capsys, "--output", str(folder / "p.json"), "--settled", str(folder / "settled"), *arguments)
+    for job in jobs:
+        results = folder / str(job["name"])
+        assert 0 == run(root, "shard", str(folder / "p.json"), str(job["name"]), "--results", str(results))
+    assert 0 == run(root, "merge", str(folder), "--plan", str(folder / "p.json"))
+    assert "warning" not in capsys.readouterr().out
+    return len(jobs)
+
+
+def test_a_night_gives_the_matrix_of_a_plain_run(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every field of every record but the times, for cells that run, relations, and what is settled without."""
+    plain = tmp_path / "plain"
+    assert 0 == run(root, "run", "--all", "--no-table", "--results", str(plain))
+    assert 4 == a_night(root, tmp_path / "night", capsys)
+    expected = timeless(root, plain)
+    assert (30, expected) == (len(expected), timeless(root))
+    assert {"trains", "setup:no-device", "setup:unsupported", "resolve:conflict", "relation:disagrees"} < {
+        record.outcome for record in expected.values()
+    }
+
+
+def test_nothing_changed_is_no_job(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a fresh clone too, where only published records are known; without them all are run."""
+    a_night(root, tmp_path / "night", capsys)
+    assert [] == plan(root, capsys)
+    (root / ".gradmatrix").rename(tmp_path / "journal")
+    assert [] == plan(root, capsys, "--since-published", "--settled", str(tmp_path / "settled"))
+    assert not (tmp_path / "settled").exists()
+    assert 4 == len(plan(root, capsys))
+
+
+def test_only_what_changed_is_planned(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a stack that was locked anew, all; what ran elsewhere keeps its record."""
+    a_night(root, tmp_path / "night", capsys)
+    write_lock(root, make_lock("second", versions={"torch": "2.7.0"}))
+    (root / "scenarios" / "products.py").write_text(PRODUCTS.replace("two", "three"), encoding="utf-8")
+    jobs = plan(root, capsys, "--since-published", "--output", str(tmp_path / "p.json"))
+    cells = [str(due.cell) for shard in nightly.read(tmp_path / "p.json").shards for due in shard.cells]
+    assert ({"first", "second"}, ["first/products/one/cpu", "second/products/one/cpu"]) == (
+        {job["stack"] for job in jobs},
+        sorted(cells),
+    )
+
+
+def test_a_lost_cell_is_planned_again(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A published record that speaks of a machine only is not known."""
+    world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * 6
+    a_night(root, tmp_path / "night", capsys)
+    lost = {cell.stack for cell, record in timeless(root).items() if record.outcome == "process:lost"}
+    assert {"first", "second"} == lost
+    assert [1, 1] == [job["cells"] for job in plan(root, capsys, "--since-published")]
+
+
+def test_variants_of_two_nights_are_compared(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where one of a pair had to be run again: under one key they must agree, whoever ran them."""
+    lost = Answer(None, Ended(lost=True), wall_s=0.5)
+    world.answers["checkpointed"] = [lost] * 6 + world.answers["checkpointed"]
+    a_night(root, tmp_path / "once", capsys)
+    assert 2 == a_night(root, tmp_path / "later", capsys, "--since-published")
+    disagreeing = {cell.stack for cell, r in timeless(root).items() if r.outcome == "relation:disagrees"}
+    assert {"first", "second"} == disagreeing
+
+
+def test_fewer_jobs_than_stacks_are_bad_input(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job installs one stack; the one that does not resolve needs none."""
+    assert 2 == run(root, "shards", str(root / "sessions.json"), "--jobs", "1")
+    assert "2 stacks have cells to run, and there may be 1 jobs" in capsys.readouterr().err
+
+
+def test_a_plan_records_nothing(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """And asks no server."""
+    before = {path for path in root.rglob("*") if path.is_file()}
+    plan(root, capsys)
+    assert (before, []) == ({path for path in root.rglob("*") if path.is_file()}, world.started)
+
+
+def test_a_shard_that_was_planned_for_something_else_is_refused(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its records would be known to nobody; nothing is run."""
+    (job, *_) = plan(root, capsys, "--output", str(tmp_path / "p.json"))
+    for path in (root / "scenarios").glob("*.py"):
+        path.write_text(path.read_text(encoding="utf-8").replace("two", "three"), encoding="utf-8")
+    assert 2 == run(root, "shard", str(tmp_path / "p.json"), str(job["name"]), "--results", str(tmp_path / "out"))
+    assert ("was planned for something else" in capsys.readouterr().err, []) == (True, world.started)
+
+
+@pytest.mark.parametrize("content", [None, b"{", b'{"schema": 2, "shards": [], "settled": 0}'])
+def test_a_plan_that_cannot_be_read_is_bad_input(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    """Exit code 2, and how to plan again."""
+    if content is not None:
+        (tmp_path / "p.json").write_bytes(content)
+    assert 2 == run(root, "shard", str(tmp_path / "p.json"), "first")
+    assert "nox -s shards" in capsys.readouterr().err
+
+
+def test_sessions_of_another_matrix_are_bad_input(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stack that is not here, and a file that is not there."""
+    (root / "other.json").write_text('[{"session": "matrix(frist)"}]', encoding="utf-8")
+    assert 2 == run(root, "shards", str(root / "other.json"))
+    assert "perhaps you meant 'first'" in capsys.readouterr().err
+    assert 2 == run(root, "shards", str(root / "nowhere.json"))
+
+
+def test_merging_tells_what_it_skipped(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a warning each, on the way to the matrix."""
+    path = tmp_path / "shard" / "first.jsonl"
+    files.write_atomically(path, b'{"schema":1,"ce\n')
+    assert 0 == run(root, "merge", str(path.parent))
+    printed = capsys.readouterr().out
+    assert "warning: first.jsonl, line 1 was skipped" in printed
+    assert "0 cells found, 0 records were new" in printed
+
+
+def test_a_folder_without_records_is_bad_input(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing was run, or another folder is meant."""
+    assert 2 == run(root, "merge", str(tmp_path / "nowhere"))
+    assert "There are no records in" in capsys.readouterr().err
+
+
+def test_what_a_shard_forged_is_told_and_not_taken(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One bad package in a stack decides nothing of another one."""
+    night = tmp_path / "night"
+    a_night(root, night, capsys)
+    expected = timeless(root)
+    lines = Store(tmp_path, root / "results" / "records").of_stack("first").values()
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=5)
+    forged = [replace(r, cell=replace(r.cell, stack="second"), recorded_at=later) for r in lines if r.observation]
+    files.write_atomically(night / "first-1-of-2" / "records" / "second.jsonl", b"".join(map(encode, forged)))
+    capsys.readouterr()
+    assert 0 == run(root, "merge", str(night), "--plan", str(night / "p.json"))
+    told = capsys.readouterr().out.count("was skipped: shard first-1-of-2 was not asked for second/")
+    assert (expected, len(forged)) == (timeless(root), told)
+
+
+def test_durations_of_another_lock_are_known(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stack that was locked anew takes as long as before, as far as anybody knows."""
+    a_night(root, tmp_path / "night", capsys)
+    lock, text = root / "results" / "locks" / "second.json", "torch==2.7.0\n"
+    known = msgspec.json.decode(lock.read_bytes(), type=Lock)
+    lock.write_bytes(msgspec.json.encode(replace(known, digest=hashlib.sha256(text.encode()).hexdigest())))
+    lock.with_suffix(".txt").write_text(text, encoding="utf-8")
+    plan(root, capsys, "--output", str(tmp_path / "p.json"), "--jobs", "1")
+    (shard,) = nightly.read(tmp_path / "p.json").shards
+    assert ("second", 3 * HEALTHY.wall_s + UNKNOWN_S) == (shard.stack, shard.expected_s)
+
+
+@pytest.mark.parametrize("word", ["0", "257", "many"])
+def test_jobs_are_a_number_that_github_allows(root: Path, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another one ends the command line."""
+    with pytest.raises(SystemExit, match="2"):
+        run(root, "shards", "-", "--jobs", word)
+    assert "--jobs" in capsys.readouterr().err

@@ -1,0 +1,207 @@
+"""The shell of the night, run: what it does with what a command gave, or with how it failed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from gradmatrix.publish.feeds import as_issue
+from tests.publish.test_regressions import regressed
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the machines of the night have GNU's tools")
+
+NIGHT = (Path(__file__).resolve().parent.parent.parent / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
+GH = 'printf "%s\\n" "$*" >> "$CALLS"\nif [ "$1 $2" = "issue list" ]; then printf "%s" "$OPEN"; fi\n'
+
+
+def script(step: str) -> str:
+    """What the step of this name runs."""
+    (found,) = re.findall(rf"^      - name: {step}\n((?:        .*\n|\n)+)", NIGHT, re.MULTILINE)
+    block = re.search(r"^        run: (?:\|\n((?:          .*\n|\n)+)|(.+)\n)", found, re.MULTILINE)
+    assert block is not None
+    return textwrap.dedent(block[1]) if block[1] else str(block[2])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a step runs, with a folder of pretended commands beside it."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def pretend(place: Path, command: str, body: str) -> None:
+    """A command on PATH that does this."""
+    path = place.parent / "bin" / command
+    path.write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def run(place: Path, step: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The step, as a runner runs it; what it gives to others is in ``output``, what ``gh`` was asked in ``calls``."""
+    beside = place.parent
+    given = {
+        "PATH": f"{beside / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(beside), "LC_ALL": "C.UTF-8",
+        "GITHUB_OUTPUT": str(beside / "output"), "CALLS": str(beside / "calls"), "GIT_CONFIG_NOSYSTEM": "1",
+        **variables,
+    }  # fmt: skip
+    command = ["bash", "-e", "-c", script(step)]
+    return subprocess.run(command, cwd=place, env=given, text=True, capture_output=True, check=False)
+
+
+def calls(place: Path) -> list[str]:
+    """What ``gh`` was asked."""
+    return (place.parent / "calls").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (3, 0), (1, 1), (2, 1)])
+def test_a_stack_that_does_not_resolve_ends_no_night(place: Path, code: int, expected: int) -> None:
+    """Anything else that goes wrong while locking does."""
+    pretend(place, "nox", f"exit {code}\n")
+    assert expected == run(place, "Lock what is as of today").returncode
+
+
+@pytest.mark.parametrize(("code", "regressed"), [(0, "regressed=0\n"), (1, "regressed=1\n")])
+def test_a_regression_is_told_to_the_jobs_that_follow(place: Path, code: int, regressed: str) -> None:
+    """By the code of the command that wrote what there is to tell."""
+    pretend(place, "nox", f"echo told > regressions.md\nexit {code}\n")
+    assert 0 == run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
+    assert regressed == (place.parent / "output").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_look_for_regressions_that_fails_tells_nothing(place: Path, code: int) -> None:
+    """Without what was to be told there is neither an issue to open nor one to close."""
+    pretend(place, "nox", f"exit {code}\n")
+    assert 0 != run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
+    assert not (place.parent / "output").exists()
+
+
+def test_the_checksums_are_those_of_all_files(place: Path) -> None:
+    """The list itself is none of them, also where it is made again; a name may have spaces."""
+    (place / "results" / "records").mkdir(parents=True)
+    for name in ("index.html", "records/a stack.jsonl", "matrix.json"):
+        (place / "results" / name).write_text(name, encoding="utf-8")
+    for _ in range(2):
+        assert 0 == run(place, "List the checksums").returncode
+    checked = subprocess.run(
+        ["sha256sum", "-c", "SHA256SUMS"], cwd=place / "results", text=True, capture_output=True, check=True
+    )
+    assert ["./index.html: OK", "./matrix.json: OK", "./records/a stack.jsonl: OK"] == checked.stdout.splitlines()
+
+
+def report(place: Path, *, regressed: str, number: str = "") -> list[str]:
+    """What ``gh`` was asked to do about the issue, of which ``number`` is open."""
+    pretend(place, "gh", GH)
+    ran = run(place, "Open, update or close the issue", REGRESSED=regressed, OPEN=number, LABEL="regression", RUN="URL")
+    assert (0, "") == (ran.returncode, ran.stderr)
+    first, *others = calls(place)
+    assert first.startswith("issue list --app github-actions --label regression --state open")
+    return others
+
+
+def test_where_nothing_is_regressed_no_issue_is_opened(place: Path) -> None:
+    """And the one that is open is closed."""
+    assert [] == report(place, regressed="0")
+
+
+def test_the_issue_is_closed_when_nothing_is_regressed(place: Path) -> None:
+    """With the run that found so."""
+    assert ["issue close 7 --comment Nothing is regressed any more: URL"] == report(place, regressed="0", number="7")
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("7", ["issue edit 7 --body-file body.md"]),
+        (
+            "",
+            [
+                "label create regression --force --description Something in the matrix regressed --color B60205",
+                "issue create --title The matrix has regressed --label regression --body-file body.md",
+            ],
+        ),
+    ],
+    ids=["open", "none"],
+)
+def test_there_is_one_issue(place: Path, number: str, expected: list[str]) -> None:
+    """It is opened once, and kept up to date."""
+    text = as_issue(regressed())
+    (place / "regressions.md").write_text(text, encoding="utf-8")
+    assert expected == report(place, regressed="1", number=number)
+    assert f"{text}\nLast run: URL\n" == (place / "body.md").read_text(encoding="utf-8")
+
+
+def git(where: Path, *arguments: str) -> str:
+    """What git says, under a name of its own."""
+    named = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    return subprocess.run(
+        ["git", *named, *arguments], cwd=where, text=True, capture_output=True, check=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(where), "GIT_CONFIG_NOSYSTEM": "1"},
+    ).stdout  # fmt: skip
+
+
+def commit(where: Path, path: str, text: str) -> None:
+    """A commit that writes one file."""
+    (where / path).parent.mkdir(exist_ok=True)
+    (where / path).write_text(text, encoding="utf-8")
+    git(where, "add", ".")
+    git(where, "commit", "--quiet", "--message", path)
+
+
+def a_night_in(place: Path, meanwhile: str | None) -> subprocess.CompletedProcess[str]:
+    """The night publishes another matrix, and ``meanwhile`` somebody else changes a file."""
+    pretend(place, "gh", GH)
+    origin = place.parent / "origin"
+    git(place, "init", "--quiet", "--initial-branch", "main")
+    commit(place, "results/matrix.md", "old\n")
+    commit(place, "README.md", "old\n")
+    git(place.parent, "clone", "--quiet", "--bare", str(place), str(origin))
+    git(place, "remote", "add", "origin", str(origin))
+    if meanwhile:
+        git(place.parent, "clone", "--quiet", str(origin), "other")
+        commit(place.parent / "other", meanwhile, "of another\n")
+        git(place.parent / "other", "push", "--quiet", "origin", "main")
+    (place / "results" / "matrix.md").write_text("new\n", encoding="utf-8")
+    return run(place, "Commit and push", BRANCH="main")
+
+
+@pytest.mark.parametrize("meanwhile", [None, "CHANGELOG.md"])
+def test_a_night_is_committed(place: Path, meanwhile: str | None) -> None:
+    """On top of what was merged meanwhile."""
+    assert 0 == a_night_in(place, meanwhile).returncode
+    files = git(place.parent / "origin", "ls-tree", "--name-only", "main").split()
+    assert ("new\n", ["CHANGELOG.md"] * bool(meanwhile)) == (
+        git(place.parent / "origin", "show", "main:results/matrix.md"),
+        [name for name in files if name == meanwhile],
+    )
+
+
+def test_a_night_that_conflicts_is_not_committed_and_says_so(place: Path) -> None:
+    """It fails, so that nothing is deployed."""
+    ran = a_night_in(place, "results/matrix.md")
+    assert (1, "of another\n") == (ran.returncode, git(place.parent / "origin", "show", "main:results/matrix.md"))
+    assert "::error title=Not committed::main cannot be joined with the results/ of this night" in ran.stdout
+
+
+def test_where_nothing_changed_nothing_is_committed(place: Path) -> None:
+    """And nobody is asked."""
+    pretend(place, "gh", GH)
+    git(place, "init", "--quiet")
+    commit(place, "results/matrix.md", "old\n")
+    commit(place, "README.md", "old\n")
+    assert (0, "Nothing changed.\n") == ((ran := run(place, "Commit and push", BRANCH="main")).returncode, ran.stdout)
+
+
+def test_no_step_needs_more_than_its_shell() -> None:
+    """Expressions of the workflow are in its variables: in a script they would be code."""
+    steps = re.findall(r"^      - name: (.+)$", NIGHT, re.MULTILINE)
+    assert [] == [step for step in steps if "${{" in script(step)]
+    assert all(shlex.split(script(step), comments=True) for step in steps)

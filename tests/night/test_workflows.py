@@ -1,0 +1,145 @@
+"""What the linters of the workflows do not see: pins, time limits, and that every command in them exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from gradmatrix.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in WORKFLOWS}
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+ENDS_A_COMMAND = {"|", "||", "&&", ";", ">", ">>", "#"}
+
+
+def uses() -> list[tuple[str, str]]:
+    """Each action that a workflow uses, with its comment."""
+    return [(name, found) for name, text in TEXTS.items() for found in re.findall(r"uses: (.+)", text)]
+
+
+def commands() -> list[tuple[str, tuple[str, ...]]]:
+    """Each command of nox in a workflow, as its words."""
+    return [
+        (name, tuple(takewhile(lambda word: word not in ENDS_A_COMMAND, shlex.split(found))))
+        for name, text in TEXTS.items()
+        for found in re.findall(r"(?:^|&& |: )(nox -.+)", without_comments(text), re.MULTILINE)
+    ]
+
+
+def without_comments(text: str) -> str:
+    """Its lines without the indentation, those of comments left out, continued ones as one."""
+    lines = [line.strip() for line in text.splitlines()]
+    return "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", "")
+
+
+def jobs(text: str) -> dict[str, str]:
+    """The text of each job of a workflow, by its key."""
+    parts = re.split(r"^  (\w[\w-]*):$", text.partition("\njobs:\n")[2], flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+JOBS = [pytest.param(job, id=f"{name}-{key}") for name, text in TEXTS.items() for key, job in jobs(text).items()]
+
+
+def test_there_are_workflows() -> None:
+    """So that no test here passes for want of them."""
+    assert {"checks.yml", "nightly.yml"} == set(TEXTS)
+    assert {"plan", "cells", "publish", "attest", "pages", "commit", "report"} == set(jobs(TEXTS["nightly.yml"]))
+
+
+def test_every_action_is_pinned_by_a_hash() -> None:
+    """With its version as a comment, which Dependabot keeps; one action at one version everywhere."""
+    found = [each for _, each in uses()]
+    assert [] == [each for each in found if not PINNED.fullmatch(each)]
+    names = [each.partition("@")[0] for each in set(found)]
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_ends_in_time_and_says_what_it_may(job: str) -> None:
+    """The token may nothing that the job does not name."""
+    assert ("timeout-minutes:" in job, "permissions:" in job) == (True, True)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_nothing_is_granted_to_all_jobs(name: str) -> None:
+    """And no secret is read: the workflow's own token is enough."""
+    assert ("\npermissions: {}\n" in TEXTS[name], "secrets." in TEXTS[name]) == (True, False)
+    assert re.search(r"^ *pull_request_target", TEXTS[name], re.MULTILINE) is None
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_checkout_leaves_no_token_behind(text: str) -> None:
+    """What runs after it could read it from .git/config."""
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false") > 0
+
+
+@pytest.mark.parametrize("job", ["plan", "cells", "publish"])
+def test_where_packages_of_others_run_nothing_can_be_written(job: str) -> None:
+    """Neither to the repository, nor a page, nor an issue, nor a signature."""
+    granted = re.findall(r"^      [\w-]+: (?:read|write)", jobs(TEXTS["nightly.yml"])[job], re.MULTILINE)
+    assert ["      contents: read"] == granted
+
+
+@pytest.mark.parametrize("job", ["attest", "pages", "commit", "report"])
+def test_where_something_can_be_written_no_python_runs(job: str) -> None:
+    """Neither what is tested nor what tests it."""
+    text = without_comments(jobs(TEXTS["nightly.yml"])[job])
+    assert ": write" in text
+    assert re.search(r"\b(?:nox|uv|pip|python3?)\b", text) is None
+
+
+def test_pages_are_deployed_after_they_were_signed_and_committed() -> None:
+    """The next night starts from what is committed."""
+    text = jobs(TEXTS["nightly.yml"])["pages"]
+    assert "needs: [attest, commit]" in text
+    assert "needs.attest.result == 'success' && needs.commit.result == 'success'" in text
+
+
+def test_cells_that_take_too_long_leave_their_records() -> None:
+    """The step ends before its job, which would be cancelled with all that follows."""
+    text = jobs(TEXTS["nightly.yml"])["cells"]
+    job, step = (int(minutes) for minutes in re.findall(r"timeout-minutes: (\d+)", text))
+    assert (True, True) == (step + 10 <= job, "if: ${{ always() }}" in text)
+
+
+def test_the_checks_are_the_ones_of_the_readme() -> None:
+    """Who runs them by hand runs the same."""
+    command = re.search(r"run: (pip install nox && nox -s tests)$", TEXTS["checks.yml"], re.MULTILINE)
+    assert command is not None
+    assert f"    {command[1]}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "command"), commands())
+def test_every_command_exists(name: str, command: tuple[str, ...]) -> None:
+    """The session in the noxfile, and what follows it on the command line of the harness."""
+    _, flag, session, *rest = command
+    assert "-s" == flag
+    noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    assert re.search(rf"^def {session}\(session: nox.Session\)", noxfile, re.MULTILINE)
+    words = rest[1:] if rest else []
+    if session in {"harness", "shards"}:
+        main.parser().parse_args(words if session == "harness" else ["shards", "sessions.json", *words])
+
+
+def test_the_commands_were_found() -> None:
+    """All that a night consists of."""
+    called = {" ".join(words[2:5]) for name, words in commands() if name == "nightly.yml"}
+    published = "publish -- --base-url"
+    assert {"lock", published, "harness -- merge", "harness -- shard", "harness -- regressions"} < called
+
+
+def test_nox_is_new_enough() -> None:
+    """The night pins it; the noxfile says what it needs."""
+    pinned = re.search(r"NOX: nox\[uv\]==([\d.]+)", TEXTS["nightly.yml"])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (needed,) = [each.rpartition("=")[2] for each in project["dependencies"] if each.startswith("nox[")]
+    assert pinned is not None
+    assert tuple(map(int, pinned[1].split("."))) >= tuple(map(int, needed.split(".")))

@@ -1,0 +1,227 @@
+"""Publishing: a column at a time, by one process or by several; what an earlier publication left is deleted."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role
+from gradmatrix.publish import publication
+from gradmatrix.publish.publication import PAGES, is_current, pages_in, publish
+from gradmatrix.run.project import Project
+from tests.cli.test_cli import MATRIX, SUMS, write_lock
+from tests.factories import NOON, make_cell, make_lock, make_observation, make_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STACKS = ("first", "second")
+KEPT = ("records", "locks", "history")
+"""Folders of results/ from which nobody but a person deletes."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Two locked stacks, and a record of each of their cells."""
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    project = Project.at(tmp_path)
+    for stack in STACKS:
+        write_lock(tmp_path, make_lock(stack))
+        project.store.append(make_record(cell=make_cell(stack, "sums", "plain")))
+        project.store.append(
+            make_record(
+                "update:none",
+                make_cell(stack, "sums", "frozen"),
+                role=Role.MISUSE,
+                observation=make_observation("nnnn", steps=4),
+            )
+        )
+    return project
+
+
+def files(project: Project) -> dict[str, bytes]:
+    """Everything that was published, by path."""
+    paths = (path for path in sorted(project.results.rglob("*")) if path.is_file())
+    return {path.relative_to(project.results).as_posix(): path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("site", [False, True])
+def test_several_processes_publish_what_one_does(
+    project: Project, monkeypatch: pytest.MonkeyPatch, *, site: bool
+) -> None:
+    """To the byte, records and pages included."""
+    publish(project, site=site)
+    alone = files(project)
+    for path in alone:
+        if not path.startswith(("locks", "history")):
+            (project.results / path).unlink()
+    monkeypatch.setattr(publication, "BIG_BYTES", 0)
+    publish(project, site=site)
+    assert alone == files(project)
+
+
+def test_what_another_process_could_not_read_is_told(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where this one reads."""
+    with (project.store.journal / "second.jsonl").open("ab") as file:
+        file.write(b'{"schema":1,"ce')
+    monkeypatch.setattr(publication, "BIG_BYTES", 0)
+    publish(project)
+    assert ["second.jsonl, line 3 was skipped: Input data was truncated"] == project.store.problems
+
+
+def test_records_of_another_schema_stop_a_publication(project: Project) -> None:
+    """Before anything that shows the matrix is written."""
+    publish(project)
+    theirs = project.store.published / "second.jsonl"
+    theirs.write_bytes(theirs.read_bytes() + b'{"schema":2}\n')
+    before = files(project)
+    with pytest.raises(UserError, match=r"second\.jsonl cannot be published anew: line 3 has schema 2"):
+        publish(Project.at(project.root))
+    assert before == files(project)
+
+
+def test_pages_of_what_left_the_matrix_are_deleted(project: Project) -> None:
+    """A stack that was taken out of matrix.toml; records are kept until somebody deletes them."""
+    publish(project, site=True)
+    assert (project.results / "stacks" / "second.html").exists()
+    block = MATRIX[MATRIX.rindex("[[stacks]]") :]
+    (project.root / "matrix.toml").write_text(MATRIX.replace(block, ""), encoding="utf-8")
+    publish(Project.at(project.root), site=True)
+    assert [] == [path for path in files(project) if "second" in path and not path.startswith(KEPT)]
+    assert (project.results / "records" / "second.jsonl").exists()
+
+
+def test_the_pages_are_current_until_the_data_changes(project: Project) -> None:
+    """Data and pages are published by commands of their own."""
+    publish(project)
+    assert (True, False) == (is_current(project), is_current(project, site=True))
+    publish(project, site=True)
+    assert is_current(project, site=True)
+    later = make_record(cell=make_cell("first", "sums", "plain"), recorded_at=NOON + dt.timedelta(hours=1))
+    project.store.append(later)
+    assert not is_current(project, site=True)
+
+
+def test_the_build_is_that_of_the_newest_cell() -> None:
+    """A record from before a driver came, and one from after."""
+    old = make_record(build="cpu")
+    new = make_record(build="cuda", recorded_at=NOON + dt.timedelta(hours=1))
+    assert ("cuda", None) == (publication.build_of([new, old]), publication.build_of([make_record(build="")]))
+
+
+def test_a_cell_whose_line_cannot_be_read_is_not_gone(project: Project) -> None:
+    """Its history does not end, and the line is there until somebody mends it."""
+    publish(project)
+    path = project.store.published / "second.jsonl"
+    whole, cut = path.read_bytes().splitlines(keepends=True)[0], path.read_bytes().splitlines()[1][:40]
+    path.write_bytes(whole + cut)
+    for journal in project.store.journal.glob("*.jsonl"):
+        journal.unlink()
+    before = (project.history_folder / "second.jsonl").read_bytes()
+    clone = Project.at(project.root)
+    publish(clone)
+    assert (before, whole + cut) == ((project.history_folder / "second.jsonl").read_bytes(), path.read_bytes())
+    assert ["second.jsonl, line 2 was skipped: Input data was truncated"] == clone.store.problems
+
+
+def test_records_of_another_schema_stop_a_run_before_it_begins(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not after hours of work."""
+    publish(project)
+    theirs = project.store.published / "first.jsonl"
+    theirs.write_bytes(b'{"schema":2}\n')
+    assert 2 == main.main(["run", "first", "--fresh", "--root", str(project.root)])
+    assert "first.jsonl cannot be published anew: line 1 has schema 2" in capsys.readouterr().err
+
+
+def test_nothing_is_deleted_but_pages_that_were_published(project: Project) -> None:
+    """Whatever folder was named: here the checkout itself, whose scenarios/ is a folder of pages too."""
+    here = Project.at(project.root, results=project.root)
+    publish(here, site=True)
+    block = MATRIX[MATRIX.rindex("[[stacks]]") :]
+    (project.root / "matrix.toml").write_text(MATRIX.replace(block, ""), encoding="utf-8")
+    publish(Project.at(project.root, results=project.root), site=True)
+    assert (True, False) == (
+        (project.root / "scenarios" / "sums.py").exists(),
+        (project.root / "stacks" / "second.html").exists(),
+    )
+
+
+@pytest.mark.parametrize("path", ["../kept.html", "/kept.html", "stacks/../../kept.html", ""])
+def test_a_list_of_pages_leads_nowhere_else(tmp_path: Path, path: str) -> None:
+    """It came by git, from whoever wrote it."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / PAGES).write_text(f"{path}\nstacks/old.html\n", encoding="utf-8")
+    assert {"stacks/old.html"} == pages_in(tmp_path)
+
+
+def test_records_of_another_lock_are_kept_and_not_shown(project: Project) -> None:
+    """They say nothing about the versions that the stack has now."""
+    moved = make_record(cell=make_cell("first", "sums", "plain"), inputs={"lock": "of another day"})
+    project.store.append(replace(moved, recorded_at=NOON + dt.timedelta(hours=1)))
+    publish(project)
+    cells = json.loads(files(project)["matrix.json"])["cells"]
+    assert ["frozen"] == [cell["variant"] for cell in cells if cell["stack"] == "first"]
+    assert b"of another day" in files(project)["records/first.jsonl"]
+
+
+def test_records_of_a_scenario_that_is_not_run_are_kept(project: Project) -> None:
+    """It may be run again tomorrow."""
+    publish(project)
+    before_it = files(project)["records/first.jsonl"]
+    (project.root / "matrix.toml").write_text(
+        MATRIX.replace('scenarios = ["sums"]', 'scenarios = ["others"]'), encoding="utf-8"
+    )
+    (project.root / "scenarios" / "others.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    clone = Project.at(project.root)
+    publish(clone)
+    assert ([], before_it) == (
+        json.loads(files(clone)["matrix.json"])["cells"],
+        files(clone)["records/first.jsonl"],
+    )
+
+
+@pytest.mark.parametrize("path", ["cells/first.html", "site/style.css", "matrix.parquet", "site/pages.txt"])
+def test_a_page_that_is_missing_is_written_again(project: Project, path: str) -> None:
+    """Each of them is looked for, not the first page alone."""
+    publish(project, site=True)
+    content = (project.results / path).read_bytes()
+    (project.results / path).unlink()
+    assert publish(project, site=True)
+    assert content == (project.results / path).read_bytes()
+    assert not publish(project, site=True)
+
+
+def test_the_address_of_the_feed_is_part_of_what_is_current(project: Project) -> None:
+    """Another one writes it anew."""
+    publish(project, site=True, base_url="https://example.org/one/")
+    assert not is_current(project, site=True)
+    assert is_current(project, site=True, base_url="https://example.org/one/")
+
+
+def test_what_a_killed_publication_left_is_deleted(project: Project) -> None:
+    """Nobody commits half a file."""
+    publish(project)
+    left = project.results / "matrix.json.12345.partial"
+    left.write_bytes(b"half")
+    theirs = project.results / "notes.partial"
+    theirs.write_bytes(b"not ours")
+    project.store.append(make_record(cell=make_cell("first", "sums", "plain"), recorded_at=NOON))
+    publish(project)
+    assert (False, True) == (left.exists(), theirs.exists())
+
+
+def test_only_the_newest_stacks_have_badges(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a matrix of hundreds nobody shows the others, and they are thousands of files."""
+    monkeypatch.setattr(publication, "MOST_BADGED", 1)
+    publish(project, site=True)
+    assert {"badges/second.json", "badges/second/sums.json"} == {p for p in files(project) if p.startswith("badges")}

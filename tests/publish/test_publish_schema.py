@@ -1,0 +1,53 @@
+"""The JSON Schemas that are published: the data keeps them, and they say what the fields are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gradmatrix.publish.formats import as_schema, as_schema_of_records
+from tests.conftest import ROOT
+from tests.publish.test_publish import as_json, published
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gradmatrix.publish.rows import Table
+
+__all__ = ["published"]  # a fixture
+
+
+def test_the_data_keeps_its_schema(published: Table) -> None:
+    """The one that is published beside it, which knows every field."""
+    schema = json.loads(as_schema())
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
+        json.loads(as_json(published))
+    )
+
+
+def test_the_schema_refuses_what_the_data_never_is(published: Table) -> None:
+    """A field that is missing, and a verdict that is a word."""
+    validator = Draft202012Validator(json.loads(as_schema()))
+    data = json.loads(as_json(published))
+    data["cells"][0]["passed"] = "yes"
+    del data["cells"][1]["outcome"]
+    assert {"cells/0/passed", "cells/1"} == {
+        "/".join(map(str, error.absolute_path)) for error in validator.iter_errors(data)
+    }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "records").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_the_published_records_keep_their_schema(path: Path) -> None:
+    """The last line of each file, of a real run."""
+    validator = Draft202012Validator(json.loads(as_schema_of_records()))
+    validator.validate(json.loads(path.read_bytes().splitlines()[-1]))
+
+
+def test_every_field_is_described_by_its_docstring() -> None:
+    """Of the cells, what is not said by the name."""
+    fields = json.loads(as_schema())["$defs"]["Row"]["properties"]
+    assert "Hash of all that the verdict depends on." == fields["key"]["description"]

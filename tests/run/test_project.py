@@ -1,0 +1,147 @@
+"""A checkout: where its files are, and when results/ is written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gradmatrix.core import files
+from gradmatrix.core.model import Role
+from gradmatrix.publish.publication import is_current, publish
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project
+from tests.cli.test_cli import MATRIX, SUMS, outcomes, write_lock
+from tests.conftest import ROOT
+from tests.factories import make_cell, make_lock, make_record
+from tests.pretended import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Two locked stacks and a scenario, with one record."""
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    for stack in ("first", "second"):
+        write_lock(tmp_path, make_lock(stack))
+    project = Project.at(tmp_path)
+    project.store.append(make_record("step:exception", make_cell("first", "sums", "plain")))
+    return project
+
+
+def test_what_was_published_is_not_published_again(project: Project) -> None:
+    """Until something changes, which a new record does."""
+    publish(project)
+    assert is_current(project)
+    project.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
+    assert not is_current(project)
+
+
+def test_an_unchanged_matrix_needs_no_pandas(project: Project) -> None:
+    """It takes a second to import."""
+    publish(project)
+    code = (
+        "import sys; from pathlib import Path; from gradmatrix.run.project import Project;"
+        "from gradmatrix.publish.publication import publish;"
+        "publish(Project.at(Path(sys.argv[1]))); sys.exit('pandas' in sys.modules)"
+    )
+    assert 0 == subprocess.run([sys.executable, "-c", code, str(project.root)], cwd=ROOT, check=False).returncode
+
+
+@pytest.mark.parametrize("name", ["matrix.json", "matrix.csv", "matrix.md"])
+def test_a_missing_file_is_written_again(project: Project, name: str) -> None:
+    """Each of the three."""
+    publish(project)
+    path = project.results / name
+    content = path.read_bytes()
+    path.unlink()
+    publish(project)
+    assert content == path.read_bytes()
+
+
+def test_records_that_came_by_git_are_published(project: Project) -> None:
+    """They are older than the matrix, and of another machine."""
+    publish(project)
+    pulled = make_record("step:exception", make_cell("second", "sums", "plain"))
+    theirs = project.store.published / "second.jsonl"
+    project.store.publish("second", [pulled])
+    os.utime(theirs, (0, 0))
+    publish(project)
+    assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root))
+
+
+@pytest.mark.parametrize("path", ["matrix.toml", "scenarios/sums.py", "results/locks/first.json"])
+def test_what_the_matrix_is_made_of_makes_it_anew(project: Project, path: str) -> None:
+    """Also where the clock of another machine says that it is older."""
+    publish(project)
+    os.utime(project.root / path, (0, 0))
+    assert not is_current(project)
+
+
+def test_what_another_publisher_recorded_is_not_lost(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading and writing are under one lock: who had to wait reads what was recorded meanwhile."""
+    held = files.held
+
+    @contextmanager
+    def after_another(path: Path) -> Iterator[None]:
+        """A lock that another session held, which recorded a cell and published it."""
+        monkeypatch.setattr(files, "held", held)
+        other = Project.at(project.root)
+        other.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
+        publish(other)
+        with held(path):
+            yield
+
+    monkeypatch.setattr(files, "held", after_another)
+    publish(project)
+    assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root))
+
+
+def test_a_record_that_comes_while_publishing_is_published_next(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is what is remembered, not what is there when the files are written."""
+    written = type(project.store).publish
+
+    def slowly(*arguments: object) -> None:
+        """Another session's cell ends just then."""
+        project.store.append(make_record("update:none", make_cell("second", "sums", "frozen"), role=Role.MISUSE))
+        written(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(project.store), "publish", slowly)
+        publish(project)
+    assert not is_current(project)
+    publish(project)
+    assert "second/sums/frozen" in outcomes(project.root)
+
+
+def test_paths_are_of_where_the_command_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells have another working directory."""
+    monkeypatch.chdir(tmp_path)
+    project = Project.at(Path(), matrix_file=Path("other.toml"), results=Path("out"))
+    here = tmp_path.resolve()
+    assert (here, here / "other.toml", here / "out", here / "out" / ".gradmatrix") == (
+        project.root,
+        project.matrix_file,
+        project.results,
+        project.work,
+    )
+
+
+def test_environments_are_those_of_the_checkout(project: Project, tmp_path: Path) -> None:
+    """Also for results that go elsewhere: they take gigabytes."""
+    elsewhere = Project.at(project.root, results=tmp_path / "elsewhere")
+    run = elsewhere.stack_run(elsewhere.matrix.stack("first"), Watcher())
+    assert project.root / ".gradmatrix" / "environments" == run.environments
+    assert elsewhere.work / "work" == run.workplaces
+    assert 2 == len(run.plan(Selection()))

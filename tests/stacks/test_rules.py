@@ -1,0 +1,156 @@
+"""The [generate.*] tables of matrix.toml: what is wrong is told with the table's name."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from gradmatrix.core.errors import UserError
+from gradmatrix.stacks import config
+from gradmatrix.stacks.generate import REQUIREMENTS, Releases, Snapshots, Window
+from tests.stacks.test_matrix import RUN, STACK, complaint, load
+
+SNAPSHOTS = '[generate.snapshots]\nevery = "quarter"\nfrom = 2024-12-31\n'
+RELEASES = '[generate.releases]\npackage = "trl"\nbase = "old"\n'
+WINDOW = "[generate.window]\nquarters = 2\n"
+ALL = STACK + SNAPSHOTS + RELEASES + WINDOW
+
+
+def test_five_lines_are_a_matrix(tmp_path: Path) -> None:
+    """A table of snapshots, and nothing else: every scenario, every device, the usual steps."""
+    loaded = load(tmp_path, SNAPSHOTS + 'python = "3.11"\nrequirements = ["torch", "trl"]\n')
+    names = ["snapshot-2024-12-31", "snapshot-2025-03-31", "snapshot-2025-06-30", "snapshot-2025-09-30",
+             "snapshot-2025-12-31"]  # fmt: skip
+    assert names == [stack.name for stack in loaded.stacks]
+    assert (("cpu", "cuda"), ("frozen_parameters", "t5_classifier")) == (loaded.run.devices, loaded.run.scenarios)
+
+
+def test_the_example_is_eight_quarters_in_five_lines() -> None:
+    """The claim, and the file that it is about."""
+    path = Path(__file__).parent.parent / "examples" / "eight_quarters.toml"
+    assert 5 == len(path.read_text(encoding="utf-8").splitlines())
+    assert 8 == len(config.load(path, ["sums"], dt.date(2026, 11, 21)).stacks)
+
+
+def test_typed_stacks_come_first(tmp_path: Path) -> None:
+    """In the order of the file, and then those of the rules."""
+    names = [stack.name for stack in load(tmp_path, RUN + ALL).stacks]
+    assert ["old", "snapshot-2024-12-31"] == names[:2]
+
+
+def test_generated_stacks_are_core_only_where_the_table_says_so(tmp_path: Path) -> None:
+    """A quick run stays quick."""
+    assert [] == [stack.name for stack in load(tmp_path, SNAPSHOTS).core]
+    assert 5 == len(load(tmp_path, SNAPSHOTS + "core = true\n").core)
+
+
+def test_tables_are_read_as_rules(tmp_path: Path) -> None:
+    """With the defaults of what is left out, and the base that a rule names."""
+    snapshots, releases, window = load(tmp_path, ALL).rules
+    assert Snapshots(every="quarter", since=dt.date(2024, 12, 31)) == snapshots.rule
+    assert (Releases(package="trl", base="old"), "old") == (releases.rule, releases.base and releases.base.name)
+    assert Window(quarters=2, requirements=REQUIREMENTS) == window.rule
+
+
+def test_there_may_be_several_tables_of_a_kind(tmp_path: Path) -> None:
+    """Each with its number as its place."""
+    text = STACK + RELEASES.replace("[generate.releases]", "[[generate.releases]]")
+    placed = load(tmp_path, text + '[[generate.releases]]\npackage = "torch"\nbase = "old"\n').rules
+    places = ["[[generate.releases]] number 1", "[[generate.releases]] number 2"]
+    assert places == [rule.place for rule in placed]
+
+
+def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
+    """It needs no index either."""
+    text = SNAPSHOTS + RELEASES.replace('"old"', '"snapshot-2025-03-31"')
+    assert [None, "snapshot-2025-03-31"] == [rule.base and rule.base.name for rule in load(tmp_path, text).rules]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("every =", "evry =", ["unknown key 'evry' in [generate.snapshots]", "perhaps you meant 'every'"]),
+        ('every = "quarter"', 'every = "week"', ["[generate.snapshots], key 'every'", 'a period is "month"']),
+        ('every = "quarter"\n', "", ["lacks the key 'every' in [generate.snapshots]"]),
+        ("from = 2024-12-31\n", "", ["lacks the key 'from' in [generate.snapshots]"]),
+        ("from = 2024-12-31", 'from = "2024-12-31"', ["key 'from'", "without quotes"]),
+        ("from = 2024-12-31", "from = 2026-02-01", ["[generate.snapshots], which lies in the future"]),
+        ("from = 2024-12-31", "from = 2025-02-01\nuntil = 2025-01-01", ["from = 2025-02-01 after until = 2025-01-01"]),
+        ("from = 2024-12-31", 'from = 2024-12-31\npython = "3"', ["in [generate.snapshots]", 'like "3.11"']),
+        ("from = 2024-12-31", "from = 2024-12-31\nrequirements = []", ["[generate.snapshots], key 'requirements'"]),
+        ("from = 2024-12-31", 'from = 2024-12-31\nrequirements = ["a=>1"]', ["unreadable requirement 'a=>1'"]),
+        ("from = 2024-12-31", 'from = 2024-12-31\nprefix = "../x"', ["prefix name '../x', which is unsafe"]),
+        ("from = 2024-12-31", 'from = 2024-12-31\nprefix = ""', ["prefix name '', which is unsafe"]),
+        ("[generate.snapshots]", "[generate.snapshot]", ["[generate.snapshot]", "perhaps you meant 'snapshots'"]),
+        ("[generate.snapshots]", "[generated.snapshots]", ["unknown key 'generated'", "perhaps you meant 'generate'"]),
+        ('base = "old"', 'base = "odl"', ["base = 'odl' in [generate.releases]", "perhaps you meant 'old'"]),
+        ('package = "trl"', 'package = "peft"', ["'peft' in [generate.releases], which old does not ask for"]),
+        ('package = "trl"', 'package = "trl>1"', ["package = 'trl>1'", "without a version"]),
+        ('base = "old"', 'base = "old"\nwhich = "last"', ["key 'which'", '"all" or "last-patch"']),
+        ('base = "old"', 'base = "old"\nfrom = "new"', ["from = 'new' in [generate.releases], which is no release"]),
+        ('base = "old"', 'base = "old"\nfrom = 4.5', ["from = '4.5'", "a version in quotes"]),
+        ('base = "old"', 'base = "old"\nfrom = "2"\nuntil = "1"', ["from = '2' after until = '1'"]),
+        ('base = "old"', 'base = "old"\nexactly = ["x"]', ["exactly = 'x' in [generate.releases]"]),
+        ("quarters = 2", "quarters = 0", ["[generate.window], key 'quarters'", ">= 1"]),
+        ("quarters = 2", "quarters = 2\nmonths = 100000", ["[generate.window], key 'months'", "<= 1200"]),
+        ("quarters = 2", "quarter = 2", ["unknown key 'quarter' in [generate.window]", "'quarters'"]),
+        (SNAPSHOTS, "[generate]\nsnapshots = 3\n", ["no table in [generate.snapshots]"]),
+    ],
+)
+def test_what_is_wrong_is_told_with_the_name_of_the_table(
+    tmp_path: Path, old: str, new: str, expected: list[str]
+) -> None:
+    """Each mistake names the table, the key and what was expected."""
+    assert ALL.count(old) == 1
+    told = complaint(tmp_path, ALL.replace(old, new))
+    assert [text for text in expected if text not in told] == [], told
+
+
+def test_a_typed_stack_wins_where_it_is_the_same(tmp_path: Path) -> None:
+    """What is said about it stays, and there are not two."""
+    typed = STACK.replace('"old"', '"snapshot-2025-03-31"') + 'summary = "mine"\n'
+    loaded = load(tmp_path, typed + SNAPSHOTS + 'requirements = ["torch==2.6.0", "trl"]\n')
+    assert (5, "mine") == (len(loaded.stacks), loaded.stack("snapshot-2025-03-31").summary)
+
+
+def test_a_typed_stack_that_is_another_is_told(tmp_path: Path) -> None:
+    """Results are looked up by the name."""
+    told = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
+    assert "the stack 'snapshot-2025-03-31' in [generate.snapshots], and there is one of that name" in told
+    assert "a [[stacks]] table gives another stack of that name; a prefix" in told
+
+
+def test_two_rules_may_not_give_unlike_stacks_of_one_name(tmp_path: Path) -> None:
+    """A prefix keeps them apart."""
+    table = SNAPSHOTS.replace("[generate.snapshots]", "[[generate.snapshots]]")
+    assert "number 1 gives another stack" in complaint(tmp_path, table + table + 'python = "3.12"\n')
+    assert 10 == len(load(tmp_path, table + table + 'python = "3.12"\nprefix = "py312"\n').stacks)
+
+
+def test_rules_that_overlap_give_a_stack_once(tmp_path: Path) -> None:
+    """Every month has what every quarter has."""
+    table = SNAPSHOTS.replace("[generate.snapshots]", "[[generate.snapshots]]")
+    assert 13 == len(load(tmp_path, table + table.replace("quarter", "month")).stacks)
+
+
+def test_a_rule_of_the_future_leaves_no_stack_and_that_is_none(tmp_path: Path) -> None:
+    """Until its first period is over."""
+    assert () == load(tmp_path, SNAPSHOTS.replace("2024-12-31", "2026-01-31")).stacks
+
+
+def test_without_a_stack_and_a_rule_there_is_no_matrix(tmp_path: Path) -> None:
+    """Nothing could be run."""
+    assert "names no stack" in complaint(tmp_path, RUN)
+
+
+def test_all_that_stacks_follow_from_is_asked(tmp_path: Path) -> None:
+    """A rule, its base and the base's requirements: where one changes, it is another question."""
+    changes = ["", 'which = "all"\n', 'from = "1"\n', "from = 2025-01-01\n"]
+    asked = [load(tmp_path, STACK + RELEASES + change).rules[0].asked() for change in changes]
+    asked.append(load(tmp_path, STACK.replace("2.6.0", "2.6.1") + RELEASES).rules[0].asked())
+    asked.append(load(tmp_path, STACK.replace("3.11", "3.12") + RELEASES).rules[0].asked())
+    assert [1] * len(asked) == [asked.count(each) for each in asked]
+    with pytest.raises(UserError):
+        load(tmp_path, RELEASES)

@@ -1,0 +1,197 @@
+"""The file of trials, and a round of them on a real environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pytest
+
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Steps
+from gradmatrix.measure.servers import crew
+from gradmatrix.run.plan import Limits
+from gradmatrix.run.pool import Settings
+from tests.conftest import NEWEST, ROOT, needs_fork, python_of
+from tests.tools.test_trials import make_trial
+from tools import bench_comparison
+from tools.bench_comparison import OURS, TIME, Bench, Ledger, Wanted, code_digest, kept_busy, tallies
+
+if TYPE_CHECKING:
+    from tools.bench_comparison import Trial
+
+SHORT = Wanted(comparisons=2, runs=1, rivals=0, per_crew=2, budget_s=1.0, power_s=1.0)
+READINGS = (
+    (OURS, TIME),
+    ("hyperfine", "summary, ratio - u > 1"),
+    ("hyperfine", "Welch's t-test, p < 0.05"),
+    ("pytest-benchmark", "mean:3%"),
+    ("pytest-benchmark", "min:3%"),
+)
+"""The columns of README's table."""
+
+
+def bench(directory: Path, ledger: Ledger, wanted: Wanted = SHORT, python: Path = Path("no-python")) -> Bench:
+    """A round of short comparisons."""
+    settings = Settings(Steps(), Limits(120.0, None, 1))
+    return Bench("stack", python, settings, wanted, ledger, directory, lambda _text: None)
+
+
+def test_what_was_measured_is_found_again(tmp_path: Path) -> None:
+    """Each trial is in the file at once."""
+    added = Ledger.at(tmp_path / "new" / "trials.jsonl").add(make_trial(per_cent=5.0, number=3))
+    again = Ledger.at(tmp_path / "new" / "trials.jsonl")
+    assert ([added], True, False) == (again.trials, again.has(OURS, 5.0, 3), again.has(OURS, 5.0, 4))
+
+
+def test_half_a_line_is_dropped_and_the_next_trial_readable(tmp_path: Path) -> None:
+    """The command was killed while it wrote."""
+    path = tmp_path / "trials.jsonl"
+    Ledger.at(path).add(make_trial(number=0))
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(make_trial(number=1))[:-9])
+    Ledger.at(path).add(make_trial(number=2))
+    assert [0, 2] == [each.number for each in Ledger.at(path).trials]
+
+
+def test_a_line_that_is_no_trial_is_named(tmp_path: Path) -> None:
+    """Nothing of the file is changed."""
+    path = tmp_path / "trials.jsonl"
+    Ledger.at(path).add(make_trial())
+    path.write_bytes(content := path.read_bytes() + b'{"tool": 1}\n')
+    with pytest.raises(UserError, match="line 2 is no trial"):
+        Ledger.at(path)
+    assert content == path.read_bytes()
+
+
+def test_trials_of_other_settings_are_not_gone_on_with(tmp_path: Path) -> None:
+    """Those in the file had 120 s."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(make_trial())
+    with pytest.raises(UserError, match="asked for are stack and 1 s"):
+        list(bench(tmp_path, ledger).run())
+
+
+def test_trials_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
+    """What measures has changed since; a file of before there was a digest is no better."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(msgspec.structs.replace(make_trial(), limit_s=1.0))
+    with pytest.raises(UserError, match="by other code than this: unknown"):
+        list(bench(tmp_path, ledger).run())
+
+
+def test_other_measuring_code_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number of one module; neither words nor the place of a definition."""
+    shutil.copytree(bench_comparison.HERE, here := tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(bench_comparison, "HERE", here)
+    same = code_digest.__wrapped__()
+    for module in bench_comparison.MEASURING:
+        path = here / f"{module}.py"
+        path.write_text((before := path.read_text(encoding="utf-8")) + '"""Words."""\n# more\n', encoding="utf-8")
+        assert same == code_digest() == code_digest.__wrapped__()
+        path.write_text(before + "NUMBER = 1\n", encoding="utf-8")
+        assert same != code_digest.__wrapped__()
+        path.write_text(before, encoding="utf-8")
+    (here / "race.py").rename(here / "crew.py.race")
+    with (here / "crew.py").open("a", encoding="utf-8") as file:
+        file.write((here / "crew.py.race").read_text(encoding="utf-8"))
+    (here / "race.py").touch()
+    assert same == code_digest.__wrapped__()
+    with (here / "crew.py").open("a", encoding="utf-8") as file:
+        file.write("if TYPE_CHECKING:\n    import what\n")
+    assert same == code_digest.__wrapped__()
+    with (here / "crew.py").open("a", encoding="utf-8") as file:
+        file.write("if TYPE_CHECKING:\n    import what\nelse:\n    what = 1\n")
+    assert same != code_digest.__wrapped__()
+
+
+def test_what_a_trial_was_judged_by_is_kept(tmp_path: Path) -> None:
+    """So that another estimate can be tried without another hour: each generation of each crew."""
+    crews = [[np.full((3, 4, 2), 0.01), np.full((5, 4, 2), 0.02)], [np.full((1, 4, 2), 0.03)]]
+    Ledger.at(tmp_path / "trials.jsonl").keep(make_trial(per_cent=5.0, number=7), crews)
+    with np.load(tmp_path / "trials.jsonl.blocks" / "5-7.npz") as kept:
+        found = {name: (kept[name].shape[0], float(kept[name][0, 0, 0])) for name in kept.files}
+    assert {"0-0": (3, 0.01), "0-1": (5, 0.02), "1-0": (1, 0.03)} == found
+
+
+def test_nothing_is_measured_again(tmp_path: Path) -> None:
+    """Where all trials are known, no server is started: there is no such Python."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    known = [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)]
+    for per_cent, number in known:
+        made = make_trial(per_cent=per_cent, number=number)
+        ledger.add(msgspec.structs.replace(made, limit_s=1.0, code=code_digest()))
+    assert [] == list(bench(tmp_path, ledger).run())
+
+
+def test_a_summary_of_a_file_measures_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the table, and the exit code says whether a bound is missed."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(make_trial("inconclusive", per_cent=5.0))
+    code = main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    assert (1, True) == (code, "0 of 1 slowed by 5 % were called slower in time" in capsys.readouterr().out)
+
+
+def test_a_narrow_terminal_shows_whole_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Numbers that are cut off are worse than long lines: eighty columns are what a pipe has."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(make_trial("faster", busy=True))
+    ledger.add(make_trial())
+    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "0 % gradmatrix, step time, other core busy 1 0 0 1 0 0 100.0% 2.5% to 100.0% 2.00% 30" in rows
+
+
+def test_a_summary_says_where_other_code_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was right then may not be now."""
+    ledger = Ledger.at(tmp_path / "trials.jsonl")
+    ledger.add(msgspec.structs.replace(make_trial(), code=code_digest()))
+    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    assert "note" not in capsys.readouterr().out
+    ledger.add(msgspec.structs.replace(make_trial(number=1), code="0123456789ab"))
+    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    assert "note: measured by other code than this checkout's: 0123456789ab" in capsys.readouterr().out
+
+
+def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
+    """There is no table to print."""
+    assert 2 == main.main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")])
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
+    """By a process that may run there alone, and that is gone afterwards."""
+    with kept_busy() as pid:
+        time.sleep(0.2)
+        cores, ticks = os.sched_getaffinity(pid), Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[13:15]
+    assert ({max(os.sched_getaffinity(0))}, True, False) == (cores, ticks != ["0", "0"], Path(f"/proc/{pid}").exists())
+
+
+@needs_fork
+def test_a_round_compares_equal_sides_and_each_slowdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On real servers, two a side, as long as the shortest comparison takes."""
+    monkeypatch.setattr(bench_comparison, "crew", partial(crew, servers=2))
+    made: list[Trial] = list(bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run())
+    assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [(each.per_cent, each.number) for each in made]
+    assert all(each.ratio is not None and TIME in each.verdicts for each in made)
+
+
+@pytest.mark.parametrize(("per_cent", "name"), [(0.0, "equal sides"), (2.0, "2 % more"), (5.0, "5 % more")])
+def test_readme_says_what_was_measured(per_cent: float, name: str) -> None:
+    """A row of its table is what the published trials say, and the bounds of the performance contract are kept."""
+    found = {
+        (tally.tool, tally.reading): tally
+        for tally in tallies(Ledger.at(ROOT / "results" / "bench" / "comparison.jsonl").trials)
+        if (tally.per_cent, tally.busy) == (per_cent, None)
+    }
+    cells = [f"{found[each].right} of {found[each].of}" if each in found else "–" for each in READINGS]
+    row = "| " + " | ".join([name, *cells]) + " |"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert (True, True) == (found[OURS, TIME].met, row in readme), row

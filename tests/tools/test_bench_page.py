@@ -1,0 +1,92 @@
+"""The big matrix that is measured: real records under other names. What it costs is measured by a command, not here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.publish.publication import publish
+from gradmatrix.run.project import Project
+from tests.cli.test_cli import CONFLICT, MATRIX, SUMS, write_lock
+from tests.factories import make_cell, make_lock, make_record
+from tools import bench_page
+from tools.bench import Ratio
+from tools.bench_page import NoBrowser
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Two published records of two stacks, one of which could not be resolved."""
+    root = tmp_path / "checkout"
+    (root / "scenarios").mkdir(parents=True)
+    (root / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (root / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
+    write_lock(root, make_lock("first"))
+    write_lock(root, make_lock("second", failure=CONFLICT))
+    project = Project.at(root)
+    project.store.publish("first", [make_record("step:exception", make_cell("first", "sums", "plain"))])
+    project.store.publish("second", [make_record("resolve:conflict", make_cell("second", "sums", "plain"))])
+    return project
+
+
+def test_a_checkout_with_as_many_records_is_made(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole copies of all stacks, which publish without a complaint."""
+    monkeypatch.setattr(bench_page, "RECORDS", 5)
+    assert 6 == bench_page.enlarge(project, tmp_path / "big")
+    big = Project.at(tmp_path / "big")
+    publish(big)
+    names = {f"{stack}-{number:02}" for stack in ("first", "second") for number in range(3)}
+    assert ([], names) == (big.store.problems, {cell.stack for cell in big.store.everything()})
+
+
+def test_nothing_published_is_an_error(project: Project, tmp_path: Path) -> None:
+    """There is nothing to make many of."""
+    for path in project.store.published.glob("*.jsonl"):
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match="There are no records"):
+        bench_page.enlarge(project, tmp_path / "big")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
+def test_memory_is_that_of_all_processes() -> None:
+    """One that was started, and what it starts."""
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        members = bench_page.family(process.pid)
+        used = [bench_page.resident_bytes(pid) for pid in members]
+        process.communicate(b"\n")
+    assert (2, True) == (len(members), all(each > 2**20 for each in used))
+    assert [0] == [bench_page.resident_bytes(pid) for pid in members[:1]]
+    assert os.getpid() in bench_page.family(os.getpid())
+
+
+def test_without_a_browser_the_rest_is_measured(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And it says what is missing."""
+
+    @contextmanager
+    def missing() -> Iterator[Any]:
+        raise NoBrowser("There is no Chromium.", next_step="install one")
+        yield
+
+    monkeypatch.setattr(bench_page, "launched", missing)
+    monkeypatch.setattr(bench_page, "publishing", lambda *_: [Ratio("publishing", 0.5, "<= 1", "5 s")])
+    assert 1 == main.main(["bench-page", "--root", str(project.root)])
+    output = capsys.readouterr().out
+    assert ("publishing" in output, "The page was not measured. There is no Chromium." in output) == (True, True)

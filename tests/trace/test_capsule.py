@@ -1,0 +1,269 @@
+"""A published failure as one script: what it asks for, what it says, and that it fails as was published.
+
+After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/test_capsule.py``, and read the diff.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role
+from gradmatrix.run import project as address
+from gradmatrix.run.project import Project
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.lock import requirements_path
+from gradmatrix.trace import capsule
+from tests.conftest import OLDEST, ROOT, python_of
+from tests.factories import (
+    make_cell,
+    make_lock,
+    make_observation,
+    make_raised,
+    make_record,
+    make_scenario,
+    make_variant,
+)
+
+if TYPE_CHECKING:
+    from gradmatrix.core.model import Record
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "capsule.txt"
+NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a grad_fn"
+REQUIREMENTS = """\
+colorama==0.4.6 ; sys_platform == 'win32' \\
+    --hash=sha256:00
+cuda-toolkit==13.0.3 ; sys_platform == 'linux' \\
+    --hash=sha256:01
+networkx==3.6.1 ; python_full_version < '3.12' \\
+    --hash=sha256:02
+networkx==3.7 ; python_full_version >= '3.12' \\
+    --hash=sha256:03
+nvidia-cublas==13.1 ; (platform_machine == 'x86_64' and sys_platform == 'linux') \\
+    --hash=sha256:04
+torch==2.6.0+cpu \\
+    --hash=sha256:05
+triton==3.7.1 ; sys_platform == 'linux' \\
+    --hash=sha256:06
+"""
+SCENARIO = make_scenario(
+    "sums",
+    make_variant("plain"),
+    make_variant("twice", Role.REPORTED),
+    make_variant("thrice", Role.REMEDY),
+    title="Sums of two",
+)
+SOURCE = '''"""Sums of two."""
+
+import torch
+
+VARIANTS = {"plain": {"role": "control", "summary": "as it is"}, "twice": {"role": "reported", "summary": "twice"}}
+
+
+def train(variant, device, steps):
+    model = torch.nn.Linear(2, 2, device=device)
+    for _ in range(steps):
+        model(torch.ones(2)).sum().backward() if variant == "plain" else model.zero_grad()
+'''
+LOCK = make_lock(versions={"torch": "2.6.0", "trl": "0.15.2"}, as_of=dt.date(2026, 3, 1))
+
+
+def make_failed(outcome: str = "step:no-grad-fn", message: str = NO_GRAD_FN, **fields: object) -> Record:
+    """The record of a variant that fails, by an exception unless it has an observation of its own."""
+    given = {"observation": make_observation(raised=make_raised(message)), "role": Role.REPORTED, **fields}
+    return make_record(outcome, make_cell("stack", "sums", "twice"), message=f"RuntimeError: {message}", **given)
+
+
+def make_silent(outcome: str, message: str) -> Record:
+    """The record of a variant of which nothing tells that it fails."""
+    return make_record(outcome, make_cell("stack", "sums", "twice"), message=message, observation=make_observation())
+
+
+def written(record: Record, file: str = "FILE") -> str:
+    """The capsule of ``record``."""
+    return capsule.write(record, LOCK, REQUIREMENTS, SCENARIO, SOURCE, file=file)
+
+
+def block(text: str) -> dict[str, object]:
+    """The TOML of a script's block."""
+    found = re.search(r"^# /// script\n((?:#.*\n)+?)# ///$", text, re.MULTILINE)
+    assert found is not None
+    return tomllib.loads(
+        "".join(line[2:] if line[1:2] == " " else line[1:] for line in found[1].splitlines(keepends=True))
+    )
+
+
+def test_the_block_pins_everything() -> None:
+    """Public versions for this Python, markers only where platforms differ, what only CUDA needs as constraints."""
+    assert {
+        "requires-python": "==3.11.*",
+        "dependencies": ["colorama==0.4.6 ; sys_platform == 'win32'", "networkx==3.6.1", "torch==2.6.0"],
+        "tool": {
+            "uv": {
+                "exclude-newer": "2026-03-02T00:00:00Z",
+                "constraint-dependencies": ["cuda-toolkit==13.0.3", "nvidia-cublas==13.1", "triton==3.7.1"],
+            }
+        },
+    } == block(written(make_failed()))
+
+
+def test_every_published_lock_makes_a_block() -> None:
+    """With as many requirements as the lock has packages, and some for other platforms."""
+    for lock in Project.at(ROOT).known_locks():
+        text = requirements_path(lock.stack, ROOT / "results" / "locks").read_text(encoding="utf-8")
+        names = {requirement.partition("==")[0] for requirement in capsule.pinned(text, lock.python)}
+        assert {package.name for package in lock.packages} <= names
+        block(capsule.metadata(lock, text))
+
+
+def test_the_whole_script() -> None:
+    """As it is in the golden file."""
+    text = written(make_silent("gradient:partial", "1 of 2 trainable parameters got no gradient or only zeros: weight"))
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert GOLDEN.read_text(encoding="utf-8") == text
+
+
+def test_it_says_what_happens_and_how_to_see_it() -> None:
+    """The exception as it was recorded, the versions, the command."""
+    text = written(make_failed(), "fails.py")
+    assert f"    RuntimeError: {NO_GRAD_FN}\n" in text
+    assert "With torch 2.6.0, trl 0.15.2 on Python 3.11 (CPU) this ends with\n" in text
+    assert "uv run fails.py\n" in text
+
+
+def test_a_message_cannot_end_the_docstring() -> None:
+    """Whatever it is made of."""
+    compile(written(make_failed(message='a """ and a \\ at the end \\')), "capsule", "exec")
+
+
+@pytest.mark.parametrize(
+    ("summary", "told"),
+    [("a Linear", True), ("plain, but with a Linear", False), ("the same in fp16", False)],
+)
+def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told: bool) -> None:  # noqa: FBT001
+    """Nobody else knows them."""
+    scenario = make_scenario("sums", make_variant("plain"), make_variant("twice"))
+    variants = (
+        scenario.variants[0],
+        type(scenario.variants[1])(name="twice", role=Role.CONTROL, summary=summary, needs=()),
+    )
+    scenario = make_scenario("sums", *variants)
+    text = capsule.write(make_failed(), LOCK, REQUIREMENTS, scenario, SOURCE)
+    assert told is (f"Here: {summary}." in text)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message", "expected"),
+    [
+        ("gradient:none", "21 of 21 trainable parameters got no gradient: a", "got no gradient: {listed}"),
+        ("gradient:partial", "1 of 2 …", "got no gradient or only zeros: {listed}"),
+        ("gradient:zero", "2 of 2 …", "got a gradient of exactly zero: {listed}"),
+        ("gradient:nonfinite", "2 of 2 …", "gradient.isfinite().all()"),
+        ("gradient:none", capsule.NOTHING_TRAINABLE, "nothing is trainable"),
+        ("update:none", "2 of 2 …", "did not change"),
+        ("step:nonfinite-loss", "loss (nan)", "the loss is not finite"),
+    ],
+)
+def test_a_silent_failure_is_made_to_speak(outcome: str, message: str, expected: str) -> None:
+    """The last function looks at what is wrong, and is what runs."""
+    text = written(make_silent(outcome, message))
+    compile(text, "capsule", "exec")
+    assert expected in text
+    assert text.endswith('\n\n\nif __name__ == "__main__":\n    main()\n')
+    assert "this runs to its end without an error, but" in " ".join(text.split())
+
+
+def test_a_loud_failure_speaks_for_itself() -> None:
+    """Nothing is added."""
+    assert written(make_failed()).endswith('\n\n\nif __name__ == "__main__":\n    train()\n')
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [
+        (make_record("trains", make_cell("stack", "sums", "twice")), "passed"),
+        (make_record("gradient:none", make_cell("stack", "sums", "twice"), role=Role.MISUSE, passed=True), "passed"),
+        (make_record("setup:unsupported", make_cell("stack", "sums", "twice"), passed=None), "never ran"),
+        (make_record("install:build", make_cell("stack", "sums", "twice")), "never ran"),
+        (make_record("relation:disagrees", make_cell("stack", "sums", "twice")), "trains by itself"),
+    ],
+)
+def test_what_shows_no_failure_is_refused(record: Record, what: str) -> None:
+    """It passed, it never ran, or it takes two."""
+    with pytest.raises(UserError, match=what):
+        capsule.refuse(record, SCENARIO, everything=False)
+
+
+@pytest.mark.parametrize("outcome", ["trains", "relation:disagrees"])
+def test_any_cell_that_ran_has_a_capsule(outcome: str) -> None:
+    """Where it is asked for."""
+    capsule.refuse(make_record(outcome), SCENARIO, everything=True)
+
+
+def test_a_script_of_ones_own_is_refused() -> None:
+    """It is a script already."""
+    with pytest.raises(UserError, match="needs no capsule"):
+        capsule.refuse(make_failed(), make_scenario("own", arguments=()), everything=True)
+
+
+def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same text but for the name of the file, and the command that shows the failure."""
+    cell, file = f"{OLDEST}/t5_classifier/hf_adafactor", tmp_path / "fails.py"
+    assert 0 == main.main(["capsule", cell])
+    printed = capsys.readouterr().out
+    assert 0 == main.main(["capsule", cell, "--output", str(file)])
+    assert f"uv run {file}" in capsys.readouterr().out
+    assert printed.replace("uv run FILE", "uv run fails.py") == file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([f"{OLDEST}/t5_classifier/torch_adamw"], "there is no failure to reproduce"),
+        ([f"{OLDEST}/t5_classifier/hf_adafactr"], "perhaps you meant 'hf_adafactor'"),
+        ([f"{OLDEST}/t5_classifier/hf_adafactor", "--output", "no/such/folder/fails.py"], "its folder is not there"),
+    ],
+)
+def test_what_cannot_be_written_ends_with_2(words: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And one clear error."""
+    assert 2 == main.main(["capsule", *words])
+    assert what in capsys.readouterr().err
+
+
+def test_a_changed_scenario_is_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The script may not do what was published; it goes to the errors, beside the script."""
+    for name in ("results", "matrix.toml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
+    with (tmp_path / "scenarios" / "t5_classifier.py").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    assert 0 == main.main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
+    assert "has changed since this was published" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cell", ["t5_classifier/hf_adafactor", "frozen_parameters/frozen_embeddings_reentrant"])
+def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
+    """With its exception, or with what nothing else tells."""
+    project = Project.at(ROOT)
+    record = address.find(f"{OLDEST}/{cell}", address.published(project), ("cpu",))
+    scenario, lock = address.scenario_of(record, project), address.lock_of(record, project)
+    text = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
+    script = tmp_path / "fails.py"
+    script.write_text(
+        capsule.write(record, lock, text, scenario, Path(scenario.path).read_text(encoding="utf-8")), encoding="utf-8"
+    )
+    variables = environment.variables(threads=1) | {"COLUMNS": "400"}
+    ran = subprocess.run([python_of(OLDEST), script], capture_output=True, text=True, env=variables, check=False)
+    said = " ".join(ran.stderr.split())
+    assert (1, True) == (ran.returncode, said.endswith(" ".join(record.message.split()))), ran.stderr

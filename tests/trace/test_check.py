@@ -1,0 +1,300 @@
+"""The scenarios in an environment that is there already, beside what is published."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Role
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project
+from gradmatrix.run.server import Answer
+from gradmatrix.stacks.environment import installed
+from gradmatrix.trace import check
+from tests.cli.test_cli import MATRIX, write_lock
+from tests.conftest import OLDEST, ROOT, python_of
+from tests.factories import (
+    WITHOUT_GRAPH,
+    make_cell,
+    make_lock,
+    make_lost,
+    make_observation,
+    make_raised,
+    make_record,
+    make_switch,
+)
+from tests.pretended import World, pretend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gradmatrix.core.model import Record
+
+SUMS = '''"""Sums of two."""
+
+NEEDS = ("torch",)
+VARIANTS = {
+    "plain": {"role": "control", "summary": "as it is"},
+    "reported": {"role": "reported", "summary": "as it was reported"},
+    "frozen": {"role": "misuse", "summary": "as it should not be"},
+    "newer": {"role": "remedy", "summary": "what is not to be had here", "needs": ("torch>=99",)},
+}
+'''
+NO_GRAD_FN = make_raised("element 0 of tensors does not require grad and does not have a grad_fn")
+FAILS = Answer(make_observation(raised=NO_GRAD_FN, reached="step"), Ended(exit=0), wall_s=0.5)
+SWITCHED = msgspec.structs.replace(WITHOUT_GRAPH, grad_enabled=False, switch=make_switch())
+SEEN_OFF = make_observation(raised=NO_GRAD_FN, reached="step", backward=(SWITCHED,), lost=(make_lost(),))
+OFF = Answer(SEEN_OFF, Ended(exit=0), wall_s=0.5)
+
+
+def publish(root: Path, *records: Record) -> None:
+    """Put records into results/."""
+    folder = root / "results" / "records"
+    folder.mkdir(parents=True, exist_ok=True)
+    for record in records:
+        with (folder / f"{record.cell.stack}.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(record) + b"\n")
+
+
+def record_of(stack: str, variant: str, outcome: str, **fields: object) -> Record:
+    """A published record."""
+    return make_record(outcome, make_cell(stack, "sums", variant), **fields)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two published stacks: the reported variant fails on the older one."""
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SUMS, encoding="utf-8")
+    write_lock(tmp_path, make_lock("first", versions={"torch": "2.6.0"}))
+    write_lock(tmp_path, make_lock("second", versions={"torch": "2.13.0"}))
+    publish(
+        tmp_path,
+        record_of("first", "plain", "trains"),
+        record_of("first", "reported", "step:no-grad-fn", role=Role.REPORTED),
+        record_of("second", "plain", "trains"),
+        record_of("second", "reported", "trains", role=Role.REPORTED),
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Servers that only pretend."""
+    return pretend(monkeypatch)
+
+
+def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
+    """A Python that says which it is and what is installed, and can do nothing else."""
+    path = folder / "python"
+    listed = json.dumps({"python": "3.11", "packages": packages})
+    text = f"""#!/bin/sh\ncase "$*" in *find_spec*) echo 3 11 1;; *) echo '{listed}';; esac\n"""
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def checked(root: Path, torch: str = "2.6.1", **selected: Any) -> check.Report:  # noqa: ANN401  (as many types as fields)
+    """A check of an environment with that torch."""
+    return check.check(Project.at(root), make_python(root, ("torch", torch)), Selection(**selected))
+
+
+def test_what_is_installed_is_a_lock() -> None:
+    """Of the Python that is asked, whoever asks."""
+    lock = installed(python_of(OLDEST), threads=1)
+    assert ("3.11", "2.0.3", "4.30.2") == (lock.python, lock.version("lightning"), lock.version("transformers"))
+
+
+def test_an_environment_without_torch_is_an_error(tmp_path: Path) -> None:
+    """There is nothing to check."""
+    with pytest.raises(UserError, match="has no torch"):
+        installed(make_python(tmp_path, ("numpy", "2.0")), threads=1)
+
+
+@pytest.mark.parametrize("text", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho no JSON\n"])
+def test_a_python_that_does_not_answer_is_an_error(tmp_path: Path, text: str) -> None:
+    """It ends with an error, or says something else."""
+    path = tmp_path / "python"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+    with pytest.raises(UserError, match="does not say what is installed"):
+        installed(path, threads=1)
+
+
+def test_of_two_copies_the_one_that_is_imported_counts(tmp_path: Path) -> None:
+    """The first on the path."""
+    python = make_python(tmp_path, ("Torch", "2.6.0"), ("torch", "1.0"))
+    assert "2.6.0" == installed(python, threads=1).version("torch")
+
+
+def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: World) -> None:
+    """With the nearest, and with what sets apart those that fail alike."""
+    world.answers = {"reported": [FAILS]}
+    report = checked(root)
+    (failing,) = report.failing(misuse=False)
+    assert ("first", "step:no-grad-fn", True) == (report.nearest, failing.nearest, failing.as_nearest)
+    assert failing.like is not None
+    assert (
+        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on; 2.6.1 lies between) does"
+        == failing.like.words
+    )
+
+
+def test_what_passes_here_and_fails_there_is_told(root: Path, world: World) -> None:
+    """The environment is the better one."""
+    report = checked(root)
+    assert (["reported"], []) == ([cell.variant for cell in report.better], report.unexpected)
+
+
+def test_what_fails_here_and_passes_there_is_unexpected(root: Path, world: World) -> None:
+    """So is what fails there in another way."""
+    world.answers = {"plain": [FAILS], "reported": [Answer(None, Ended(signal=11), wall_s=0.5)]}
+    assert ["plain", "reported"] == [cell.variant for cell in checked(root).unexpected]
+
+
+def test_silent_misuse_is_counted_by_itself(root: Path, world: World) -> None:
+    """It does not read as an environment that cannot train."""
+    report = checked(root)
+    assert ([], ["frozen"]) == (report.failing(misuse=False), [cell.variant for cell in report.failing(misuse=True)])
+
+
+def test_what_the_environment_lacks_is_not_run(root: Path, world: World) -> None:
+    """It is not judged, and says nothing."""
+    assert ["newer"] == [cell.variant for cell in checked(root).unjudged]
+    assert "sums/newer" not in world.asked
+
+
+def test_only_what_is_selected_is_run(root: Path, world: World) -> None:
+    """A variant, for example."""
+    checked(root, variants=frozenset({("sums", "plain")}))
+    assert ["sums/plain"] == world.asked
+
+
+def test_a_disagreement_counts_as_trained(root: Path, world: World) -> None:
+    """Of one cell alone, which is all that is run here."""
+    publish(
+        root,
+        record_of("first", "plain", "relation:disagrees", recorded_at=make_record().recorded_at.replace(year=2027)),
+    )
+    plain = next(cell for cell in checked(root).cells if cell.variant == "plain")
+    assert ("trains", True) == (plain.nearest, plain.as_nearest)
+
+
+def test_without_anything_published_nothing_is_compared(root: Path, world: World) -> None:
+    """The cells are run all the same."""
+    for path in (root / "results" / "records").iterdir():
+        path.unlink()
+    report = checked(root)
+    assert (None, 4) == (report.nearest, len(report.cells))
+
+
+def test_nothing_is_recorded(root: Path, world: World) -> None:
+    """Neither in results/ nor in the journal."""
+    before = {path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()}
+    checked(root)
+    after = {path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()}
+    assert before == after
+    assert [] == [path for path in (root / ".gradmatrix").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("answers", "options", "code"),
+    [
+        ({"reported": [FAILS]}, [], 0),
+        ({"reported": [FAILS]}, ["--strict"], 1),
+        ({"plain": [FAILS]}, [], 1),
+        ({}, ["--cell", "sums/plain", "--strict"], 0),
+    ],
+)
+def test_the_exit_code(
+    root: Path,
+    world: World,
+    answers: dict[str, list[Answer]],
+    options: list[str],
+    code: int,
+) -> None:
+    """0 as on the nearest stack, 1 where it is not; with --strict 1 where anything fails."""
+    world.answers = answers
+    python = make_python(root, ("torch", "2.6.0"))
+    assert code == main.main(["check", "--root", str(root), "--python", str(python), *options])
+
+
+def test_the_report_for_a_person(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """How many fail, like whom, and why."""
+    world.answers = {"reported": [FAILS]}
+    python = make_python(root, ("torch", "2.6.0"))
+    main.main(["check", "--root", str(root), "--python", str(python)])
+    printed = capsys.readouterr().out
+    assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
+    assert (
+        "Your environment fails 1 of 2:\n\n  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)"
+        in printed
+    )
+    assert "✗ sums/reported  step:no-grad-fn\n" in printed
+    assert "Your environment says nothing about 1 of 1 kinds of misuse:" in printed
+    assert "Not judged: 1 setup:unsupported" in printed
+
+
+@pytest.mark.parametrize(
+    ("plain", "expected"),
+    [
+        ([], "What was seen to work on this environment: as it is (sums/plain trains there)."),
+        ([FAILS], "What was seen to work on first, the nearest published stack: as it is (sums/plain trains there)."),
+    ],
+)
+def test_what_helps_is_told_with_the_cell_that_shows_it(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str], plain: list[Answer], expected: str
+) -> None:
+    """Of this environment where it was seen there, or else of the nearest stack."""
+    (root / "scenarios" / "sums.py").write_text(
+        SUMS.replace('"as it is"', '"as it is", "cures": ("grad-mode-off",)'), encoding="utf-8"
+    )
+    world.answers = {"reported": [OFF], **({"plain": plain} if plain else {})}
+    main.main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
+    printed = capsys.readouterr().out
+    assert expected in printed.partition("✗ sums/reported")[2]
+
+
+def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And what it does there; a reason that several share is told once."""
+    world.answers = {"plain": [FAILS], "reported": [Answer(None, Ended(signal=11), wall_s=0.5)]}
+    main.main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
+    printed = capsys.readouterr().out
+    assert "✗ sums/plain  step:no-grad-fn, on first it passes\n" in printed
+    assert "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n        killed by signal 11\n" in printed
+    assert "2 of these failures are not as on first" in printed
+
+
+def test_json_is_all_that_is_printed(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document, that can be read as a report again."""
+    python = make_python(root, ("torch", "2.6.0"))
+    main.main(["check", "--root", str(root), "--python", str(python), "--json"])
+    report = msgspec.json.decode(capsys.readouterr().out, type=check.Report)
+    assert ("first", 4) == (report.nearest, len(report.cells))
+
+
+def test_an_environment_without_torch_ends_with_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And one clear error."""
+    assert 2 == main.main(["check", "--root", str(root), "--python", sys.executable])
+    assert "has no torch" in capsys.readouterr().err
+
+
+def test_a_real_environment_fails_as_its_own_stack_does() -> None:
+    """What is published of the oldest stack, in the environment of that stack."""
+    selection = Selection(variants=frozenset({("t5_classifier", "hf_adafactor"), ("t5_classifier", "torch_adamw")}))
+    report = check.check(Project.at(ROOT), python_of(OLDEST), selection)
+    assert (OLDEST, {"hf_adafactor": "step:no-grad-fn", "torch_adamw": "trains"}) == (
+        report.nearest,
+        {cell.variant: cell.outcome for cell in report.cells if cell.device == "cpu"},
+    )
+    assert [] == report.unexpected

@@ -1,0 +1,201 @@
+"""Whether a published verdict holds here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gradmatrix.cli import main
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.model import Failure, Gradient
+from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.plan import Selection
+from gradmatrix.run.project import Project, find, published
+from gradmatrix.run.server import Answer
+from gradmatrix.stacks import environment
+from gradmatrix.trace import reproduce
+from tests.cli.test_cli import MATRIX, write_lock
+from tests.conftest import OLDEST, ROOT, python_of
+from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record
+from tests.pretended import World, pretend
+from tests.trace.test_check import FAILS, SUMS, publish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gradmatrix.core.model import Record
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Servers and an environment that only pretend."""
+    return pretend(monkeypatch)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A locked stack and a scenario, nothing published yet."""
+    (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "sums.py").write_text(SUMS, encoding="utf-8")
+    write_lock(tmp_path, make_lock("first"))
+    return Project.at(tmp_path)
+
+
+def record_of(project: Project, outcome: str = "trains", variant: str = "plain", **fields: object) -> Record:
+    """A published record, made with the inputs of this checkout."""
+    run = project.stack_run(project.matrix.stack("first"), progress=None)  # type: ignore[arg-type]  # only plans
+    planned = next(cell for cell in run.plan(Selection()) if cell.cell.variant == variant)
+    record = make_record(outcome, planned.cell, inputs=planned.inputs, **fields)
+    publish(project.root, record)
+    return record
+
+
+def test_a_verdict_that_holds(project: Project, world: World) -> None:
+    """The same outcome, gradient and pass, from the same inputs."""
+    here = reproduce.reproduce(project, record_of(project))
+    assert (True, "trains", ()) == (here.holds, here.outcome, here.notes)
+
+
+def test_a_verdict_that_does_not_hold(project: Project, world: World) -> None:
+    """It fails here."""
+    world.answers = {"plain": [FAILS]}
+    here = reproduce.reproduce(project, record_of(project))
+    assert (False, "step:no-grad-fn") == (here.holds, here.outcome)
+
+
+def test_another_gradient_is_another_verdict(project: Project, world: World) -> None:
+    """It is a column of its own."""
+    seen = make_observation(raised=make_raised("it broke"), reached="step")
+    world.answers = {"reported": [Answer(seen, Ended(exit=0), wall_s=0.5)]}
+    record = record_of(project, "step:exception", "reported", gradient=Gradient.PARTIAL)
+    assert not reproduce.reproduce(project, record).holds
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "note"),
+    [
+        ("scenario", "0000", "the scenario's source has changed since"),
+        ("observer", "0000", "the observer has changed since"),
+        ("judge", "0000", "the code that judges has changed since"),
+        ("device", "Linux-sparc", "another device: Linux-sparc then, "),
+        ("steps", "1+1+1", "another steps (audited + warm-up + timed): 1+1+1 then, 4+4+12 here"),
+        ("threads", "8", "another threads: 8 then, 1 here"),
+    ],
+)
+def test_what_differs_is_noted(project: Project, world: World, name: str, value: str, note: str) -> None:
+    """A verdict that does not hold may be for that."""
+    record = record_of(project)
+    record.inputs[name] = value
+    (found,) = reproduce.reproduce(project, record).notes
+    assert found.startswith(note)
+
+
+def test_another_build_of_torch_is_noted(project: Project, world: World) -> None:
+    """It is a property of the machine."""
+    here = reproduce.reproduce(project, record_of(project, build="cuda"))
+    assert ("another build of torch: cuda then, cpu here",) == here.notes
+
+
+def test_a_disagreement_counts_as_trained(project: Project, world: World) -> None:
+    """It takes two cells, and is said so."""
+    here = reproduce.reproduce(
+        project, record_of(project, "relation:disagrees", passed=False, gradient=Gradient.FLOWING)
+    )
+    assert (True, "trains") == (here.holds, here.published.outcome)
+    assert "one alone trains" in here.notes[0]
+
+
+def test_nothing_is_recorded(project: Project, world: World) -> None:
+    """The published record stays as it is, and the journal empty."""
+    record = record_of(project)
+    world.answers = {"plain": [FAILS]}
+    reproduce.reproduce(project, record)
+    assert ({record.cell: record}, {}) == (published(project), project.store.recorded_here("first"))
+
+
+def test_another_lock_is_an_error(project: Project, world: World) -> None:
+    """No lock is resolved anew: what was run then cannot be installed any more."""
+    record = record_of(project)
+    record.inputs["lock"] = "0000"
+    with pytest.raises(UserError, match="is not the one that"):
+        reproduce.reproduce(project, record)
+
+
+def test_a_stack_without_a_solution_is_an_error(project: Project, world: World) -> None:
+    """There is nothing to install."""
+    record = record_of(project, "resolve:conflict")
+    write_lock(project.root, make_lock("first", failure=Failure(outcome="resolve:conflict", message="a needs b")))
+    with pytest.raises(UserError, match="has nothing to install: resolve:conflict"):
+        reproduce.reproduce(project, record)
+
+
+def test_a_device_that_this_machine_lacks_is_an_error(project: Project, world: World) -> None:
+    """It cannot be done here."""
+    record = record_of(project)
+    elsewhere = make_record("trains", make_cell("first", "sums", "plain", "cuda"), inputs=record.inputs)
+    if environment.device_class("cuda") is not None:
+        pytest.skip("this machine has one")
+    with pytest.raises(UserError, match="cannot be run here"):
+        reproduce.reproduce(project, elsewhere)
+
+
+def test_a_variant_that_is_gone_is_an_error(project: Project, world: World) -> None:
+    """The checkout is of another state."""
+    record = make_record("trains", make_cell("first", "sums", "gone"), inputs=record_of(project).inputs)
+    with pytest.raises(UserError, match="has no sums/gone"):
+        reproduce.reproduce(project, record)
+
+
+@pytest.mark.parametrize(("outcome", "holds"), [("install:build", True), ("trains", False)])
+@pytest.mark.usefixtures("world")
+def test_a_stack_that_cannot_be_installed_is_a_verdict(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: str,
+    holds: bool,  # noqa: FBT001  (what is expected)
+) -> None:
+    """Where the stack is to blame."""
+
+    def ensure(*_: object) -> environment.Environment:
+        raise environment.InstallFailed(Failure(outcome="install:build", message="no compiler"))
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+    assert holds is reproduce.reproduce(project, record_of(project, outcome)).holds
+
+
+def test_a_machine_that_cannot_install_is_no_verdict(
+    project: Project, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2."""
+
+    def ensure(*_: object) -> environment.Environment:
+        raise environment.InstallFailed(Failure(outcome="install:disk-full", message="no room"))
+
+    monkeypatch.setattr(environment, "ensure", ensure)
+    record_of(project)
+    assert 2 == main.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
+    assert "install:disk-full" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answers", "code"), [({}, 0), ({"plain": [FAILS]}, 1)])
+def test_the_exit_code(
+    project: Project, world: World, capsys: pytest.CaptureFixture[str], answers: dict[str, list[Answer]], code: int
+) -> None:
+    """0 it holds, 1 it does not, with both side by side."""
+    world.answers = answers
+    record_of(project)
+    assert code == main.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
+    printed = capsys.readouterr().out
+    assert f"The published verdict {'does not hold' if code else 'holds'} here." in printed
+    assert "first/sums/plain/cpu" in printed
+
+
+def test_a_published_failure_holds_here() -> None:
+    """In its own environment."""
+    python_of(OLDEST)
+    project = Project.at(ROOT)
+    record = find(f"{OLDEST}/t5_classifier/hf_adafactor", published(project), ("cpu",))
+    here = reproduce.reproduce(project, record)
+    assert (True, "step:no-grad-fn") == (here.holds, here.outcome)

@@ -1,0 +1,255 @@
+"""Scripts as they are, under ``gradmatrix trace``: real processes on the oldest and on the newest torch."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gradmatrix.cli import main
+from tests.conftest import NEWEST, OLDEST, ROOT, python_of, waits_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+TRAINS = """
+import atexit, os, signal, sys
+import torch
+
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+try:
+    for step in range(8):
+        optimizer.zero_grad()
+        model(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+finally:
+    print("cleaned up", flush=True)
+"""
+needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and shell scripts")
+
+
+class Traced:
+    """What ``gradmatrix trace`` gave."""
+
+    def __init__(self, code: int, output: bytes, error: str) -> None:
+        self.code = code
+        self.output, _, document = output.rpartition(b"\n{")
+        self.found: dict[str, Any] = json.loads(b"{" + document) if document else {}
+        self.error = error
+
+    @property
+    def outcome(self) -> str:
+        """The outcome."""
+        return str(self.found["outcome"])
+
+
+class Here:
+    """A folder to run in, and what comes out."""
+
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[bytes]) -> None:
+        self.folder = folder
+        self.capture = capture
+
+    def write(self, text: str, name: str = "train.py") -> str:
+        """A script."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+        return name
+
+    def trace(self, *words: object, options: Sequence[object] = (), stack: str = NEWEST) -> Traced:
+        """Run the command in this process, the script in one of its own."""
+        arguments = ["trace", "--python", python_of(stack), *options, "--json", *words]
+        self.capture.readouterr()
+        code = main.main([str(argument) for argument in arguments])
+        output, error = self.capture.readouterr()
+        return Traced(code, output, error.decode())
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Here:
+    """An empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return Here(tmp_path, capfdbinary)
+
+
+@pytest.mark.parametrize("stack", [OLDEST, NEWEST])
+def test_a_script_prints_what_it_prints_alone(here: Here, stack: str) -> None:
+    """Byte for byte, with the same numbers; what its data loader's workers do is not traced."""
+    script = EXAMPLES / "plain_loop.py"
+    alone = subprocess.run([python_of(stack), script], capture_output=True, check=True).stdout
+    traced = here.trace(script, stack=stack)
+    assert (alone, "") == (traced.output, traced.error)
+    assert ("trains", "flowing", 24, []) == tuple(
+        traced.found[name] for name in ("outcome", "gradient", "steps", "trouble")
+    )
+
+
+@pytest.mark.parametrize("name", ["lightning_autoencoder", "transformers_trainer", "trl_sft", "accelerate_loop"])
+def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
+    """Unmodified, as its documentation writes it."""
+    traced = here.trace(EXAMPLES / f"{name}.py")
+    assert (0, "trains", []) == (traced.code, traced.outcome, traced.found["trouble"])
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "file", "function"),
+    [
+        ("t5_adafactor", "closure-without-grad", "transformers/optimization.py", "step"),
+        ("amp_manual_optimization", "autocast-cache", "amp_manual_optimization.py", "training_step"),
+    ],
+)
+def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(
+    here: Here, name: str, cause: str, file: str, function: str
+) -> None:
+    """Its own traceback, its own exit code, and the line that did it."""
+    traced = here.trace(EXAMPLES / f"{name}.py", stack=OLDEST)
+    assert (1, "step:no-grad-fn", "none") == (traced.code, traced.outcome, traced.found["gradient"])
+    assert "element 0 of tensors does not require grad" in traced.error
+    found = traced.found["diagnosis"]
+    assert (cause, file, function) == (found["cause"], found["place"]["file"], found["place"]["function"])
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("last_line", "code", "outcome", "gradient"),
+    [
+        ("sys.exit(3)", 3, "process:exit-3", "flowing"),
+        ("raise ValueError('it broke')", 1, "step:exception", "flowing"),
+        ("os._exit(0)", 0, "trains", "flowing"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "process:signal-9", None),
+    ],
+)
+def test_the_exit_code_is_the_scripts(
+    here: Here, last_line: str, code: int, outcome: str, gradient: str | None
+) -> None:
+    """However it ends, and what had been seen until then is told; one that is killed at once leaves nothing."""
+    traced = here.trace(here.write(TRAINS + last_line))
+    assert (code, outcome, gradient) == (traced.code, traced.outcome, traced.found["gradient"])
+    assert b"cleaned up\n" == traced.output
+
+
+@needs_posix
+def test_a_script_that_is_killed_leaves_what_had_been_seen(here: Here) -> None:
+    """From a second after its first step on."""
+    text = TRAINS.replace("range(8)", "range(10)").replace("    for step", "    import time\n    for step")
+    text = text.replace("        optimizer.zero_grad()", "        time.sleep(0.15)\n        optimizer.zero_grad()")
+    traced = here.trace(here.write(text + "os.kill(os.getpid(), signal.SIGKILL)"))
+    assert (137, "process:signal-9", "flowing") == (traced.code, traced.outcome, traced.found["gradient"])
+
+
+def test_a_script_is_stopped_after_so_many_steps(here: Here) -> None:
+    """Its finally blocks run, what comes after the training does not; the document is in the file, too."""
+    traced = here.trace(here.write(TRAINS + "print('not reached')"), options=["--steps", 5, "--output", "found.json"])
+    assert (0, b"cleaned up\n", 5) == (traced.code, traced.output, traced.found["steps"])
+    assert traced.found == json.loads((here.folder / "found.json").read_bytes())
+
+
+@pytest.mark.parametrize("stack", [OLDEST, NEWEST])
+def test_processes_that_are_spawned_are_stopped_together(here: Here, stack: str) -> None:
+    """The first rank is traced; who waits for them ends as well."""
+    traced = here.trace(EXAMPLES / "spawned.py", 2000, options=["--steps", 6], stack=stack)
+    assert (0, "trains", 6, b"") == (traced.code, traced.outcome, traced.found["steps"], traced.output)
+
+
+def test_the_first_of_a_launchers_ranks_is_traced(here: Here) -> None:
+    """A command of the environment is run by its Python."""
+    traced = here.trace("torchrun", "--standalone", "--nproc-per-node", 2, EXAMPLES / "distributed.py", 8)
+    assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
+    assert {b"rank 0 trained", b"rank 1 trained"} == set(traced.output.splitlines())
+
+
+def test_an_exception_of_a_spawned_process_is_told(here: Here) -> None:
+    """And not what the launcher makes of it."""
+    script = here.write(
+        "import torch\n"
+        "def train(rank):\n"
+        "    model = torch.nn.Linear(2, 2).requires_grad_(False)\n"
+        "    model(torch.ones(1, 2)).sum().backward()\n"
+        "if __name__ == '__main__':\n"
+        "    torch.multiprocessing.spawn(train)\n"
+    )
+    traced = here.trace(script)
+    assert (1, "step:no-grad-fn") == (traced.code, traced.outcome)
+
+
+@needs_posix
+def test_a_forked_process_is_traced(here: Here) -> None:
+    """As the launcher of a notebook does."""
+    script = here.write(
+        f"import multiprocessing, torch\ndef train():\n{TRAINS.replace(chr(10), chr(10) + '    ')}\n"
+        "process = multiprocessing.get_context('fork').Process(target=train)\nprocess.start()\nprocess.join()\n"
+    )
+    traced = here.trace(script)
+    assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
+
+
+def test_everything_after_the_script_is_its_own(here: Here) -> None:
+    """Also what looks like an option of ours."""
+    words = ["--steps", "9", "--", "-m", "--json", "-h", "--python=x"]
+    traced = here.trace(here.write("import sys\nprint(sys.argv[1:], __name__)"), *words)
+    assert f"{words} __main__\n".encode() == traced.output
+
+
+def test_a_module_is_run_as_python_does(here: Here) -> None:
+    """With the current folder on its path."""
+    here.write(TRAINS, "training.py")
+    traced = here.trace("-m", "training", "--steps", "1")
+    assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
+
+
+def test_the_script_finds_its_environment_as_it_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its path has no folder of ours, and a sitecustomize that it had is run."""
+    (here.folder / "own").mkdir()
+    here.write("import sys\nsys.customized = __name__, __file__\n", "own/sitecustomize.py")
+    monkeypatch.setenv("PYTHONPATH", str(here.folder / "own"))
+    text = "import json, sys, torch\nprint(json.dumps([sys.path, sys.customized]))"
+    script = here.write(text.replace("torch", "torch, sitecustomize"))
+    alone = subprocess.run([python_of(NEWEST), script], capture_output=True, check=True).stdout
+    assert alone == here.trace(script).output
+
+
+def test_a_script_without_torch_is_said_to_be_one(here: Here) -> None:
+    """There is nothing to judge."""
+    traced = here.trace(here.write("print('hello')"))
+    assert (0, b"hello\n", "the script never imported torch") == (traced.code, traced.output, traced.found["message"])
+
+
+def test_an_import_that_fails_before_torch_is_told(here: Here) -> None:
+    """The most common of all failures."""
+    traced = here.trace(here.write("import no_such_library\nimport torch"))
+    assert (1, "import:missing-module") == (traced.code, traced.outcome)
+
+
+def test_a_script_that_only_imports_torch_never_stepped(here: Here) -> None:
+    """That is an answer, too."""
+    traced = here.trace(here.write("import torch"))
+    assert (0, "update:none", "no optimizer ever stepped") == (traced.code, traced.outcome, traced.found["message"])
+
+
+@needs_posix
+def test_a_request_to_end_goes_to_the_script(here: Here) -> None:
+    """Who ends the trace ends the script, and still gets the report."""
+    trained = here.folder / "trained"
+    script = here.write(TRAINS + f"import time\nopen({str(trained)!r}, 'w').close()\ntime.sleep(600)")
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "gradmatrix",
+        "trace",
+        "--python",
+        python_of(NEWEST),
+        here.folder / script,
+    ]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as traced:
+        assert waits_until(trained.exists)
+        traced.send_signal(signal.SIGTERM)
+        _, error = traced.communicate()
+    assert (143, True) == (traced.returncode, error.startswith("gradmatrix trace: process:signal-15"))
