@@ -21,6 +21,7 @@ import contextlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nox
@@ -29,11 +30,12 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "harness"))
 
-from gradmatrix.cli import main  # noqa: E402  (the checkout is not installed)
+from gradmatrix.cli.main import FAMILIES, Family, main  # noqa: E402  (the checkout is not installed)
 from gradmatrix.core.errors import UserError  # noqa: E402
 from gradmatrix.core.model import Stack  # noqa: E402
 from gradmatrix.run.project import Project  # noqa: E402
-from tools import bench_page as chromium
+from tools import chromium  # noqa: E402
+from tools.__main__ import COMMANDS as TOOLS  # noqa: E402
 
 nox.needs_version = ">=2026.8.10"
 nox.options.sessions = ["matrix"]
@@ -56,9 +58,9 @@ def run_stack(session: nox.Session, stack: str) -> None:
     command(session, "run", stack, *later, *session.posargs)
 
 
-def command(session: nox.Session, *arguments: str) -> None:
+def command(session: nox.Session, *arguments: str, families: Sequence[Family] = FAMILIES) -> None:
     """Run a command of the harness in this process; 2 (bad input) and 3 (a stack does not resolve) end nox with it."""
-    code = main.main(arguments)
+    code = main(arguments, families)
     if code in {2, 3, 130}:
         raise SystemExit(code)
     if code:
@@ -144,7 +146,7 @@ def isolation(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def audit(session: nox.Session) -> None:
     """Put known faults into scenarios that train: all must be detected and named; stacks and options after --."""
-    command(session, "audit", *session.posargs)
+    command(session, "audit", *session.posargs, families=TOOLS)
 
 
 @nox.session(venv_backend="none", default=False)
@@ -153,9 +155,9 @@ def bench(session: nox.Session) -> None:
     options = list(session.posargs)
     alone = options[:1] == ["--comparison"]
     if not alone:
-        command(session, "bench", *options)
+        command(session, "bench", *options, families=TOOLS)
     if alone or not options:  # takes hours; what is measured is kept, and the same command goes on with it
-        command(session, "bench-comparison", *options[1:])
+        command(session, "bench-comparison", *options[1:], families=TOOLS)
 
 
 @nox.session(venv_backend="none", default=False)
@@ -192,7 +194,7 @@ def bench_page(session: nox.Session) -> None:
     """Print what a matrix of 100,000 records costs to publish, and its first page to look at."""
     session.install("-e", ".[tests]")
     get_browser(session)
-    session.run("gradmatrix", "bench-page", *session.posargs)
+    session.run("python", "-m", "tools", "bench-page", *session.posargs)
 
 
 @nox.session(default=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.model import Cell, Record
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.run import scenarios
@@ -30,7 +30,7 @@ pytestmark = needs_fork
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of one run."""
     folder = new_results(tmp_path_factory.mktemp("finished"))
-    assert 0 == main.main([*COMMAND, "--results", str(folder)])
+    assert 0 == main([*COMMAND, "--results", str(folder)])
     return folder
 
 
@@ -127,7 +127,7 @@ def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureF
     """The second time every cell is kept, no server is started and no file is touched."""
     files = [path for path in sorted(results.rglob("*")) if path.is_file()]
     before = [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
-    assert 0 == main.main([*COMMAND, "--explain", "--no-table", "--results", str(results)])
+    assert 0 == main([*COMMAND, "--explain", "--no-table", "--results", str(results)])
     output = capsys.readouterr().out
     assert (names(cells()), set()) == (explained(output, "keep"), explained(output, "run"))
     assert (
@@ -140,7 +140,7 @@ def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureF
 def test_a_failure_is_found_by_a_strict_run(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, and the command that repeats the cell."""
     arguments = ["run", OLDEST, "--device", "cpu", "--cell", "t5_classifier/hf_adafactor", "--strict"]
-    assert 1 == main.main([*arguments, "--results", str(results)])
+    assert 1 == main([*arguments, "--results", str(results)])
     assert f'nox -s "matrix({OLDEST})" -- --cell t5_classifier/hf_adafactor --fresh' in capsys.readouterr().out
 
 
@@ -148,7 +148,7 @@ def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFi
     """Of a sample: one that trains, and one that fails."""
     sample = ["t5_classifier/hf_adafactor", "amp_manual_optimization/torch_only", "amp_manual_optimization/clear_cache"]
     words = [word for cell in sample for word in ("--cell", cell)]
-    assert 0 == main.main(["isolation", OLDEST, *words, "--results", str(results)])
+    assert 0 == main(["isolation", OLDEST, *words, "--results", str(results)])
     assert f"{OLDEST}: 3 cells compared" in capsys.readouterr().out
 
 
@@ -169,7 +169,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
     finished = records_of(results)
     assert 3 <= len(finished) < len(cells())
 
-    assert 0 == main.main([*arguments, "--explain"])
+    assert 0 == main([*arguments, "--explain"])
     output = capsys.readouterr().out
     kept = {record.cell for record in finished}
     assert (names(kept), names(cells() - kept)) == (explained(output, "keep"), explained(output, "run"))
@@ -180,5 +180,5 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
 
 def test_an_unknown_cell_is_bad_input(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2 and a suggestion, no traceback."""
-    assert 2 == main.main(["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)])
+    assert 2 == main(["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)])
     assert "perhaps you meant 'hf_adafactor'" in capsys.readouterr().err

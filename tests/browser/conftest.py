@@ -18,7 +18,7 @@ from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from gradmatrix.run.store import decode
 from tests.conftest import ROOT
-from tools.bench_page import NoBrowser, launched
+from tools.chromium import NoBrowser, launched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

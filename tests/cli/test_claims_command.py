@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.run.project import Project
 from tests.cli.test_cli import MATRIX, SUMS, write_lock
 from tests.factories import make_cell, make_lock, make_record
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 def test_the_claims_are_listed_with_their_verdicts(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From records alone, nothing is run."""
-    code = main.main(["claims", "--root", str(root)])
+    code = main(["claims", "--root", str(root)])
     printed = capsys.readouterr().out
     assert (0, True, True) == (code, "◐ partly" in printed, "sums-train" in printed)
 
@@ -56,14 +56,14 @@ def test_a_narrow_terminal_gets_a_list(
 ) -> None:
     """A table of three columns cannot be read there; both say the same."""
     monkeypatch.setenv("COLUMNS", columns)
-    main.main(["claims", "--root", str(root)])
+    main(["claims", "--root", str(root)])
     printed = capsys.readouterr().out
     assert (expected, True) == ("│" in printed, "plain trains on 1 of 2 stacks" in printed)
 
 
 def test_one_claim_is_shown_with_every_cell(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """For and against."""
-    code = main.main(["claims", "sums-train", "--root", str(root)])
+    code = main(["claims", "sums-train", "--root", str(root)])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert (0, ["sums-train: ◐ partly", "Sums train."]) == (code, lines[:2])
     assert {"for      first/sums/plain/cpu: trains", "against  second/sums/plain/cpu: gradient:none"} < set(lines)
@@ -71,19 +71,19 @@ def test_one_claim_is_shown_with_every_cell(root: Path, capsys: pytest.CaptureFi
 
 def test_one_json_document_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing else is on stdout."""
-    main.main(["claims", "--json", "--root", str(root)])
+    main(["claims", "--json", "--root", str(root)])
     (claim,) = json.loads(capsys.readouterr().out)["claims"]
     assert ("sums-train", "partly") == (claim["id"], claim["verdict"])
 
 
 def test_an_unknown_claim_is_answered_with_the_nearest(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2."""
-    code = main.main(["claims", "sum-train", "--root", str(root)])
+    code = main(["claims", "sum-train", "--root", str(root)])
     assert (2, True) == (code, "perhaps you meant 'sums-train'" in capsys.readouterr().err)
 
 
 def test_a_wrong_file_is_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, in the words of the file."""
     (root / "scenarios" / "claims.toml").write_text(CLAIMS.replace("plain", "plane"), encoding="utf-8")
-    code = main.main(["claims", "--root", str(root)])
+    code = main(["claims", "--root", str(root)])
     assert (2, True) == (code, "unknown variant 'plane', in claim 'sums-train'" in capsys.readouterr().err)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.model import Failure, Lock
 from gradmatrix.publish import publication
 from gradmatrix.run.project import Project
@@ -88,7 +88,7 @@ def outcomes(root: Path) -> dict[str, str]:
 
 def test_a_run_records_publishes_and_prints(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The core stacks, when none is named."""
-    assert 0 == main.main(["run", "--root", str(root)])
+    assert 0 == main(["run", "--root", str(root)])
     unsupported = dict.fromkeys(("first/sums/plain", "first/sums/frozen"), "setup:unsupported")
     assert unsupported == outcomes(root)
     printed = capsys.readouterr().out
@@ -98,10 +98,10 @@ def test_a_run_records_publishes_and_prints(root: Path, capsys: pytest.CaptureFi
 
 def test_a_second_run_keeps_everything(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And changes no byte of results/."""
-    main.main(["run", "--root", str(root)])
+    main(["run", "--root", str(root)])
     before = {path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()}
     capsys.readouterr()
-    assert 0 == main.main(["run", "--root", str(root), "--explain"])
+    assert 0 == main(["run", "--root", str(root), "--explain"])
     printed = capsys.readouterr().out
     assert "first: 0 cells run, 2 kept, 0 settled" in printed
     assert "keep     first/sums/plain/cpu: needs a-library-of-another-day, which this stack does not have" in printed
@@ -110,19 +110,19 @@ def test_a_second_run_keeps_everything(root: Path, capsys: pytest.CaptureFixture
 
 def test_all_runs_every_stack(root: Path) -> None:
     """Not only the core ones."""
-    main.main(["run", "--root", str(root), "--all", "--no-table"])
+    main(["run", "--root", str(root), "--all", "--no-table"])
     assert {"first", "second"} == {cell.partition("/")[0] for cell in outcomes(root)}
 
 
 def test_a_run_is_narrowed_by_stack_and_cell(root: Path) -> None:
     """A named stack, a named cell."""
-    main.main(["run", "second", "--root", str(root), "--cell", "sums/frozen"])
+    main(["run", "second", "--root", str(root), "--cell", "sums/frozen"])
     assert ["second/sums/frozen"] == list(outcomes(root))
 
 
 def test_without_a_table_only_the_summary_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The files are written all the same."""
-    main.main(["run", "--root", str(root), "--no-table"])
+    main(["run", "--root", str(root), "--no-table"])
     assert "Does it train?" not in capsys.readouterr().out
     assert 2 == len(outcomes(root))
 
@@ -130,14 +130,14 @@ def test_without_a_table_only_the_summary_is_printed(root: Path, capsys: pytest.
 def test_results_can_go_elsewhere(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """The checkout's own results are left alone."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    main.main(["run", "--root", str(root), "--results", str(elsewhere)])
+    main(["run", "--root", str(root), "--results", str(elsewhere)])
     assert ((elsewhere / "matrix.md").exists(), (root / "results" / "matrix.md").exists()) == (True, False)
 
 
 def test_a_stack_that_cannot_be_resolved_fills_its_column(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It never disappears, and it is told once."""
     write_lock(root, make_lock("first", versions={}, failure=CONFLICT))
-    assert 0 == main.main(["run", "--root", str(root)])
+    assert 0 == main(["run", "--root", str(root)])
     assert {"resolve:conflict"} == set(outcomes(root).values())
     printed = capsys.readouterr().out
     assert ("Did not pass: 1 control, 1 misuse" in printed, "\x1b" in printed) == (True, False)
@@ -146,15 +146,15 @@ def test_a_stack_that_cannot_be_resolved_fills_its_column(root: Path, capsys: py
 
 def test_strict_makes_a_failure_the_exit_code(root: Path) -> None:
     """For CI; what was not judged is no failure."""
-    assert 0 == main.main(["run", "--root", str(root), "--strict"])
+    assert 0 == main(["run", "--root", str(root), "--strict"])
     write_lock(root, make_lock("first", versions={}, failure=CONFLICT))
-    assert 1 == main.main(["run", "--root", str(root), "--strict"])
+    assert 1 == main(["run", "--root", str(root), "--strict"])
 
 
 def test_what_speaks_of_the_machine_ends_with_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The stack was not judged: what to mend, and that nothing is lost."""
     write_lock(root, make_lock("first", versions={}, failure=UNREACHABLE))
-    assert 2 == main.main(["run", "--root", str(root)])
+    assert 2 == main(["run", "--root", str(root)])
     assert [
         "gradmatrix: Stack first was not judged: resolve:index-unreachable.",
         "  why:  no answer",
@@ -183,7 +183,7 @@ def test_an_unknown_word_gets_a_suggestion_and_2(
     root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     """On the error stream, without a traceback."""
-    assert 2 == main.main([*arguments, "--root", str(root)])
+    assert 2 == main([*arguments, "--root", str(root)])
     printed = capsys.readouterr()
     assert [] == [part for part in expected.split("|") if part not in printed.err]
     assert "" == printed.out
@@ -192,7 +192,7 @@ def test_an_unknown_word_gets_a_suggestion_and_2(
 def test_an_unknown_key_of_matrix_toml_gets_a_suggestion_and_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every command reads the file first."""
     (root / "matrix.toml").write_text(MATRIX.replace("requirements", "requirments", 1), encoding="utf-8")
-    assert 2 == main.main(["list", "--root", str(root)])
+    assert 2 == main(["list", "--root", str(root)])
     told = capsys.readouterr().err
     assert "unknown key 'requirments' in stack 'first'" in told
     assert "perhaps you meant 'requirements'" in told
@@ -201,7 +201,7 @@ def test_an_unknown_key_of_matrix_toml_gets_a_suggestion_and_2(root: Path, capsy
 def test_a_broken_scenario_ends_with_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A user never sees a traceback of ours for bad input."""
     (root / "scenarios" / "sums.py").write_text("VARIANTS = dict()", encoding="utf-8")
-    assert 2 == main.main(["list", "--root", str(root)])
+    assert 2 == main(["list", "--root", str(root)])
     assert "gradmatrix: sums.py VARIANTS is no literal" in capsys.readouterr().err
 
 
@@ -214,7 +214,7 @@ def test_an_interrupt_ends_with_130(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(publication, "publish", interrupted)
-    assert 130 == main.main(["run", "--root", str(root)])
+    assert 130 == main(["run", "--root", str(root)])
     assert "every finished cell is recorded" in capsys.readouterr().err
 
 
@@ -222,14 +222,14 @@ def test_an_interrupt_ends_with_130(
 def test_every_command_helps(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What it does, and its options."""
     with pytest.raises(SystemExit) as ended:
-        main.main([command, "--help"])
+        main([command, "--help"])
     assert (0, f"usage: gradmatrix {command}") == (ended.value.code, capsys.readouterr().out.partition(" [")[0])
 
 
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """One line each."""
     with pytest.raises(SystemExit):
-        main.main(["--help"])
+        main(["--help"])
     first_words = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("    ")]
     assert COMMANDS == [word for word in first_words if word in COMMANDS]
 
@@ -238,13 +238,13 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_arguments_that_cannot_be_read_end_with_2(arguments: list[str]) -> None:
     """As argparse has it."""
     with pytest.raises(SystemExit) as ended:
-        main.main(arguments)
+        main(arguments)
     assert 2 == ended.value.code
 
 
 def test_the_list_names_stacks_scenarios_and_variants(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What there is to choose from."""
-    assert 0 == main.main(["list", "--root", str(root)])
+    assert 0 == main(["list", "--root", str(root)])
     assert [
         "first as of 2026-01-15 core The first one",
         "second as of 2026-01-15",
@@ -260,7 +260,7 @@ def test_the_table_shows_what_is_recorded(root: Path, capsys: pytest.CaptureFixt
     project = Project.at(root)
     for stack in ("first", "second"):
         project.store.append(make_record("step:exception", make_cell(stack, "sums", "plain"), message=f"of {stack}"))
-    assert 0 == main.main(["table", "second", "--root", str(root)])
+    assert 0 == main(["table", "second", "--root", str(root)])
     printed = capsys.readouterr().out
     assert ("of second" in printed, "of first" in printed) == (True, False)
     assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(root))
@@ -271,7 +271,7 @@ def test_what_cannot_be_read_of_the_records_is_told(root: Path, capsys: pytest.C
     records = root / ".gradmatrix" / "records"
     records.mkdir(parents=True)
     (records / "first.jsonl").write_text('{"schema":7}\n', encoding="utf-8")
-    assert 0 == main.main(["run", "--root", str(root)])
+    assert 0 == main(["run", "--root", str(root)])
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
     assert ["warning: first.jsonl, line 1 was skipped: it has schema 7, this release reads 1"] == warnings
 
@@ -280,5 +280,5 @@ def test_a_dropped_environment_is_gone(root: Path) -> None:
     """Room for the next stack."""
     environment = root / ".gradmatrix" / "environments" / "first"
     environment.mkdir(parents=True)
-    main.main(["run", "--root", str(root), "--drop-environments"])
+    main(["run", "--root", str(root), "--drop-environments"])
     assert not environment.exists()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.model import Failure
 from gradmatrix.publish import publication
 from gradmatrix.stacks.environment import InstallFailed
@@ -38,7 +38,7 @@ def test_a_name_and_all_exclude_each_other(
     root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     """`nox -s matrix -- --all` comes out as that: what to write instead is told."""
-    assert 2 == main.main([*arguments, "--root", str(root)])
+    assert 2 == main([*arguments, "--root", str(root)])
     assert "nox -t all" in capsys.readouterr().err
 
 
@@ -56,7 +56,7 @@ def test_what_a_command_does_not_know_is_told_with_its_own_usage(
 ) -> None:
     """A slip of the keys in the twentieth option of a command is not answered with the list of all commands."""
     with pytest.raises(SystemExit) as ended:
-        main.main(words)
+        main(words)
     err = capsys.readouterr().err
     assert (2, True, True) == (ended.value.code, err.startswith(f"usage: gradmatrix {words[0]} "), meant in err)
 
@@ -65,13 +65,13 @@ def test_what_a_command_does_not_know_is_told_with_its_own_usage(
 def test_without_a_core_stack_one_must_be_named(root: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     """The default is what it is about."""
     (root / "matrix.toml").write_text(MATRIX.replace("core = true\n", ""), encoding="utf-8")
-    assert 2 == main.main([command, "--root", str(root)])
+    assert 2 == main([command, "--root", str(root)])
     assert "No stack of matrix.toml is a core stack." in capsys.readouterr().err
 
 
 def test_a_folder_is_no_matrix(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--matrix names a file."""
-    assert 2 == main.main(["list", "--root", str(root), "--matrix", str(root / "scenarios")])
+    assert 2 == main(["list", "--root", str(root), "--matrix", str(root / "scenarios")])
     assert "gradmatrix: scenarios cannot be read" in capsys.readouterr().err
 
 
@@ -85,14 +85,14 @@ def test_a_machine_that_cannot_go_on_ends_with_2(
         raise error
 
     monkeypatch.setattr(publication, "publish", broken)
-    assert 2 == main.main(["table", "--root", str(root)])
+    assert 2 == main(["table", "--root", str(root)])
     told = capsys.readouterr().err.splitlines()
     assert (f"gradmatrix: It cannot go on: {error}.", "  next: mend that") == (told[0], told[2].partition(" and")[0])
 
 
 def test_isolation_can_be_narrowed_by_device(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As a run can."""
-    assert 2 == main.main(["isolation", "first", "--device", "cpus", "--root", str(root)])
+    assert 2 == main(["isolation", "first", "--device", "cpus", "--root", str(root)])
     assert "perhaps you meant 'cpu'" in capsys.readouterr().err
 
 
@@ -109,7 +109,7 @@ def test_a_release_that_there_is_not_does_not_keep_the_other_stacks(
 
     monkeypatch.setattr("gradmatrix.stacks.lock.resolve", resolved)
     (root / "results" / "locks" / "first.json").unlink()
-    assert code == main.main([*words, "--root", str(root)])
+    assert code == main([*words, "--root", str(root)])
     out, err = capsys.readouterr()
     assert ["gradmatrix: Stack first asks for a release that there is not.", "  why:  torch==99 is not there"] == (
         err.splitlines()[:2]

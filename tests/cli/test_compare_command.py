@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from tests.compare.test_recorded import locked, project, ran, write
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def runs(project: Project, tmp_path: Path) -> tuple[str, str]:
 
 def compare(project: Project, *words: str) -> int:
     """The exit code."""
-    return main.main(["compare", *words, "--root", str(project.root)])
+    return main(["compare", *words, "--root", str(project.root)])
 
 
 def test_a_regression_is_printed_first_and_is_exit_code_1(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.compare import history
 from gradmatrix.publish.feeds import MARKER
 from gradmatrix.run.store import Store
@@ -51,7 +51,7 @@ def publish(root: Path, outcome: str, day: int, lock: str) -> None:
 
 def run(root: Path, *words: str) -> int:
     """The exit code of a command."""
-    return main.main([words[0], "--root", str(root), *words[1:]])
+    return main([words[0], "--root", str(root), *words[1:]])
 
 
 def test_the_history_of_a_cell_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

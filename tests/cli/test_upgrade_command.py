@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gradmatrix.cli import main
 from gradmatrix.cli import upgrade as command
+from gradmatrix.cli.main import main
 from gradmatrix.compare.comparison import Comparison
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.measure import race
@@ -68,7 +68,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def run(root: Path, *arguments: str) -> int:
     """The exit code."""
-    return main.main(["upgrade", *arguments, "--root", str(root), "--no-timing"])
+    return main(["upgrade", *arguments, "--root", str(root), "--no-timing"])
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_measuring_is_asked_for_what_was_said(root: Path, world: World, monkeypa
 
     monkeypatch.setattr(race, "measure", measure)
     arguments = ["upgrade", "first", "--to", "second", "--root", str(root), "--budget", "2m", "--margin", "2%"]
-    assert 0 == main.main(arguments)
-    assert 0 == main.main([*arguments, "--timing", "all"])
+    assert 0 == main(arguments)
+    assert 0 == main([*arguments, "--timing", "all"])
     assert [(1, 120.0, 0.02), (2, 120.0, 0.02)] == asked
 
 
@@ -289,7 +289,7 @@ def test_a_real_script_in_a_real_environment_and_its_stack(tmp_path: Path, capsy
     script.write_text(TRAIN, encoding="utf-8")
     python = python_of(NEWEST)
     work = ["--root", str(ROOT), "--results", str(tmp_path / "results"), "--no-timing"]
-    code = main.main(["upgrade", str(python), "--to", NEWEST, "--script", f"{script} --steps 24", *work, "--json", "-"])
+    code = main(["upgrade", str(python), "--to", NEWEST, "--script", f"{script} --steps 24", *work, "--json", "-"])
     comparison = json.loads(capsys.readouterr().out)
     assert (0, ["unchanged"]) == (code, [cell["change"] for cell in comparison["cells"]])
     assert ["trains", "trains"] == [comparison["cells"][0][side]["outcome"] for side in ("before", "after")]

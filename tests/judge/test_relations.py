@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.model import Record, Relation, Role, Scenario
 from gradmatrix.judge.relations import DISAGREES, as_it_ran, close, difference, judged
 from gradmatrix.publish.publication import publish
@@ -238,7 +238,7 @@ def test_a_clone_publishes_what_was_published(project: Project) -> None:
 def test_a_disagreement_is_a_failure_that_is_printed(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     """With both sequences, in the list of what did not pass."""
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
-    assert 0 == main.main(["table", "--root", str(project.root)])
+    assert 0 == main(["table", "--root", str(project.root)])
     printed = capsys.readouterr().out
     assert "Did not pass: 1 remedy" in printed
     assert "first  sums/b (remedy)  relation:disagrees (gradient flowing)  loss 1 0.75 0.625 0.25 against" in printed

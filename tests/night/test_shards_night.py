@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core import files
 from gradmatrix.core.model import Lock
 from gradmatrix.judge.verdict import Ended
@@ -104,7 +104,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def run(root: Path, *arguments: str) -> int:
     """One command in this checkout."""
-    return main.main([*arguments, "--root", str(root)])
+    return main([*arguments, "--root", str(root)])
 
 
 def plan(root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:

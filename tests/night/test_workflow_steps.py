@@ -17,7 +17,9 @@ from tests.publish.test_regressions import regressed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the machines of the night have GNU's tools")
 
-NIGHT = (Path(__file__).resolve().parent.parent.parent / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
+NIGHT = (Path(__file__).resolve().parent.parent.parent / ".github" / "workflows" / "nightly.yml").read_text(
+    encoding="utf-8"
+)
 GH = 'printf "%s\\n" "$*" >> "$CALLS"\nif [ "$1 $2" = "issue list" ]; then printf "%s" "$OPEN"; fi\n'
 
 

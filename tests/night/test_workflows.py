@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import parser
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -126,7 +126,7 @@ def test_every_command_exists(name: str, command: tuple[str, ...]) -> None:
     assert re.search(rf"^def {session}\(session: nox.Session\)", noxfile, re.MULTILINE)
     words = rest[1:] if rest else []
     if session in {"harness", "shards"}:
-        main.parser().parse_args(words if session == "harness" else ["shards", "sessions.json", *words])
+        parser().parse_args(words if session == "harness" else ["shards", "sessions.json", *words])
 
 
 def test_the_commands_were_found() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.publish import publication
@@ -139,7 +139,7 @@ def test_records_of_another_schema_stop_a_run_before_it_begins(
     publish(project)
     theirs = project.store.published / "first.jsonl"
     theirs.write_bytes(b'{"schema":2}\n')
-    assert 2 == main.main(["run", "first", "--fresh", "--root", str(project.root)])
+    assert 2 == main(["run", "first", "--fresh", "--root", str(project.root)])
     assert "first.jsonl cannot be published anew: line 1 has schema 2" in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.model import LockedPackage, Stack
 from gradmatrix.run.refresh import Fresh, Yanked, fresh_releases, suggestion, yanked
 from gradmatrix.stacks import config
@@ -74,7 +74,7 @@ def add(root: Path, table: str) -> None:
 
 def refresh(root: Path, *options: str) -> int:
     """The exit code of the command."""
-    return main.main(["refresh", "--root", str(root), *options])
+    return main(["refresh", "--root", str(root), *options])
 
 
 def files(root: Path) -> list[str]:
@@ -150,11 +150,11 @@ def test_generated_stacks_are_told_by_check_and_written_without(
     add(root, RELEASES)
     assert 1 == refresh(root, "--check")
     assert "_matrix.json" not in files(root)
-    assert 2 == main.main(["list", "--root", str(root)])
+    assert 2 == main(["list", "--root", str(root)])
     assert 0 == refresh(root)
     assert "added     alpha-1.0\nadded     alpha-1.1\n" in capsys.readouterr().out
     assert "_matrix.json" in files(root)
-    assert 0 == main.main(["list", "--root", str(root)])
+    assert 0 == main(["list", "--root", str(root)])
     assert "alpha-1.1              as of 2026-02-01  alpha 1.1 with the rest of first" in capsys.readouterr().out
     assert 1 == refresh(root, "--check")
     assert "unlocked  alpha-1.0" in capsys.readouterr().out
@@ -227,7 +227,7 @@ def test_a_rule_that_gives_nothing_is_noted(root: Path, capsys: pytest.CaptureFi
     add(root, RELEASES + 'from = "99"\n')
     assert 0 == refresh(root)
     assert "note: [generate.releases] gives no stack" in capsys.readouterr().out
-    assert 0 == main.main(["list", "--root", str(root)])
+    assert 0 == main(["list", "--root", str(root)])
 
 
 @pytest.mark.usefixtures("served")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.model import Stack
 from gradmatrix.run.refresh import Fresh, suggestion, yanked
 from tests.cli.test_cli import write_lock
@@ -69,7 +69,7 @@ def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(root: Path
     written = (root / "results" / "locks" / "_matrix.json").read_bytes()
     assert 0 == refresh(root, "--matrix", str(other))
     assert written == (root / "results" / "locks" / "_matrix.json").read_bytes()
-    assert [0, 0] == [main.main(["list", "--root", str(root), *words]) for words in ([], ["--matrix", str(other)])]
+    assert [0, 0] == [main(["list", "--root", str(root), *words]) for words in ([], ["--matrix", str(other)])]
 
 
 def test_a_stack_that_a_table_gives_is_not_suggested(
@@ -113,7 +113,7 @@ def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
 ) -> None:
     """Until then no other command goes on."""
     add(root, RELEASES + 'from = "99"\n')
-    assert [2, 1] == [main.main(["list", "--root", str(root)]), refresh(root, "--check")]
+    assert [2, 1] == [main(["list", "--root", str(root)]), refresh(root, "--check")]
     out = capsys.readouterr().out
     assert "table     [generate.releases] is new or was changed since the index was read" in out
     assert f"next: nox -s harness -- refresh --root {root}, which writes" in out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.run.store import decode
 from tests.conftest import FAKES, NEWEST, OLDEST, ROOT, needs_fork, python_of
 
@@ -91,7 +91,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(project: Path, *words: str) -> int:
     """Run the command line on that matrix."""
     python_of(OLDEST), python_of(NEWEST)
-    return main.main([*words, "--matrix", str(project / "matrix.toml"), "--results", str(project / "results")])
+    return main([*words, "--matrix", str(project / "matrix.toml"), "--results", str(project / "results")])
 
 
 def records(folder: Path) -> Records:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge.verdict import Verdict
@@ -16,6 +16,7 @@ from gradmatrix.run.project import Project
 from tests.conftest import NEWEST, OLDEST, ROOT, needs_fork, python_of
 from tests.factories import make_cell, make_record
 from tools import audit, injection
+from tools.__main__ import COMMANDS
 from tools.audit import Audited, Score, Tally
 from tools.injection import Injection, Truth
 
@@ -90,7 +91,7 @@ def test_an_unknown_fault_is_bad_input() -> None:
 )
 def test_bad_input_ends_with_exit_code_2(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One clear error."""
-    assert 2 == main.main(["audit", *words])
+    assert 2 == main(["audit", *words], COMMANDS)
     assert expected in capsys.readouterr().err
 
 

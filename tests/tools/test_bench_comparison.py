@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Steps
 from gradmatrix.measure.servers import crew
@@ -22,6 +22,7 @@ from gradmatrix.run.pool import Settings
 from tests.conftest import NEWEST, ROOT, needs_fork, python_of
 from tests.tools.test_trials import make_trial
 from tools import bench_comparison
+from tools.__main__ import COMMANDS
 from tools.bench_comparison import OURS, TIME, Bench, Ledger, Wanted, code_digest, kept_busy, tallies
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def test_a_summary_of_a_file_measures_nothing(tmp_path: Path, capsys: pytest.Cap
     """It prints the table, and the exit code says whether a bound is missed."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial("inconclusive", per_cent=5.0))
-    code = main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    code = main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
     assert (1, True) == (code, "0 of 1 slowed by 5 % were called slower in time" in capsys.readouterr().out)
 
 
@@ -144,7 +145,7 @@ def test_a_narrow_terminal_shows_whole_rows(tmp_path: Path, capsys: pytest.Captu
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial("faster", busy=True))
     ledger.add(make_trial())
-    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "0 % gradmatrix, step time, other core busy 1 0 0 1 0 0 100.0% 2.5% to 100.0% 2.00% 30" in rows
 
@@ -153,16 +154,16 @@ def test_a_summary_says_where_other_code_measured(tmp_path: Path, capsys: pytest
     """What was right then may not be now."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(msgspec.structs.replace(make_trial(), code=code_digest()))
-    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
     assert "note" not in capsys.readouterr().out
     ledger.add(msgspec.structs.replace(make_trial(number=1), code="0123456789ab"))
-    main.main(["bench-comparison", "--summary", "--output", str(ledger.path)])
+    main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
     assert "note: measured by other code than this checkout's: 0123456789ab" in capsys.readouterr().out
 
 
 def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
     """There is no table to print."""
-    assert 2 == main.main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")])
+    assert 2 == main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")], COMMANDS)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

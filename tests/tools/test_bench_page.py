@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from tests.cli.test_cli import CONFLICT, MATRIX, SUMS, write_lock
 from tests.factories import make_cell, make_lock, make_record
 from tools import bench_page
+from tools.__main__ import COMMANDS
 from tools.bench import Ratio
-from tools.bench_page import NoBrowser
+from tools.chromium import NoBrowser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +88,6 @@ def test_without_a_browser_the_rest_is_measured(
 
     monkeypatch.setattr(bench_page, "launched", missing)
     monkeypatch.setattr(bench_page, "publishing", lambda *_: [Ratio("publishing", 0.5, "<= 1", "5 s")])
-    assert 1 == main.main(["bench-page", "--root", str(project.root)])
+    assert 1 == main(["bench-page", "--root", str(project.root)], COMMANDS)
     output = capsys.readouterr().out
     assert ("publishing" in output, "The page was not measured. There is no Chromium." in output) == (True, True)

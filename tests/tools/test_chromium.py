@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.core.errors import UserError
-from tools.bench_page import VARIABLE, launched, on_path, ways_to_get
+from tools.chromium import VARIABLE, launched, on_path, ways_to_get
 
 if TYPE_CHECKING:
     from pathlib import Path

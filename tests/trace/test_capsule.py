@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.run import project as address
@@ -220,9 +220,9 @@ def test_a_script_of_ones_own_is_refused() -> None:
 def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same text but for the name of the file, and the command that shows the failure."""
     cell, file = f"{OLDEST}/t5_classifier/hf_adafactor", tmp_path / "fails.py"
-    assert 0 == main.main(["capsule", cell])
+    assert 0 == main(["capsule", cell])
     printed = capsys.readouterr().out
-    assert 0 == main.main(["capsule", cell, "--output", str(file)])
+    assert 0 == main(["capsule", cell, "--output", str(file)])
     assert f"uv run {file}" in capsys.readouterr().out
     assert printed.replace("uv run FILE", "uv run fails.py") == file.read_text(encoding="utf-8")
 
@@ -237,7 +237,7 @@ def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[
 )
 def test_what_cannot_be_written_ends_with_2(words: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And one clear error."""
-    assert 2 == main.main(["capsule", *words])
+    assert 2 == main(["capsule", *words])
     assert what in capsys.readouterr().err
 
 
@@ -248,7 +248,7 @@ def test_a_changed_scenario_is_pointed_out(tmp_path: Path, capsys: pytest.Captur
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     with (tmp_path / "scenarios" / "t5_classifier.py").open("a", encoding="utf-8") as file:
         file.write("# changed\n")
-    assert 0 == main.main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
+    assert 0 == main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
     assert "has changed since this was published" in capsys.readouterr().err
 
 

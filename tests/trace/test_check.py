@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.judge.verdict import Ended
@@ -224,14 +224,14 @@ def test_the_exit_code(
     """0 as on the nearest stack, 1 where it is not; with --strict 1 where anything fails."""
     world.answers = answers
     python = make_python(root, ("torch", "2.6.0"))
-    assert code == main.main(["check", "--root", str(root), "--python", str(python), *options])
+    assert code == main(["check", "--root", str(root), "--python", str(python), *options])
 
 
 def test_the_report_for_a_person(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """How many fail, like whom, and why."""
     world.answers = {"reported": [FAILS]}
     python = make_python(root, ("torch", "2.6.0"))
-    main.main(["check", "--root", str(root), "--python", str(python)])
+    main(["check", "--root", str(root), "--python", str(python)])
     printed = capsys.readouterr().out
     assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
     assert (
@@ -258,7 +258,7 @@ def test_what_helps_is_told_with_the_cell_that_shows_it(
         SUMS.replace('"as it is"', '"as it is", "cures": ("grad-mode-off",)'), encoding="utf-8"
     )
     world.answers = {"reported": [OFF], **({"plain": plain} if plain else {})}
-    main.main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
+    main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
     printed = capsys.readouterr().out
     assert expected in printed.partition("✗ sums/reported")[2]
 
@@ -268,7 +268,7 @@ def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
 ) -> None:
     """And what it does there; a reason that several share is told once."""
     world.answers = {"plain": [FAILS], "reported": [Answer(None, Ended(signal=11), wall_s=0.5)]}
-    main.main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
+    main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
     printed = capsys.readouterr().out
     assert "✗ sums/plain  step:no-grad-fn, on first it passes\n" in printed
     assert "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n        killed by signal 11\n" in printed
@@ -278,14 +278,14 @@ def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
 def test_json_is_all_that_is_printed(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """One document, that can be read as a report again."""
     python = make_python(root, ("torch", "2.6.0"))
-    main.main(["check", "--root", str(root), "--python", str(python), "--json"])
+    main(["check", "--root", str(root), "--python", str(python), "--json"])
     report = msgspec.json.decode(capsys.readouterr().out, type=check.Report)
     assert ("first", 4) == (report.nearest, len(report.cells))
 
 
 def test_an_environment_without_torch_ends_with_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And one clear error."""
-    assert 2 == main.main(["check", "--root", str(root), "--python", sys.executable])
+    assert 2 == main(["check", "--root", str(root), "--python", sys.executable])
     assert "has no torch" in capsys.readouterr().err
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Gradient
 from gradmatrix.judge.verdict import Ended
@@ -175,7 +175,7 @@ def test_a_machine_that_cannot_install_is_no_verdict(
 
     monkeypatch.setattr(environment, "ensure", ensure)
     record_of(project)
-    assert 2 == main.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
+    assert 2 == main(["reproduce", "first/sums/plain", "--root", str(project.root)])
     assert "install:disk-full" in capsys.readouterr().err
 
 
@@ -186,7 +186,7 @@ def test_the_exit_code(
     """0 it holds, 1 it does not, with both side by side."""
     world.answers = answers
     record_of(project)
-    assert code == main.main(["reproduce", "first/sums/plain", "--root", str(project.root)])
+    assert code == main(["reproduce", "first/sums/plain", "--root", str(project.root)])
     printed = capsys.readouterr().out
     assert f"The published verdict {'does not hold' if code else 'holds'} here." in printed
     assert "first/sums/plain/cpu" in printed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from tests.conftest import NEWEST, OLDEST, ROOT, python_of, waits_until
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Here:
         """Run the command in this process, the script in one of its own."""
         arguments = ["trace", "--python", python_of(stack), *options, "--json", *words]
         self.capture.readouterr()
-        code = main.main([str(argument) for argument in arguments])
+        code = main([str(argument) for argument in arguments])
         output, error = self.capture.readouterr()
         return Traced(code, output, error.decode())
 

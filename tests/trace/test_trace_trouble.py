@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gradmatrix.cli import main
+from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.stacks.environment import checked, interpreter
 from gradmatrix.trace.trace import command_line, left_in
@@ -44,7 +44,7 @@ def test_what_cannot_be_traced_is_one_clear_error(
     """Before anything is started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    code = main.main(["trace", "--python", str(pretend_python(tmp_path / "env", "3 11 1")), *arguments])
+    code = main(["trace", "--python", str(pretend_python(tmp_path / "env", "3 11 1")), *arguments])
     assert (2, f"gradmatrix: {complaint}") == (code, capsys.readouterr().err.splitlines()[0])
 
 

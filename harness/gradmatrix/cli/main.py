@@ -20,8 +20,8 @@ from gradmatrix.stacks.environment import InstallFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Commands = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
-FAMILIES: tuple[Commands, ...] = (
+Family = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+FAMILIES: tuple[Family, ...] = (
     matrix.register_matrix,
     trace.register_why,
     upgrade.register_upgrade,
@@ -37,7 +37,7 @@ FAMILIES: tuple[Commands, ...] = (
 """What adds the commands, in the order in which ``--help`` shows them."""
 
 
-def main(arguments: Sequence[str] | None = None, families: Sequence[Commands] = FAMILIES) -> int:
+def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FAMILIES) -> int:
     """Run one command of ``families``.
 
     Returns:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Commands] = 
     return code
 
 
-def parser(families: Sequence[Commands] = FAMILIES) -> argparse.ArgumentParser:
+def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="gradmatrix", description="Which training stacks really train?")
     commands = top.add_subparsers(required=True, metavar="COMMAND")

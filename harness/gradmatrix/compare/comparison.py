@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import SCHEMA, Frame, Frozen
 from gradmatrix.judge.causes import Cause, advice, remedy_on_its_stack
@@ -587,3 +589,8 @@ def facts(side: Side) -> SideFacts:
         build=seen(lambda record: record.build),
         failure=lock.failure.message if lock is not None and lock.failure is not None else None,
     )
+
+
+def as_json(comparison: Comparison) -> bytes:
+    """All of it, as the JSON Schema says."""
+    return msgspec.json.format(msgspec.json.encode(comparison), indent=1) + b"\n"

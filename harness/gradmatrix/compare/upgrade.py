@@ -17,7 +17,7 @@ import msgspec
 
 from gradmatrix.compare import resolution, sides
 from gradmatrix.compare import sides as candidates
-from gradmatrix.compare.comparison import Side, compare
+from gradmatrix.compare.comparison import Side, as_json, compare
 from gradmatrix.compare.resolution import MARK
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
@@ -27,7 +27,6 @@ from gradmatrix.judge import relations
 from gradmatrix.judge.change import as_it_ran
 from gradmatrix.measure import race
 from gradmatrix.measure.statistics import Key
-from gradmatrix.publish.reports import as_json
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.stack import StackRun, Summary, new_run_id, workplace
 from gradmatrix.run.store import Store, newest

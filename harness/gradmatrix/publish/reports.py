@@ -16,9 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from gradmatrix.compare.comparison import Comparison, Verdict
+from gradmatrix.compare.comparison import Comparison, Verdict, as_json
 from gradmatrix.core.text import JOINER, LINKED, MENTION, code, one_line, unlinked
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
@@ -280,11 +278,6 @@ def reports(comparison: Comparison, asked: Mapping[Form, str]) -> Iterator[Repor
     """The asked forms with their content; ``asked`` has the target of each."""
     for form, target in asked.items():
         yield Report(form, target, WRITERS[form](comparison))
-
-
-def as_json(comparison: Comparison) -> bytes:
-    """All of it, as the JSON Schema says."""
-    return msgspec.json.format(msgspec.json.encode(comparison), indent=1) + b"\n"
 
 
 def as_schema() -> bytes:

@@ -1,0 +1,16 @@
+"""``python -m tools``: the commands that test the instrument. ``nox -s audit`` and ``nox -s bench`` call them."""
+
+import sys
+
+from gradmatrix.cli.main import main
+from tools import audit, bench, bench_comparison, bench_page
+
+COMMANDS = (
+    audit.register_audit,
+    bench.register_bench,
+    bench_comparison.register_bench_comparison,
+    bench_page.register_page,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], COMMANDS))

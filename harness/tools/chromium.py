@@ -1,0 +1,82 @@
+"""Chromium, in which the published pages are tested and measured: where it is, how it is got and started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gradmatrix.core.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from playwright.sync_api import Browser
+
+VARIABLE = "GRADMATRIX_CHROMIUM"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    "--no-sandbox",  # the root of a container has no user namespaces; the pages are our own
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOW = f"nox -s tests gets one; or install chromium, or set {VARIABLE} to one"
+
+
+class NoBrowser(UserError):
+    """There is no Chromium, or nothing to drive it with."""
+
+
+def on_path(variables: Mapping[str, str] | None = None) -> str | None:
+    """The Chromium that the user names, or the first on PATH; None where Playwright's own is the last hope."""
+    given = os.environ if variables is None else variables
+    path = given.get("PATH")
+    return given.get(VARIABLE) or next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
+
+
+def ways_here() -> list[list[tuple[str, ...]]]:
+    """The ways to install one on this machine, the best first, each as its commands."""
+    return ways_to_get(root=hasattr(os, "geteuid") and os.geteuid() == 0, apt=shutil.which("apt-get") is not None)
+
+
+def ways_to_get(*, root: bool, apt: bool) -> list[list[tuple[str, ...]]]:
+    """The ways for who is ``root`` or not, with or without apt-get."""
+    download: list[tuple[str, ...]] = [("playwright", "install", "chromium")]
+    if not (root and apt):  # tests ask nobody for a password
+        return [download]
+    packages: list[tuple[str, ...]] = [
+        ("apt-get", "update"),
+        ("apt-get", "install", "-y", "--no-install-recommends", "chromium"),
+    ]
+    return [[*download, ("playwright", "install-deps", "chromium")], packages]
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """A headless browser; NoBrowser where there is none."""
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415  (only tests and measurements have it)
+    except ImportError as error:
+        raise NoBrowser(
+            "Playwright is not installed.",
+            cause="only what tests and measures the pages needs it",
+            next_step='pip install -e ".[tests]"',
+        ) from error
+    named = on_path()
+    if named is not None and shutil.which(named) is None:
+        raise UserError(f"{VARIABLE} is {named}.", cause="there is no such program", next_step=f"unset it: {HOW}")
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        if named is None and not Path(own).exists():
+            raise NoBrowser("There is no Chromium.", cause=f"none of {', '.join(NAMES)} is on PATH", next_step=HOW)
+        browser = playwright.chromium.launch(executable_path=named or own, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
