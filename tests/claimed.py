@@ -15,7 +15,9 @@ VERSIONS = {"old": "2.0.3", "middle": "2.2.2", "new": "2.5.0"}
 """The release of lightning of each stack."""
 
 
-def make_row(stack: str = "new", variant: str = "reported", outcome: str = "trains", **facts: object) -> Row:
+def make_row(
+    stack: str = "new", variant: str = "reported", outcome: str = "trains", **facts: object
+) -> Row:
     """A row of a cell; whether it passed follows from its outcome."""
     row = Row(
         stack=stack,
@@ -84,5 +86,7 @@ def make_claim(*expect: Expectation, **fields: object) -> Claim:
 
 def make_expectation(variant: str = "reported", /, **fields: object) -> Expectation:
     """What is expected of one variant: that it trains, where nothing else is named."""
-    signs = fields if fields.keys() - {"where", "given", "device"} else {"outcome": "trains", **fields}
+    signs = (
+        fields if fields.keys() - {"where", "given", "device"} else {"outcome": "trains", **fields}
+    )
     return replace(Expectation(cells=(("amp", variant),)), **signs)

@@ -11,7 +11,14 @@ from gradmatrix.compare.comparison import Key, Side, compare
 from gradmatrix.core.model import Gradient, LockedPackage, Role
 from gradmatrix.core.observation import Raised
 from gradmatrix.measure.statistics import Measured, Ratio, Size
-from tests.factories import make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
+from tests.factories import (
+    make_cell,
+    make_lock,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_variant,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +75,9 @@ SCENARIOS = {
 def raising(line: int = 7, message: str = "it broke", file: str = LIBRARY) -> dict[str, object]:
     """What a record has of a script that an exception ended, below a line of a library."""
     trace = f'Traceback\n  File "train.py", line 3, in main\n  File "{file}", line {line}, in forward\nIt: {message}\n'
-    seen = make_observation(reached="step", raised=Raised(type="ValueError", message=message, traceback=trace))
+    seen = make_observation(
+        reached="step", raised=Raised(type="ValueError", message=message, traceback=trace)
+    )
     return {"observation": seen, "message": f"ValueError: {message}"}
 
 
@@ -82,13 +91,24 @@ def record(lock: Lock, variant: str = "plain", outcome: str = "trains", **facts:
     return make_record(outcome, cell, **{**known, **facts})
 
 
-def side(lock: Lock, *records: Record, repeats: Mapping[str, tuple[str, ...]] | None = None) -> Side:
+def side(
+    lock: Lock, *records: Record, repeats: Mapping[str, tuple[str, ...]] | None = None
+) -> Side:
     """A side of these records; ``repeats`` by variant."""
-    by_key = {Key(each.cell.scenario, each.cell.variant, each.cell.device): each for each in records}
-    return Side(lock.stack, lock, by_key, {Key("sums", name, "cpu"): each for name, each in (repeats or {}).items()})
+    by_key = {
+        Key(each.cell.scenario, each.cell.variant, each.cell.device): each for each in records
+    }
+    return Side(
+        lock.stack,
+        lock,
+        by_key,
+        {Key("sums", name, "cpu"): each for name, each in (repeats or {}).items()},
+    )
 
 
-def measured(size: Size = Size.MORE, ratio: float = 1.08, variant: str = "plain", **facts: object) -> Measured:
+def measured(
+    size: Size = Size.MORE, ratio: float = 1.08, variant: str = "plain", **facts: object
+) -> Measured:
     """A cell that was measured side by side, its memory unchanged."""
     of_time = Ratio(
         ratio=ratio,
@@ -102,7 +122,15 @@ def measured(size: Size = Size.MORE, ratio: float = 1.08, variant: str = "plain"
         baseline=0.010,
         candidate=0.010 * ratio,
     )
-    same = replace(of_time, ratio=1.0, low=0.999, high=1.001, verdict=Size.SAME, baseline=2.0**30, candidate=2.0**30)
+    same = replace(
+        of_time,
+        ratio=1.0,
+        low=0.999,
+        high=1.001,
+        verdict=Size.SAME,
+        baseline=2.0**30,
+        candidate=2.0**30,
+    )
     known: dict[str, object] = {
         "step_time": of_time,
         "memory": same,
@@ -123,15 +151,23 @@ def everything(hostile: str = "") -> Comparison:
         "gradient": Gradient.NONE,
         "message": f"nothing is trainable{hostile}",
     }
-    told: dict[str, object] = {"role": Role.MISUSE, "passed": True, "message": f"RuntimeError: no grad_fn{hostile}"}
+    told: dict[str, object] = {
+        "role": Role.MISUSE,
+        "passed": True,
+        "message": f"RuntimeError: no grad_fn{hostile}",
+    }
     drifted = make_observation(losses=(1.0, 0.75, 0.5001, 0.2502))
     before = side(
         OLD,
         record(OLD, "plain"),
         record(OLD, "first"),
         record(OLD, "second"),
-        record(OLD, "mended", "step:exception", **raising(9, f"was bad{hostile}", "trl/trainer.py")),
-        record(OLD, "other", "gradient:none", gradient=Gradient.NONE, message=f"nothing came{hostile}"),
+        record(
+            OLD, "mended", "step:exception", **raising(9, f"was bad{hostile}", "trl/trainer.py")
+        ),
+        record(
+            OLD, "other", "gradient:none", gradient=Gradient.NONE, message=f"nothing came{hostile}"
+        ),
         record(OLD, "shaky"),
         record(OLD, "removed"),
         record(OLD, "skipped"),
@@ -150,12 +186,23 @@ def everything(hostile: str = "") -> Comparison:
         record(NEW, "other", "step:exception", **raising(20, f"other trouble{hostile}")),
         record(NEW, "shaky", "gradient:zero", gradient=Gradient.ZERO),
         record(NEW, "added"),
-        record(NEW, "removed", "setup:unsupported", passed=None, message=f"trl has no such trainer{hostile}"),
+        record(
+            NEW,
+            "removed",
+            "setup:unsupported",
+            passed=None,
+            message=f"trl has no such trainer{hostile}",
+        ),
         record(NEW, "lost", "process:lost", passed=None),
         record(NEW, "remedy"),
         record(NEW, "frozen", "gradient:none", **silent),
         record(NEW, "lr_zero", "update:none", **told),
         repeats={"shaky": ("trains", "gradient:zero")},
     )
-    ratios = [measured(), measured(Size.INCONCLUSIVE, 1.01, "remedy", stopped="budget", notices=("It swapped.",))]
-    return compare(before, after, SCENARIOS, {each.key: each for each in ratios}, notes=("A note.",))
+    ratios = [
+        measured(),
+        measured(Size.INCONCLUSIVE, 1.01, "remedy", stopped="budget", notices=("It swapped.",)),
+    ]
+    return compare(
+        before, after, SCENARIOS, {each.key: each for each in ratios}, notes=("A note.",)
+    )

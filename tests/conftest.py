@@ -25,19 +25,38 @@ ROOT = Path(__file__).resolve().parent.parent
 FAKES = Path(__file__).resolve().parent / "fakes"
 OLDEST, NEWEST = "lightning-2.0.3", "torch-2.13"
 """Stacks with the oldest and the newest torch that is supported: 2.0.1 and 2.13."""
-GRADIENT_FAKES = ("training", "gradients", "losing", "recomputing", "stepping", "breaking", "watched", "values")
+GRADIENT_FAKES = (
+    "training",
+    "gradients",
+    "losing",
+    "recomputing",
+    "stepping",
+    "breaking",
+    "watched",
+    "values",
+)
 PATIENCE_S = 60.0
 """For what must happen, but not at once."""
 
-needs_fork = pytest.mark.skipif(not CAN_FORK, reason="forking after importing torch is safe on Linux only")
-needs_gpu = pytest.mark.skipif(environment.gpu_name() is None, reason="this machine has no NVIDIA GPU")
-needs_no_gpu = pytest.mark.skipif(environment.gpu_name() is not None, reason="this machine has a GPU")
+needs_fork = pytest.mark.skipif(
+    not CAN_FORK, reason="forking after importing torch is safe on Linux only"
+)
+needs_gpu = pytest.mark.skipif(
+    environment.gpu_name() is None, reason="this machine has no NVIDIA GPU"
+)
+needs_no_gpu = pytest.mark.skipif(
+    environment.gpu_name() is not None, reason="this machine has a GPU"
+)
 
 
 @pytest.fixture(autouse=True)
-def _index_cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _index_cache_of_its_own(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No test finds, or leaves, what an index said: those on loopback have the same addresses again and again."""
-    monkeypatch.setenv("GRADMATRIX_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "index-cache" / uuid4().hex))
+    monkeypatch.setenv(
+        "GRADMATRIX_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "index-cache" / uuid4().hex)
+    )
 
 
 @cache
@@ -84,7 +103,9 @@ def has_variant(script: str, variant: str) -> bool:
 def culprit(script: str, name: str) -> int:
     """The line of a fake that is marked as the one to blame."""
     lines = (FAKES / f"{script}.py").read_text(encoding="utf-8").splitlines()
-    [number] = [number for number, line in enumerate(lines, start=1) if line.endswith(f"# culprit: {name}")]
+    [number] = [
+        number for number, line in enumerate(lines, start=1) if line.endswith(f"# culprit: {name}")
+    ]
     return number
 
 
@@ -103,9 +124,20 @@ class Workbench:
         """Run one variant, of the first fake that has it unless told; ``limits`` are fields of Request."""
         server = self.living_server()
         directory = self.new_folder()
-        given: dict[str, Any] = {"device": "cpu", "audit": 4, "warmup": 1, "timed": 3, "timeout_s": PATIENCE_S}
-        path = FAKES / f"{script or next(name for name in self.scripts if has_variant(name, variant))}.py"
-        request = Request(path, variant, directory=directory, **{"memory_bytes": None, **given, **limits})
+        given: dict[str, Any] = {
+            "device": "cpu",
+            "audit": 4,
+            "warmup": 1,
+            "timed": 3,
+            "timeout_s": PATIENCE_S,
+        }
+        path = (
+            FAKES
+            / f"{script or next(name for name in self.scripts if has_variant(name, variant))}.py"
+        )
+        request = Request(
+            path, variant, directory=directory, **{"memory_bytes": None, **given, **limits}
+        )
         answer = server.run(request)
         return Ran(answer, judge(answer.observation, answer.ended), directory)
 
@@ -114,8 +146,13 @@ class Workbench:
         if self.server is None or not self.server.alive:
             self.close()
             paths = [FAKES / f"{name}.py" for name in self.scripts]
-            variables = {**environment.variables(threads=1), "PYTHONPATH": str(ROOT)}  # fakes share tests.fakes.loop
-            self.server = Server(python_of(self.stack), paths, self.new_folder(), variables, fork=self.fork).__enter__()
+            variables = {
+                **environment.variables(threads=1),
+                "PYTHONPATH": str(ROOT),
+            }  # fakes share tests.fakes.loop
+            self.server = Server(
+                python_of(self.stack), paths, self.new_folder(), variables, fork=self.fork
+            ).__enter__()
         return self.server
 
     def new_folder(self) -> Path:
@@ -139,7 +176,9 @@ def process_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbenc
 
 
 @pytest.fixture(scope="module", params=[OLDEST, NEWEST])
-def gradient_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+def gradient_bench(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workbench]:
     """Where the fakes run that train and those in which the gradient goes wrong, on the oldest and the newest torch."""
     bench = Workbench(request.param, tmp_path_factory.mktemp("gradients"), GRADIENT_FAKES)
     yield bench
@@ -149,7 +188,10 @@ def gradient_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 def is_running(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            not in "ZX"
+        )
     except (FileNotFoundError, ProcessLookupError):
         return False
 

@@ -6,7 +6,17 @@ import datetime as dt
 
 from msgspec.structs import replace
 
-from gradmatrix.core.model import Cell, Failure, Gradient, Lock, LockedPackage, Record, Role, Scenario, Variant
+from gradmatrix.core.model import (
+    Cell,
+    Failure,
+    Gradient,
+    Lock,
+    LockedPackage,
+    Record,
+    Role,
+    Scenario,
+    Variant,
+)
 from gradmatrix.core.observation import (
     SCHEMA,
     Backward,
@@ -38,7 +48,12 @@ BACKWARD = Backward(
 
 
 def make_parameter(
-    gradients: str = "ffff", *, name: str = "weight", changed: bool = True, learns: bool = True, **facts: object
+    gradients: str = "ffff",
+    *,
+    name: str = "weight",
+    changed: bool = True,
+    learns: bool = True,
+    **facts: object,
 ) -> Parameter:
     """A parameter that should learn and does; ``gradients`` has one letter per audited step."""
     parameter = Parameter(
@@ -84,7 +99,9 @@ HEALTHY = Observation(
 def make_observation(*letters: str, **facts: object) -> Observation:
     """What is seen of a script that trains; ``letters`` are its parameters' gradients, ``facts`` replace the rest."""
     if letters:
-        facts["parameters"] = tuple(make_parameter(each, name=f"p{n}") for n, each in enumerate(letters))
+        facts["parameters"] = tuple(
+            make_parameter(each, name=f"p{n}") for n, each in enumerate(letters)
+        )
     return replace(HEALTHY, **facts)
 
 
@@ -96,7 +113,9 @@ def make_frame(line: int = 7, file: str = "train.py", function: str = "step") ->
 def make_switch(*frames: Frame, decorated: Frame | None = None, inference: bool = False) -> Switch:
     """Who switched gradients off: a ``with`` line unless ``decorated``."""
     return Switch(
-        how="inference_mode" if inference else "no_grad", decorated=decorated, frames=frames or (make_frame(),)
+        how="inference_mode" if inference else "no_grad",
+        decorated=decorated,
+        frames=frames or (make_frame(),),
     )
 
 
@@ -119,15 +138,21 @@ def make_lost(module: str = "encoder", **facts: object) -> Lost:
 def make_checkpoint(source: str | None = "embed", **facts: object) -> Lost:
     """A layer in a reentrant checkpoint none of whose inputs requires a gradient; ``source`` is frozen."""
     called = make_frame(570, "modeling.py", "forward")
-    return make_lost("layers.0", switch=None, checkpoint=Checkpointed(source=source, frames=(called,)), **facts)
+    return make_lost(
+        "layers.0", switch=None, checkpoint=Checkpointed(source=source, frames=(called,)), **facts
+    )
 
 
 def make_cut(module: str = "encoder") -> Lost:
     """A module that had gradients on and gave an output without a graph."""
-    return make_lost(module, grad_enabled=True, switch=None, forward=make_frame(30, "model.py", "forward"))
+    return make_lost(
+        module, grad_enabled=True, switch=None, forward=make_frame(30, "model.py", "forward")
+    )
 
 
-def make_severed(how: str = "detach", *frames: Frame, module: str | None = "encoder", parameters: int = 4) -> Severed:
+def make_severed(
+    how: str = "detach", *frames: Frame, module: str | None = "encoder", parameters: int = 4
+) -> Severed:
     """A tensor that left the graph."""
     return Severed(
         step=1,
@@ -169,7 +194,13 @@ NO_GRAPH = make_raised("element 0 of tensors does not require grad and does not 
 def make_stopped(**facts: object) -> Observation:
     """What is seen of a script whose first backward has no graph, and raises."""
     parameters = (make_parameter("", changed=False),)
-    seen = {"parameters": parameters, "backward": (WITHOUT_GRAPH,), "raised": NO_GRAPH, "reached": "step", "steps": 0}
+    seen = {
+        "parameters": parameters,
+        "backward": (WITHOUT_GRAPH,),
+        "raised": NO_GRAPH,
+        "reached": "step",
+        "steps": 0,
+    }
     return make_observation(**{**seen, **facts})
 
 
@@ -178,7 +209,9 @@ def make_warned(message: str, category: str = "UserWarning") -> Warned:
     return Warned(category=category, message=message, count=1)
 
 
-def make_cell(stack: str = "stack", scenario: str = "scenario", variant: str = "plain", device: str = "cpu") -> Cell:
+def make_cell(
+    stack: str = "stack", scenario: str = "scenario", variant: str = "plain", device: str = "cpu"
+) -> Cell:
     """A cell."""
     return Cell(stack=stack, scenario=scenario, variant=variant, device=device)
 
@@ -204,7 +237,11 @@ def make_record(outcome: str = "trains", cell: Cell | None = None, **fields: obj
 
 
 def make_lock(
-    stack: str = "stack", *, versions: dict[str, str] | None = None, failure: Failure | None = None, **fields: object
+    stack: str = "stack",
+    *,
+    versions: dict[str, str] | None = None,
+    failure: Failure | None = None,
+    **fields: object,
 ) -> Lock:
     """A lock of ``versions``, by default of a torch."""
     lock = Lock(
@@ -213,7 +250,9 @@ def make_lock(
         as_of=DAY,
         requirements=("torch",),
         packages=tuple(
-            LockedPackage(name=name, version=version, released=DAY, newest=version, newest_released=DAY)
+            LockedPackage(
+                name=name, version=version, released=DAY, newest=version, newest_released=DAY
+            )
             for name, version in ({"torch": "2.6.0"} if versions is None else versions).items()
         ),
         digest="0123456789abcdef" * 4,
@@ -224,7 +263,10 @@ def make_lock(
 
 
 def make_variant(
-    name: str = "plain", role: Role = Role.CONTROL, needs: tuple[str, ...] = ("torch",), cures: tuple[str, ...] = ()
+    name: str = "plain",
+    role: Role = Role.CONTROL,
+    needs: tuple[str, ...] = ("torch",),
+    cures: tuple[str, ...] = (),
 ) -> Variant:
     """A variant."""
     return Variant(name=name, role=role, summary=f"what {name} means", needs=needs, cures=cures)

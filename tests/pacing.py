@@ -20,7 +20,11 @@ MIB = 2**20
 
 
 def asks(
-    variant: str = "control", *, script: Path = SCRIPT, timeout_s: float = 60, memory_bytes: int | None = None
+    variant: str = "control",
+    *,
+    script: Path = SCRIPT,
+    timeout_s: float = 60,
+    memory_bytes: int | None = None,
 ) -> Callable[[Path], Request]:
     """The request for a variant, given the folder of its cell."""
 
@@ -48,7 +52,18 @@ def contender(variables: Mapping[str, str] | None = None) -> Contender:
 
 
 def a_runner(
-    directory: Path, variables: Mapping[str, str] | None = None, *, script: Path = SCRIPT, fork: bool = True
+    directory: Path,
+    variables: Mapping[str, str] | None = None,
+    *,
+    script: Path = SCRIPT,
+    fork: bool = True,
 ) -> Runner:
     """A runner whose script is not pinned; close it."""
-    return Runner(contender(variables), directory, [Source(script, own=False)], environment.variables(1), (), fork=fork)
+    return Runner(
+        contender(variables),
+        directory,
+        [Source(script, own=False)],
+        environment.variables(1),
+        (),
+        fork=fork,
+    )

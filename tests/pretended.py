@@ -60,7 +60,9 @@ class World:
 class PretendedServer:
     """Has the face of launch.Server."""
 
-    def __init__(self, world: World, scripts: Sequence[Path], ahead: Sequence[Path], *, fork: bool) -> None:
+    def __init__(
+        self, world: World, scripts: Sequence[Path], ahead: Sequence[Path], *, fork: bool
+    ) -> None:
         self.world = world
         self.scripts = [*scripts, *ahead]
         self.ahead = ahead
@@ -140,7 +142,11 @@ class Watcher:
 
 
 def make_run(
-    folder: Path, *, lock: Lock | None = None, isolation: Isolation = "fork", watcher: Watcher | None = None
+    folder: Path,
+    *,
+    lock: Lock | None = None,
+    isolation: Isolation = "fork",
+    watcher: Watcher | None = None,
 ) -> StackRun:
     """A run of two scenarios, one of whose variants this stack does not support."""
     return StackRun(
@@ -151,7 +157,9 @@ def make_run(
             make_scenario("two", make_variant("c"), make_variant("unsupported", needs=("trl",))),
         ),
         devices={"cpu": "Linux-x86_64"},
-        settings=Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1), isolation=isolation),
+        settings=Settings(
+            Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1), isolation=isolation
+        ),
         store=Store(folder / "journal", folder / "published"),
         locks=folder / "locks",
         environments=folder / "environments",
@@ -163,4 +171,6 @@ def make_run(
 
 def outcomes(run: StackRun) -> dict[str, str]:
     """What is recorded of each variant."""
-    return {cell.variant: record.outcome for cell, record in run.store.recorded_here("stack").items()}
+    return {
+        cell.variant: record.outcome for cell, record in run.store.recorded_here("stack").items()
+    }

@@ -51,4 +51,15 @@ def a_race(
         each.step_s *= slower
     with ThreadPoolExecutor(2) as pool:
         runners: list[Runner] = told  # type: ignore[assignment]  # they are told, and do nothing
-        yield kind(Crew(runners, pool), KEY, asks(), budget_s, margin, generator=np.random.default_rng(1)), told, log
+        yield (
+            kind(
+                Crew(runners, pool),
+                KEY,
+                asks(),
+                budget_s,
+                margin,
+                generator=np.random.default_rng(1),
+            ),
+            told,
+            log,
+        )

@@ -21,7 +21,11 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def processes(
-    generator: np.random.Generator, *, effect: float = 0.0, server: float = 0.01, process: float = 0.01
+    generator: np.random.Generator,
+    *,
+    effect: float = 0.0,
+    server: float = 0.01,
+    process: float = 0.01,
 ) -> list[Floats]:
     """Step times of twelve generations, of two sides whose logarithms differ by ``effect``."""
     levels = generator.normal(0, server, 2 * SERVERS)
@@ -29,7 +33,9 @@ def processes(
     found = []
     for _ in range(12):
         each = levels + generator.normal(0, process, 2 * SERVERS)
-        found.append(np.exp(each[None, :, None] + generator.normal(0, 0.04, (ROUNDS, 2 * SERVERS, 2))))
+        found.append(
+            np.exp(each[None, :, None] + generator.normal(0, 0.04, (ROUNDS, 2 * SERVERS, 2)))
+        )
     return found
 
 
@@ -60,7 +66,9 @@ def told(count: int, seed: int, **model: float) -> Counter[Size]:
 
 def known(difference: float, *, error: float = 0.001, floor: float = 0.0) -> Estimate:
     """An estimate of six servers a side."""
-    return Estimate(difference, error, 2 * SERVERS - 2, floor, baseline=1.0, candidate=math.exp(difference))
+    return Estimate(
+        difference, error, 2 * SERVERS - 2, floor, baseline=1.0, candidate=math.exp(difference)
+    )
 
 
 def judged(found: Estimate, margin: float = MARGIN) -> Ratio:

@@ -46,7 +46,10 @@ VOID = {"meta", "link", "br", "wbr", "input"}
 
 
 def table_of(
-    records: Iterable[Record], locks: Iterable[Lock], *scenarios: Scenario, builds: Mapping[str, str] | None = None
+    records: Iterable[Record],
+    locks: Iterable[Lock],
+    *scenarios: Scenario,
+    builds: Mapping[str, str] | None = None,
 ) -> Table:
     """The table of some records."""
     known = {scenario.name: scenario for scenario in scenarios}
@@ -54,7 +57,10 @@ def table_of(
 
 
 def view_of(
-    records: Iterable[Record], locks: Iterable[Lock], *scenarios: Scenario, builds: Mapping[str, str] | None = None
+    records: Iterable[Record],
+    locks: Iterable[Lock],
+    *scenarios: Scenario,
+    builds: Mapping[str, str] | None = None,
 ) -> View:
     """The same as pages look at it."""
     return View(table_of(records, locks, *scenarios, builds=builds))
@@ -79,16 +85,22 @@ def site_of(
     """Every page and file by its path."""
     records = list(records)
     table = table_of(records, locks, *scenarios, builds=builds)
-    files = dict(pages(table, claims=claims, history=history, source_of={s.name: source for s in scenarios}))
+    files = dict(
+        pages(table, claims=claims, history=history, source_of={s.name: source for s in scenarios})
+    )
     for lock in table.locks:
         mine = [record for record in records if record.cell.stack == lock.stack]
         files |= dict(
-            [evidence_page(lock, table.scenarios, mine, tuple(rows_of(mine, table.scenarios)))] if mine else []
+            [evidence_page(lock, table.scenarios, mine, tuple(rows_of(mine, table.scenarios)))]
+            if mine
+            else []
         )
     return {path: content.decode() for path, content in files.items()}
 
 
-def cell(stack: str, variant: str, outcome: str = "trains", device: str = "cpu", **fields: object) -> Record:
+def cell(
+    stack: str, variant: str, outcome: str = "trains", device: str = "cpu", **fields: object
+) -> Record:
     """A record of the sample."""
     return make_record(outcome, make_cell(stack, "sums", variant, device), **fields)
 
@@ -96,14 +108,32 @@ def cell(stack: str, variant: str, outcome: str = "trains", device: str = "cpu",
 def sample() -> list[Record]:
     """Two stacks; a report that the newer one mends, one that holds, and a misuse."""
     reported: dict[str, Any] = {"role": Role.REPORTED}
-    stopped = {**reported, "observation": make_stopped(), "message": "RuntimeError: element 0 of tensors 17"}
+    stopped = {
+        **reported,
+        "observation": make_stopped(),
+        "message": "RuntimeError: element 0 of tensors 17",
+    }
     return [
         *(cell(stack, "plain") for stack in ("old", "new")),
         cell("old", "reported", "step:no-grad-fn", **stopped),
-        cell("new", "reported", **reported, observation=make_observation(warnings=(make_warned("beware of 12"),))),
+        cell(
+            "new",
+            "reported",
+            **reported,
+            observation=make_observation(warnings=(make_warned("beware of 12"),)),
+        ),
         *(cell(stack, "other", "step:no-grad-fn", **stopped) for stack in ("old", "new")),
-        cell("new", "frozen", "gradient:none", role=Role.MISUSE, observation=make_observation("nnnn")),
-        cell("new", "plain", "setup:no-device", device="cuda", passed=None, message="this machine has no cuda device"),
+        cell(
+            "new", "frozen", "gradient:none", role=Role.MISUSE, observation=make_observation("nnnn")
+        ),
+        cell(
+            "new",
+            "plain",
+            "setup:no-device",
+            device="cuda",
+            passed=None,
+            message="this machine has no cuda device",
+        ),
     ]
 
 

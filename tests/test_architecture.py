@@ -13,7 +13,12 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 HARNESS = ROOT / "harness"
-THERE = sorted([*(HARNESS / "gradmatrix" / "observe").rglob("*.py"), *(HARNESS / "tools" / "faults").glob("*.py")])
+THERE = sorted(
+    [
+        *(HARNESS / "gradmatrix" / "observe").rglob("*.py"),
+        *(HARNESS / "tools" / "faults").glob("*.py"),
+    ]
+)
 """What runs in the tested environment."""
 HOST = sorted(path for path in HARNESS.rglob("*.py") if path not in THERE)
 EXITS = {"sys.exit", "os._exit", "exit", "quit", "SystemExit"}
@@ -48,7 +53,9 @@ def test_what_runs_there_has_the_syntax_of_python_3_9(path: Path) -> None:
     ast.parse(path.read_bytes(), feature_version=(3, 9))
 
 
-@pytest.mark.parametrize("path", [path for path in HOST if path.stem not in {"main", "__main__"}], ids=name_of)
+@pytest.mark.parametrize(
+    "path", [path for path in HOST if path.stem not in {"main", "__main__"}], ids=name_of
+)
 def test_only_the_command_line_exits(path: Path) -> None:
     """Library code returns or raises."""
     calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
@@ -57,22 +64,37 @@ def test_only_the_command_line_exits(path: Path) -> None:
 
 def test_no_name_says_nothing() -> None:
     """Terms of the field only, for files, folders and classes."""
-    paths = [*HOST, *THERE, *Path(__file__).parent.rglob("*.py"), *(ROOT / "scenarios").glob("*.py")]
+    paths = [
+        *HOST,
+        *THERE,
+        *Path(__file__).parent.rglob("*.py"),
+        *(ROOT / "scenarios").glob("*.py"),
+    ]
     parts = (part for path in paths for part in path.relative_to(ROOT).with_suffix("").parts)
     words = {word for part in parts for word in part.split("_")}
     trees = [ast.parse(path.read_bytes()) for path in (*HOST, *THERE)]
-    classes = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {
+        node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    }
     words |= {word.lower() for name in classes for word in re.findall(r"[A-Z][a-z]*", name)}
     assert set() == words & VAGUE
 
 
 def test_the_noxfile_asks_for_what_the_project_asks_for() -> None:
     """The block at its top and pyproject.toml are one list in two places."""
-    block = re.search(r"^# /// script\n((?:#.*\n)+?)# ///$", (ROOT / "noxfile.py").read_text("utf-8"), re.MULTILINE)
+    block = re.search(
+        r"^# /// script\n((?:#.*\n)+?)# ///$",
+        (ROOT / "noxfile.py").read_text("utf-8"),
+        re.MULTILINE,
+    )
     assert block is not None
     script = tomllib.loads(
-        "".join(line.removeprefix("#").removeprefix(" ") for line in block[1].splitlines(keepends=True))
+        "".join(
+            line.removeprefix("#").removeprefix(" ") for line in block[1].splitlines(keepends=True)
+        )
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(map(Requirement, project["dependencies"])) == set(map(Requirement, script["dependencies"]))
+    assert set(map(Requirement, project["dependencies"])) == set(
+        map(Requirement, script["dependencies"])
+    )
     assert project["requires-python"] == script["requires-python"]

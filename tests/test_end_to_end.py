@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CHOSEN = ("t5_classifier", "amp_manual_optimization")
-COMMAND = ["run", OLDEST, "--device", "cpu", *(word for name in CHOSEN for word in ("--scenario", name))]
+COMMAND = [
+    "run",
+    OLDEST,
+    "--device",
+    "cpu",
+    *(word for name in CHOSEN for word in ("--scenario", name)),
+]
 
 pytestmark = needs_fork
 
@@ -91,7 +97,9 @@ def processes_in(folder: Path) -> list[str]:
         ("amp_manual_optimization", "cache_disabled", "trains"),
     ],
 )
-def test_a_historical_failure_is_reproduced(results: Path, scenario: str, variant: str, outcome: str) -> None:
+def test_a_historical_failure_is_reproduced(
+    results: Path, scenario: str, variant: str, outcome: str
+) -> None:
     """What was reported fails as it was reported; the control and the remedy train."""
     cell = Cell(stack=OLDEST, scenario=scenario, variant=variant, device="cpu")
     record = next(record for record in records_of(results) if record.cell == cell)
@@ -123,7 +131,9 @@ def test_every_cell_is_recorded_once_and_published(results: Path) -> None:
     assert str(ROOT).encode() not in published
 
 
-def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unchanged_matrix_runs_nothing(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The second time every cell is kept, no server is started and no file is touched."""
     files = [path for path in sorted(results.rglob("*")) if path.is_file()]
     before = [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
@@ -137,22 +147,41 @@ def test_an_unchanged_matrix_runs_nothing(results: Path, capsys: pytest.CaptureF
     assert before == [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
 
 
-def test_a_failure_is_found_by_a_strict_run(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_found_by_a_strict_run(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exit code 1, and the command that repeats the cell."""
-    arguments = ["run", OLDEST, "--device", "cpu", "--cell", "t5_classifier/hf_adafactor", "--strict"]
+    arguments = [
+        "run",
+        OLDEST,
+        "--device",
+        "cpu",
+        "--cell",
+        "t5_classifier/hf_adafactor",
+        "--strict",
+    ]
     assert 1 == main([*arguments, "--results", str(results)])
-    assert f'nox -s "matrix({OLDEST})" -- --cell t5_classifier/hf_adafactor --fresh' in capsys.readouterr().out
+    assert (
+        f'nox -s "matrix({OLDEST})" -- --cell t5_classifier/hf_adafactor --fresh'
+        in capsys.readouterr().out
+    )
 
 
 def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a sample: one that trains, and one that fails."""
-    sample = ["t5_classifier/hf_adafactor", "amp_manual_optimization/torch_only", "amp_manual_optimization/clear_cache"]
+    sample = [
+        "t5_classifier/hf_adafactor",
+        "amp_manual_optimization/torch_only",
+        "amp_manual_optimization/clear_cache",
+    ]
     words = [word for cell in sample for word in ("--cell", cell)]
     assert 0 == main(["isolation", OLDEST, *words, "--results", str(results)])
     assert f"{OLDEST}: 3 cells compared" in capsys.readouterr().out
 
 
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_run_goes_on_where_it_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """No finished cell is lost or run again, every line can be read, nothing goes on running, all cells are there."""
     results = new_results(tmp_path / "results")
     workplaces = results / ".gradmatrix" / "work"
@@ -172,7 +201,10 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
     assert 0 == main([*arguments, "--explain"])
     output = capsys.readouterr().out
     kept = {record.cell for record in finished}
-    assert (names(kept), names(cells() - kept)) == (explained(output, "keep"), explained(output, "run"))
+    assert (names(kept), names(cells() - kept)) == (
+        explained(output, "keep"),
+        explained(output, "run"),
+    )
     assert finished == records_of(results)[: len(finished)]
     assert sorted(cells()) == sorted(record.cell for record in records_of(results))
     assert [] == list(workplaces.iterdir())
@@ -180,5 +212,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Ca
 
 def test_an_unknown_cell_is_bad_input(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2 and a suggestion, no traceback."""
-    assert 2 == main(["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)])
+    assert 2 == main(
+        ["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)]
+    )
     assert "perhaps you meant 'hf_adafactor'" in capsys.readouterr().err

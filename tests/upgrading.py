@@ -34,7 +34,9 @@ def make_checkout(root: Path) -> Path:
     (root / "scenarios" / "sums.py").write_text(SUMS, encoding="utf-8")
     for name, version in (("first", "2.6.0"), ("second", "2.13.0")):
         text = f"torch=={version}\n"
-        lock = make_lock(name, versions={"torch": version}, digest=hashlib.sha256(text.encode()).hexdigest())
+        lock = make_lock(
+            name, versions={"torch": version}, digest=hashlib.sha256(text.encode()).hexdigest()
+        )
         locks.write(msgspec.structs.replace(lock, as_of=DAY), text, root / "results" / "locks")
     return root
 

@@ -72,7 +72,11 @@ class Audited:
     @property
     def missed(self) -> bool:
         """Something about it is not as it should be."""
-        return self.detected if self.healthy else not self.detected or self.module is False or self.line is False
+        return (
+            self.detected
+            if self.healthy
+            else not self.detected or self.module is False or self.line is False
+        )
 
     def __str__(self) -> str:
         return f"{self.stack} {self.injection}: {self.outcome}; expected {self.expected}; named {self.named}"
@@ -124,7 +128,10 @@ def tallies(audited: Iterable[Audited]) -> list[Tally]:
     """One for each kind of fault that was injected, then one of all."""
     faulty = [each for each in audited if not each.healthy]
     kinds = dict.fromkeys(each.injection.fault for each in faulty)
-    of_each = [Tally.over(kind, [each for each in faulty if each.injection.fault == kind]) for kind in kinds]
+    of_each = [
+        Tally.over(kind, [each for each in faulty if each.injection.fault == kind])
+        for kind in kinds
+    ]
     return [*of_each, Tally.over("all", faulty)]
 
 
@@ -137,7 +144,9 @@ def shortcomings(audited: Sequence[Audited]) -> list[str]:
         found.append(f"{total.detected.of - total.detected.right} faults were not detected")
     for what, score in (("module", total.module), ("line", total.line)):
         if score.share < WANTED:
-            found.append(f"the right {what} was named for {score.share:.1%}, wanted are {WANTED:.0%}")
+            found.append(
+                f"the right {what} was named for {score.share:.1%}, wanted are {WANTED:.0%}"
+            )
     if findings:
         found.append(f"{findings} healthy runs have a finding")
     return found
@@ -156,11 +165,17 @@ def chosen_faults(names: Sequence[str]) -> list[Fault]:
     return [known[name] for name in names] or list(known.values())
 
 
-def faults_for(project: Project, stack: Stack, faults: Iterable[Fault], seeds: int) -> list[Injection]:
+def faults_for(
+    project: Project, stack: Stack, faults: Iterable[Fault], seeds: int
+) -> list[Injection]:
     """The faults in every healthy variant that the stack has what it needs for."""
     runnable = runnable_on(project, stack)
     healthy = {
-        scenario: {variant: traits for variant, traits in variants.items() if (scenario, variant) in runnable}
+        scenario: {
+            variant: traits
+            for variant, traits in variants.items()
+            if (scenario, variant) in runnable
+        }
         for scenario, variants in injection.HEALTHY.items()
     }
     return injection.injections(faults, healthy, seeds)
@@ -177,10 +192,16 @@ def healthy_for(project: Project, stack: Stack, count: int) -> list[Injection]:
         for cell, record in project.store.everything().items()
         if (cell.stack, cell.device, record.outcome) == (stack.name, "cpu", "trains")
     }
-    known = [(scenario, variant) for scenario, variants in injection.HEALTHY.items() for variant in variants]
+    known = [
+        (scenario, variant)
+        for scenario, variants in injection.HEALTHY.items()
+        for variant in variants
+    ]
     pairs = sorted(recorded & runnable) or [pair for pair in known if pair in runnable]
     return [
-        injection.Injection(fault=injection.NONE, scenario=scenario, variant=variant, seed=1 + number // len(pairs))
+        injection.Injection(
+            fault=injection.NONE, scenario=scenario, variant=variant, seed=1 + number // len(pairs)
+        )
         for number, (scenario, variant) in zip(range(count), itertools.cycle(pairs), strict=False)
     ]
 
@@ -205,10 +226,14 @@ def audit(
     settings = Settings(STEPS, project.settings().limits)
     with environment.in_use(project.environments, stack.name):
         progress("installing")
-        installed = environment.ensure(project.lock_of(stack), project.locks_folder, project.environments)
+        installed = environment.ensure(
+            project.lock_of(stack), project.locks_folder, project.environments
+        )
         with workplace(project.work / "work", new_run_id()) as directory:
             used = [project.scenarios[name] for name in sorted({each.scenario for each in asked})]
-            sources = {Source.of(scenario) for scenario in (*used, planned(stack.name, asked[0]).scenario)}
+            sources = {
+                Source.of(scenario) for scenario in (*used, planned(stack.name, asked[0]).scenario)
+            }
             pool = ServerPool(settings, installed.python, sources, directory, progress)
             try:
                 for number, each in enumerate(asked):
@@ -226,7 +251,11 @@ def planned(stack: str, asked: Injection) -> Planned:
     """The cell of an injection: its script is that of the faults, its variant the injection's whole name."""
     variant = Variant(name=str(asked), role=Role.CONTROL, summary="", needs=())
     scenario = Scenario(
-        name=asked.scenario, title="", path=str(injection.SCRIPT), source_digest="", variants=(variant,)
+        name=asked.scenario,
+        title="",
+        path=str(injection.SCRIPT),
+        source_digest="",
+        variants=(variant,),
     )
     cell = Cell(stack=stack, scenario=asked.scenario, variant=str(asked), device="cpu")
     return Planned(cell, scenario, variant, key="", inputs={}, action=Action.RUN, why="audit")
@@ -239,11 +268,15 @@ def compared(stack: str, asked: Injection, finished: Finished, place: Path) -> A
     outcome, trains = str(finished.verdict.outcome), finished.verdict.outcome.trains
     if asked.fault == injection.NONE:
         found = not trains or diagnosis is not None
-        return Audited(stack, asked, outcome, detected=found, expected="nothing", named=in_words(diagnosis))
+        return Audited(
+            stack, asked, outcome, detected=found, expected="nothing", named=in_words(diagnosis)
+        )
     truths = sorted(place.rglob("truth.json"))
     if not truths:
         why = f"{finished.verdict.message} {last_line(finished.output)}"
-        return Audited(stack, asked, outcome, detected=False, expected="a fault that gets in", named=why)
+        return Audited(
+            stack, asked, outcome, detected=False, expected="a fault that gets in", named=why
+        )
     truth = msgspec.json.decode(truths[-1].read_bytes(), type=injection.Truth)
     fault = next(each for each in injection.FAULTS if each.name == asked.fault)
     lines = injection.guilty_lines(fault, truth)
@@ -253,7 +286,9 @@ def compared(stack: str, asked: Injection, finished: Finished, place: Path) -> A
         outcome,
         detected=not trains,
         module=injection.module_is_right(diagnosis.module if diagnosis else None, truth),
-        line=injection.line_is_right(diagnosis.place if diagnosis else None, lines) if lines else None,
+        line=injection.line_is_right(diagnosis.place if diagnosis else None, lines)
+        if lines
+        else None,
         expected=injection.in_words(truth, lines),
         named=in_words(diagnosis),
     )
@@ -275,10 +310,18 @@ def register_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     """Add this command to the command line."""
     text = "put known faults into scenarios that train: is each detected, and named at the right module and line?"
     parser = add(commands, "audit", audit_command, text)
-    parser.add_argument("stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)")
-    parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="only this fault (repeatable)")
     parser.add_argument(
-        "--seeds", type=whole, default=1, metavar="N", help="how often each fault is injected, elsewhere each time"
+        "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)"
+    )
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="NAME", help="only this fault (repeatable)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=whole,
+        default=1,
+        metavar="N",
+        help="how often each fault is injected, elsewhere each time",
     )
     parser.add_argument(
         "--healthy",

@@ -109,9 +109,7 @@ def warm_run(project: Project, stack: Stack, place: Path) -> tuple[Ratio, int, f
     summary = project.stack_run(stack, Silent(), store=store).execute(EVERYTHING)
     run_s = time.perf_counter() - began
     ratio = run_s / (summary.import_s + summary.cells_s)
-    detail = (
-        f"{run_s:.1f} s for {summary.executed} cells, importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
-    )
+    detail = f"{run_s:.1f} s for {summary.executed} cells, importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
     return Ratio("warm run / (import + cells)", ratio, "<= 1.15", detail), summary.executed, run_s
 
 
@@ -123,14 +121,16 @@ def fresh_processes(project: Project, stack: Stack, place: Path, cells: int, run
     store = Store(place / "fresh", place / "published")
     run = project.stack_run(stack, Silent(), "fresh", store)
     runnable = [cell for cell in run.plan(EVERYTHING) if cell.action is Action.RUN]
-    sample = [runnable[(2 * n + 1) * len(runnable) // (2 * FRESH_SAMPLE)] for n in range(FRESH_SAMPLE)]
-    chosen = replace(EVERYTHING, variants=frozenset((c.cell.scenario, c.cell.variant) for c in sample))
+    sample = [
+        runnable[(2 * n + 1) * len(runnable) // (2 * FRESH_SAMPLE)] for n in range(FRESH_SAMPLE)
+    ]
+    chosen = replace(
+        EVERYTHING, variants=frozenset((c.cell.scenario, c.cell.variant) for c in sample)
+    )
     began = time.perf_counter()
     run.execute(chosen)
     each_s = (time.perf_counter() - began) / len(sample)
-    detail = (
-        f"{each_s:.1f} s per cell in a fresh process ({len(sample)} sampled), {run_s / cells:.2f} s from the server"
-    )
+    detail = f"{each_s:.1f} s per cell in a fresh process ({len(sample)} sampled), {run_s / cells:.2f} s from the server"
     return Ratio("fresh processes / forks", each_s * cells / run_s, ">= 8", detail)
 
 
@@ -147,14 +147,30 @@ def unchanged(project: Project, place: Path) -> Ratio:
                 continue
             store.append(msgspec.structs.replace(record, key=cell.key, inputs=cell.inputs))
     names = sorted({cell.stack for cell in known})
-    command = [sys.executable, "-m", "gradmatrix", "run", *names, "--results", str(results), "--no-table"]
+    command = [
+        sys.executable,
+        "-m",
+        "gradmatrix",
+        "run",
+        *names,
+        "--results",
+        str(results),
+        "--no-table",
+    ]
     subprocess.run(command, cwd=project.root, capture_output=True, check=True)  # publishes
     began = time.perf_counter()
     done = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - began
-    executed = sum(int(line.split(":")[1].split()[0]) for line in done.stdout.splitlines() if " cells run, " in line)
+    executed = sum(
+        int(line.split(":")[1].split()[0])
+        for line in done.stdout.splitlines()
+        if " cells run, " in line
+    )
     return Ratio(
-        "unchanged matrix / 1.5 s", seconds / 1.5, "<= 1", f"{seconds:.2f} s, {len(names)} stacks, {executed} cells run"
+        "unchanged matrix / 1.5 s",
+        seconds / 1.5,
+        "<= 1",
+        f"{seconds:.2f} s, {len(names)} stacks, {executed} cells run",
     )
 
 
@@ -169,7 +185,9 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
     script = Path(scenario.path).resolve()
     settings = run.settings
     ratios = []
-    with Server(installed.python, [script], place / "server", environment.variables(settings.limits.threads)) as server:
+    with Server(
+        installed.python, [script], place / "server", environment.variables(settings.limits.threads)
+    ) as server:
         for pair in range(PAIRS + 1):
             times = {}
             for observe in (True, False) if pair % 2 else (False, True):
@@ -215,16 +233,18 @@ def trace_cost(project: Project, stack: Stack, place: Path) -> Ratio:
             ratios.append(seconds[True] / seconds[False])
             bare.append(seconds[False])
     low, middle, high = statistics.quantiles(ratios, n=4)
-    detail = (
-        f"{len(ratios)} pairs of 200 steps, {statistics.median(bare):.2f} s bare, quartiles {low:.3f} to {high:.3f}"
-    )
+    detail = f"{len(ratios)} pairs of 200 steps, {statistics.median(bare):.2f} s bare, quartiles {low:.3f} to {high:.3f}"
     return Ratio("200 steps, traced / alone", middle, "<= 1.10", detail)
 
 
 def register_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = add(commands, "bench", bench_command, "measure the performance contract on one installed stack")
-    parser.add_argument("stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
+    parser = add(
+        commands, "bench", bench_command, "measure the performance contract on one installed stack"
+    )
+    parser.add_argument(
+        "stacks", nargs="?", default=None, metavar="STACK", help="default: the newest core stack"
+    )
 
 
 def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:

@@ -165,14 +165,22 @@ class Tally:
         if (self.tool, self.reading, self.busy) != (OURS, TIME, None):
             return None
         share = self.right / self.of
-        return share >= FOUND_AT_LEAST.get(self.per_cent, 0.0) if self.per_cent else share <= FALSE_AT_MOST
+        return (
+            share >= FOUND_AT_LEAST.get(self.per_cent, 0.0)
+            if self.per_cent
+            else share <= FALSE_AT_MOST
+        )
 
     @property
     def bound(self) -> str:
         """The bound in words; empty where there is none."""
         if self.met is None:
             return ""
-        return f">= {FOUND_AT_LEAST.get(self.per_cent, 0.0):.0%}" if self.per_cent else f"<= {FALSE_AT_MOST:.0%}"
+        return (
+            f">= {FOUND_AT_LEAST.get(self.per_cent, 0.0):.0%}"
+            if self.per_cent
+            else f"<= {FALSE_AT_MOST:.0%}"
+        )
 
 
 def tallies(trials: Iterable[Trial]) -> list[Tally]:
@@ -186,11 +194,16 @@ def tallies(trials: Iterable[Trial]) -> list[Tally]:
     )
     found = []
     for per_cent, tool, reading in kinds:
-        chosen = [t for t in known if (t.per_cent, t.tool) == (per_cent, tool) and reading in t.verdicts]
+        chosen = [
+            t for t in known if (t.per_cent, t.tool) == (per_cent, tool) and reading in t.verdicts
+        ]
         states = sorted({each.busy for each in chosen})
         found.append(_tally(chosen, reading, busy=None))
         if len(states) > 1 and (tool, reading) == (OURS, TIME):
-            found += [_tally([each for each in chosen if each.busy is busy], reading, busy=busy) for busy in states]
+            found += [
+                _tally([each for each in chosen if each.busy is busy], reading, busy=busy)
+                for busy in states
+            ]
     return found
 
 
@@ -262,7 +275,11 @@ class Ledger:
 
         An array is named after its crew and the number of its generation: 0-2.
         """
-        named = {f"{crew}-{number}": each for crew, of in enumerate(crews) for number, each in enumerate(of)}
+        named = {
+            f"{crew}-{number}": each
+            for crew, of in enumerate(crews)
+            for number, each in enumerate(of)
+        }
         content = io.BytesIO()
         np.savez_compressed(content, **named)  # type: ignore[arg-type]
         folder = self.path.with_name(self.path.name + ".blocks")
@@ -357,11 +374,15 @@ class Rivals:
     def prepared(cls, python: Path, script: Path, folder: Path) -> Rivals:
         """Get pytest-benchmark for ``python`` into ``folder``; UserError where that fails."""
         modules = folder / "modules"
-        ran = uv.run(["pip", "install", "--python", str(python), "--target", str(modules), *MODULES])
+        ran = uv.run(
+            ["pip", "install", "--python", str(python), "--target", str(modules), *MODULES]
+        )
         if ran.returncode:
             raise UserError(
                 "pytest-benchmark cannot be installed.",
-                cause=ran.stderr.strip().splitlines()[-1] if ran.stderr.strip() else "uv did not say why",
+                cause=ran.stderr.strip().splitlines()[-1]
+                if ran.stderr.strip()
+                else "uv did not say why",
                 next_step="--rivals 0 measures without the other tools",
             )
         (folder / "test_step.py").write_text(TEST, encoding="utf-8")
@@ -379,15 +400,33 @@ class Rivals:
         each_s = limit_s / (2 * (WARMUP + RUNS))
         steps = max(FEWEST_STEPS, int((each_s - work.start_s) / work.step_s))
         commands = [
-            shlex.join(["env", f"SLOWER_PER_CENT={value:g}", str(work.python), str(work.script), str(steps)])
+            shlex.join(
+                [
+                    "env",
+                    f"SLOWER_PER_CENT={value:g}",
+                    str(work.python),
+                    str(work.script),
+                    str(steps),
+                ]
+            )
             for value in (0, per_cent)
         ]
         exported = self.folder / "hyperfine.json"
-        options = ["--warmup", str(WARMUP), "--runs", str(RUNS), "--export-json", str(exported), "--style", "basic"]
+        options = [
+            "--warmup",
+            str(WARMUP),
+            "--runs",
+            str(RUNS),
+            "--export-json",
+            str(exported),
+            "--style",
+            "basic",
+        ]
         assert self.hyperfine is not None
         _run([self.hyperfine, *options, *commands], environment.variables(1))
         baseline, candidate = (
-            each["times"] for each in msgspec.json.decode(exported.read_bytes(), type=dict[str, Any])["results"]
+            each["times"]
+            for each in msgspec.json.decode(exported.read_bytes(), type=dict[str, Any])["results"]
         )
         ratio, verdicts = read_hyperfine(baseline, candidate)
         return Said(verdicts, ratio, f"{RUNS} runs of {steps} steps")
@@ -398,14 +437,22 @@ class Rivals:
         shutil.rmtree(storage, ignore_errors=True)
         seconds = max(1.0, limit_s / 2 - 2 * self.workload.start_s)
         paths = os.pathsep.join([str(self.modules), str(self.workload.script.parent)])
-        variables = {**environment.variables(1), "PYTHONPATH": paths, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        variables = {
+            **environment.variables(1),
+            "PYTHONPATH": paths,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        }
         command = [
             str(self.workload.python), "-m", "pytest", "-q", "-p", "pytest_benchmark.plugin", "-p", "no:cacheprovider",
             "--rootdir", str(self.folder), "test_step.py", f"--benchmark-max-time={seconds:g}",
             "--benchmark-warmup=on", "--benchmark-warmup-iterations=50", f"--benchmark-storage=file://{storage}",
         ]  # fmt: skip
         _run([*command, "--benchmark-save=baseline"], variables, self.folder)
-        compared = ["--benchmark-save=candidate", "--benchmark-compare", f"--benchmark-compare-fail={ENFORCED}"]
+        compared = [
+            "--benchmark-save=candidate",
+            "--benchmark-compare",
+            f"--benchmark-compare-fail={ENFORCED}",
+        ]
         candidate = {**variables, "SLOWER_PER_CENT": f"{per_cent:g}"}
         ended = _run([*command, *compared], candidate, self.folder, wanted=(0, 1))
         first, second = (
@@ -423,7 +470,9 @@ class Rivals:
         return Said(verdicts, second["mean"] / first["mean"], rounds)
 
 
-def read_hyperfine(baseline: Sequence[float], candidate: Sequence[float]) -> tuple[float, dict[str, str]]:
+def read_hyperfine(
+    baseline: Sequence[float], candidate: Sequence[float]
+) -> tuple[float, dict[str, str]]:
     """The ratio of the means, and what is told by each reading of the runs' seconds.
 
     "times faster ± u" is the slower mean over the faster one, with u from both standard deviations (its relative.rs).
@@ -441,7 +490,9 @@ def read_hyperfine(baseline: Sequence[float], candidate: Sequence[float]) -> tup
     }
 
 
-def read_pytest_benchmark(baseline: Mapping[str, float], candidate: Mapping[str, float]) -> dict[str, str]:
+def read_pytest_benchmark(
+    baseline: Mapping[str, float], candidate: Mapping[str, float]
+) -> dict[str, str]:
     """What each threshold tells: it fails for slower ones alone; the same the other way round is called faster here."""
     return {
         f"{field}:{threshold}%": SLOWER
@@ -461,12 +512,21 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 def _run(
-    command: Sequence[str], variables: Mapping[str, str], folder: Path | None = None, wanted: Sequence[int] = (0,)
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    folder: Path | None = None,
+    wanted: Sequence[int] = (0,),
 ) -> int:
     """The exit code of a command; UserError where it is not one of ``wanted``."""
     try:
         ran = subprocess.run(
-            command, cwd=folder, env=variables, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+            command,
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         raise UserError(
@@ -587,7 +647,9 @@ class Bench:
                 with self.crew(per_cent) as both:
                     yield self.compared(both, per_cent, number, busy=busy)
 
-    def by_others(self, others: Rivals, number: int, per_cent: float, *, busy: bool) -> Iterator[Trial]:
+    def by_others(
+        self, others: Rivals, number: int, per_cent: float, *, busy: bool
+    ) -> Iterator[Trial]:
         """The same case by the other tools."""
         for tool, run in others.tools.items():
             if number >= self.wanted.rivals or self.ledger.has(tool, per_cent, number):
@@ -624,7 +686,9 @@ class Bench:
         """One comparison as ``upgrade`` makes it of one cell."""
         limit_s = self.wanted.limit_s(OURS, per_cent)
         of = self.wanted.runs if per_cent else self.wanted.comparisons
-        self.stage(f"{number + 1} of {of} with {per_cent:g} %, {'another core busy' if busy else 'nothing else busy'}")
+        self.stage(
+            f"{number + 1} of {of} with {per_cent:g} %, {'another core busy' if busy else 'nothing else busy'}"
+        )
         began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
         race = Race(both, KEY, self.request, budget_s, MARGIN, AMONG)
@@ -641,7 +705,9 @@ class Bench:
             code=code_digest(),
             **told_of(measured),
         )
-        self.ledger.keep(trial, race.crews)  # before the trial counts: it is not made again for that
+        self.ledger.keep(
+            trial, race.crews
+        )  # before the trial counts: it is not made again for that
         return self.ledger.add(trial)
 
     def request(self, directory: Path) -> Request:
@@ -670,7 +736,9 @@ def code_digest() -> str:
     """
     files = [SCRIPT, *(HERE / f"{module}.py" for module in MEASURING)]
     parts = sorted(each for path in files for each in definitions(path.read_text(encoding="utf-8")))
-    return hashlib.sha256("\0".join([str((MARGIN, AMONG, LAST_S)), *parts]).encode()).hexdigest()[:12]
+    return hashlib.sha256("\0".join([str((MARGIN, AMONG, LAST_S)), *parts]).encode()).hexdigest()[
+        :12
+    ]
 
 
 def definitions(source: str) -> Iterator[str]:
@@ -691,7 +759,11 @@ def is_import(node: ast.AST) -> bool:
 
 def is_text(node: ast.AST) -> bool:
     """Whether a statement is a string alone."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 class Told(TypedDict):
@@ -716,7 +788,10 @@ def told_of(measured: Measured) -> Told:
         "low": None if step_time is None else step_time.low,
         "high": None if step_time is None else step_time.high,
         "detail": "; ".join(
-            (f"{measured.processes} processes a side of {measured.servers} servers", *measured.notices)
+            (
+                f"{measured.processes} processes a side of {measured.servers} servers",
+                *measured.notices,
+            )
         ),
     }
 
@@ -754,9 +829,17 @@ LEGEND = (
 PARTS = ("aa", "power", "rivals")
 OUTPUT = "bench-comparison.jsonl"
 COUNTS = (
-    ("comparisons", Wanted.comparisons, "comparisons of two equal sides, in half of them with another core busy"),
+    (
+        "comparisons",
+        Wanted.comparisons,
+        "comparisons of two equal sides, in half of them with another core busy",
+    ),
     ("runs", Wanted.runs, "runs with a slowdown of 5 %%, and as many of 2 %%"),
-    ("rivals", Wanted.rivals, "cases, of equal sides and of 5 %%, given to hyperfine and pytest-benchmark too"),
+    (
+        "rivals",
+        Wanted.rivals,
+        "cases, of equal sides and of 5 %%, given to hyperfine and pytest-benchmark too",
+    ),
     ("per-crew", Wanted.per_crew, "comparisons of equal sides without new servers in between"),
 )
 SECONDS = (
@@ -766,24 +849,44 @@ SECONDS = (
 )
 
 
-def register_bench_comparison(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register_bench_comparison(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> None:
     """Add this command to the command line."""
     text = "measure how often slower, faster and same are right, where the answer is known, beside other tools"
     parser = add(commands, "bench-comparison", comparison_command, text)
-    parser.add_argument("stack", nargs="?", default=None, metavar="STACK", help="default: the newest core stack")
+    parser.add_argument(
+        "stack", nargs="?", default=None, metavar="STACK", help="default: the newest core stack"
+    )
     for name, default, what in COUNTS:
-        parser.add_argument(f"--{name}", type=count, default=default, metavar="N", help=f"{what} (default: {default})")
+        parser.add_argument(
+            f"--{name}",
+            type=count,
+            default=default,
+            metavar="N",
+            help=f"{what} (default: {default})",
+        )
     for name, seconds, what in SECONDS:
         parser.add_argument(
-            f"--{name}", type=float, default=seconds, metavar="SECONDS", help=f"{what} (default: {seconds:g})"
+            f"--{name}",
+            type=float,
+            default=seconds,
+            metavar="SECONDS",
+            help=f"{what} (default: {seconds:g})",
         )
-    parser.add_argument("--only", action="append", choices=PARTS, default=[], help="only this part (repeatable)")
-    parser.add_argument("--busy-power", action="store_true", help="another core busy in half of the slowed runs too")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, default=[], help="only this part (repeatable)"
+    )
+    parser.add_argument(
+        "--busy-power", action="store_true", help="another core busy in half of the slowed runs too"
+    )
     parser.add_argument(
         "--output", type=Path, default=None, metavar="FILE",
         help=f"keep every result here, and go on with what is there (default: .gradmatrix/{OUTPUT})",
     )  # fmt: skip
-    parser.add_argument("--summary", action="store_true", help="measure nothing, print what the file has")
+    parser.add_argument(
+        "--summary", action="store_true", help="measure nothing, print what the file has"
+    )
 
 
 def count(text: str) -> int:
@@ -800,20 +903,28 @@ def comparison_command(options: argparse.Namespace, project: Project, console: C
     if not options.summary:
         measure_trials(options, project, console, ledger)
     if not ledger.trials:
-        raise UserError(f"{ledger.path} has no results.", cause="nothing was measured", next_step="leave out --summary")
+        raise UserError(
+            f"{ledger.path} has no results.",
+            cause="nothing was measured",
+            next_step="leave out --summary",
+        )
     found = tallies(ledger.trials)
     console.print(table(found), soft_wrap=True)
     console.print(LEGEND, soft_wrap=True)
     others = ", ".join(sorted({each.code or "unknown" for each in ledger.trials} - {code_digest()}))
     if others:
-        console.print(Text(f"note: measured by other code than this checkout's: {others}"), soft_wrap=True)
+        console.print(
+            Text(f"note: measured by other code than this checkout's: {others}"), soft_wrap=True
+        )
     missed = shortcomings(found)
     for each in missed:
         console.print(Text(each, style="red"), soft_wrap=True)
     return 1 if missed else 0
 
 
-def measure_trials(options: argparse.Namespace, project: Project, console: Console, ledger: Ledger) -> None:
+def measure_trials(
+    options: argparse.Namespace, project: Project, console: Console, ledger: Ledger
+) -> None:
     """Make the trials that the ledger lacks; one line of each."""
     wanted = Wanted(
         comparisons=options.comparisons,
@@ -834,7 +945,9 @@ def measure_trials(options: argparse.Namespace, project: Project, console: Conso
         tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder,
         console.status("") as status,
     ):
-        installed = environment.ensure(project.lock_of(stack), project.locks_folder, project.environments)
+        installed = environment.ensure(
+            project.lock_of(stack), project.locks_folder, project.environments
+        )
         bench = Bench(
             stack=stack.name,
             python=installed.python,
@@ -852,7 +965,9 @@ def line_of(trial: Trial) -> str:
     """One trial in one line."""
     told = ", ".join(f"{reading}: {verdict}" for reading, verdict in trial.verdicts.items())
     ratio = "" if trial.ratio is None else f" ratio {trial.ratio:.4f}"
-    interval = "" if trial.low is None or trial.high is None else f" [{trial.low:.4f}, {trial.high:.4f}]"
+    interval = (
+        "" if trial.low is None or trial.high is None else f" [{trial.low:.4f}, {trial.high:.4f}]"
+    )
     state = "busy" if trial.busy else "idle"
     head = f"{trial.tool} {trial.per_cent:g} % #{trial.number + 1} {state} {trial.seconds:.1f} s"
     return one_line(f"{head}{ratio}{interval} {told} ({trial.detail})")
@@ -863,13 +978,32 @@ def table(found: list[Tally]) -> Table:
     result = Table(box=SIMPLE, width=WIDTH)
     for name in ("slowdown", "tool, verdict"):
         result.add_column(name, no_wrap=True)
-    for name in ("n", "slower", "late", "faster", "neither", "failed", "flagged", "95 %", "wanted", "±", "s"):
+    for name in (
+        "n",
+        "slower",
+        "late",
+        "faster",
+        "neither",
+        "failed",
+        "flagged",
+        "95 %",
+        "wanted",
+        "±",
+        "s",
+    ):
         result.add_column(name, no_wrap=True, justify="right")
     for number, each in enumerate(found):
         if number and found[number - 1].per_cent != each.per_cent:
             result.add_section()
         low, high = each.interval
-        counts = (each.of, each.more, each.late, each.less, each.of - each.more - each.less - each.failed, each.failed)
+        counts = (
+            each.of,
+            each.more,
+            each.late,
+            each.less,
+            each.of - each.more - each.less - each.failed,
+            each.failed,
+        )
         result.add_row(
             f"{each.per_cent:g} %",
             f"{each.tool}, {each.reading}{CORE[each.busy]}",

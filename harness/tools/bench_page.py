@@ -103,7 +103,10 @@ def measure(project: Project) -> Iterator[Ratio]:
 def enlarge(project: Project, root: Path) -> int:
     """A checkout in ``root`` with the published stacks as often as it takes; how many records it has."""
     folder = project.store.published
-    published = {lock: (folder / f"{lock.stack}.jsonl").read_bytes().splitlines() for lock in project.known_locks()}
+    published = {
+        lock: (folder / f"{lock.stack}.jsonl").read_bytes().splitlines()
+        for lock in project.known_locks()
+    }
     count = sum(map(len, published.values()))
     if not count:
         raise UserError(
@@ -112,13 +115,19 @@ def enlarge(project: Project, root: Path) -> int:
             next_step="nox -s matrix",
         )
     copies = math.ceil(RECORDS / count)
-    shutil.copytree(project.root / "scenarios", root / "scenarios", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        project.root / "scenarios", root / "scenarios", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name in ("records", "locks"):
         (root / "results" / name).mkdir(parents=True)
     run = project.matrix.run
-    tables = [f"[run]\ndevices = {json.dumps(run.devices)}\nscenarios = {json.dumps(run.scenarios)}\n"]
+    tables = [
+        f"[run]\ndevices = {json.dumps(run.devices)}\nscenarios = {json.dumps(run.scenarios)}\n"
+    ]
     for number in range(copies):
-        tables += [add_copy(project, root, lock, lines, number) for lock, lines in published.items()]
+        tables += [
+            add_copy(project, root, lock, lines, number) for lock, lines in published.items()
+        ]
     (root / "matrix.toml").write_text("".join(tables), encoding="utf-8")
     return copies * count
 
@@ -151,7 +160,11 @@ def publishing(root: Path, count: int) -> Iterator[Ratio]:
             time.sleep(EVERY_S)
         seconds = time.perf_counter() - began
     if process.returncode:
-        raise UserError("Publishing failed.", cause="its words stand above", next_step="mend that and measure again")
+        raise UserError(
+            "Publishing failed.",
+            cause="its words stand above",
+            next_step="mend that and measure again",
+        )
     pages = sum(1 for _ in (root / "results").rglob("*.html"))
     after = os.times()
     worked = after.children_user + after.children_system - busy.children_user - busy.children_system
@@ -168,7 +181,11 @@ def family(pid: int) -> list[int]:
     with contextlib.suppress(OSError):  # it has just ended
         found = [pid]
         for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += [each for child in listed.read_text(encoding="ascii").split() for each in family(int(child))]
+            found += [
+                each
+                for child in listed.read_text(encoding="ascii").split()
+                for each in family(int(child))
+            ]
     return found
 
 
@@ -186,7 +203,9 @@ def first_page(browser: Browser, results: Path) -> Iterator[Ratio]:
     size, files = loads[0].bytes, ", ".join(loads[0].files)
     yield Ratio("first page / 1.5 MB", size / PAGE_BYTES, "<= 1", f"{size / 1e3:.0f} kB: {files}")
     shown = sorted(each.shown_ms for each in loads)
-    detail = f"median of {LOADS} loads, {shown[0]:.0f} to {shown[-1]:.0f} ms until all rows are drawn"
+    detail = (
+        f"median of {LOADS} loads, {shown[0]:.0f} to {shown[-1]:.0f} ms until all rows are drawn"
+    )
     yield Ratio("table visible / 1 s", statistics.median(shown) / SHOWN_MS, "<= 1", detail)
     with contextlib.closing(browser.new_page()) as page:
         page.goto((results / "index.html").as_uri())
@@ -228,7 +247,10 @@ def filtered(page: Page) -> list[tuple[str, float]]:
     ]
     first, last = fields["a"][0], fields["a"][-1]
     choices.append((f"what differs between {first} and {last}", [["a", first], ["b", last]]))
-    return [(name, statistics.median(answer_ms(page, steps) for _ in range(REPEATS))) for name, steps in choices]
+    return [
+        (name, statistics.median(answer_ms(page, steps) for _ in range(REPEATS)))
+        for name, steps in choices
+    ]
 
 
 def answer_ms(page: Page, steps: Sequence[Sequence[str]]) -> float:
@@ -244,7 +266,12 @@ def answer_ms(page: Page, steps: Sequence[Sequence[str]]) -> float:
 
 def register_page(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    add(commands, "bench-page", bench_command, "measure publishing 100,000 records, and the first page in a browser")
+    add(
+        commands,
+        "bench-page",
+        bench_command,
+        "measure publishing 100,000 records, and the first page in a browser",
+    )
 
 
 def bench_command(_options: argparse.Namespace, project: Project, console: Console) -> int:

@@ -37,12 +37,16 @@ def on_path(variables: Mapping[str, str] | None = None) -> str | None:
     """The Chromium that the user names, or the first on PATH; None where Playwright's own is the last hope."""
     given = os.environ if variables is None else variables
     path = given.get("PATH")
-    return given.get(VARIABLE) or next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
+    return given.get(VARIABLE) or next(
+        filter(None, (shutil.which(name, path=path) for name in NAMES)), None
+    )
 
 
 def ways_here() -> list[list[tuple[str, ...]]]:
     """The ways to install one on this machine, the best first, each as its commands."""
-    return ways_to_get(root=hasattr(os, "geteuid") and os.geteuid() == 0, apt=shutil.which("apt-get") is not None)
+    return ways_to_get(
+        root=hasattr(os, "geteuid") and os.geteuid() == 0, apt=shutil.which("apt-get") is not None
+    )
 
 
 def ways_to_get(*, root: bool, apt: bool) -> list[list[tuple[str, ...]]]:
@@ -70,11 +74,19 @@ def launched() -> Iterator[Browser]:
         ) from error
     named = on_path()
     if named is not None and shutil.which(named) is None:
-        raise UserError(f"{VARIABLE} is {named}.", cause="there is no such program", next_step=f"unset it: {HOW}")
+        raise UserError(
+            f"{VARIABLE} is {named}.",
+            cause="there is no such program",
+            next_step=f"unset it: {HOW}",
+        )
     with sync_playwright() as playwright:
         own = playwright.chromium.executable_path
         if named is None and not Path(own).exists():
-            raise NoBrowser("There is no Chromium.", cause=f"none of {', '.join(NAMES)} is on PATH", next_step=HOW)
+            raise NoBrowser(
+                "There is no Chromium.",
+                cause=f"none of {', '.join(NAMES)} is on PATH",
+                next_step=HOW,
+            )
         browser = playwright.chromium.launch(executable_path=named or own, args=list(ARGUMENTS))
         try:
             yield browser

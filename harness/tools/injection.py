@@ -64,10 +64,16 @@ class Fault(Frozen, frozen=True):
 
     def concerns(self, traits: frozenset[str]) -> bool:
         """Whether it is a mistake in a variant of these ``traits``; the closure is there for what needs one only."""
-        return self.needs <= traits and not self.unless & traits and ("closure" in self.needs) == ("closure" in traits)
+        return (
+            self.needs <= traits
+            and not self.unless & traits
+            and ("closure" in self.needs) == ("closure" in traits)
+        )
 
 
-def fault(name: str, *needs: str, unless: str = "", at_construction: bool = False, line: bool = True) -> Fault:
+def fault(
+    name: str, *needs: str, unless: str = "", at_construction: bool = False, line: bool = True
+) -> Fault:
     """A fault in few words."""
     return Fault(
         name=name,
@@ -152,7 +158,9 @@ def injections(
         for fault in faults
         for scenario, variants in healthy.items()
         for variant, traits in variants.items()
-        if fault.needs <= traits and not fault.unless & traits and ("closure" not in traits or "closure" in fault.needs)
+        if fault.needs <= traits
+        and not fault.unless & traits
+        and ("closure" not in traits or "closure" in fault.needs)
         for seed in range(1, seeds + 1)
     ]
 
@@ -195,7 +203,8 @@ def module_is_right(named: str | None, truth: Truth) -> bool | None:
 def line_is_right(place: Frame | None, lines: Iterable[Lines]) -> bool:
     """Whether the named line is one of the guilty statements."""
     return place is not None and any(
-        Path(place.file).name == right.file and right.first <= place.line <= right.last for right in lines
+        Path(place.file).name == right.file and right.first <= place.line <= right.last
+        for right in lines
     )
 
 
@@ -204,12 +213,18 @@ def guilty_lines(fault: Fault, truth: Truth) -> tuple[Lines, ...]:
     if not fault.line:
         return ()
     built = truth.built_at if fault.at_construction else None
-    return culprits()[fault.name] + (() if built is None else (Lines(built[0], built[1], built[1]),))
+    return culprits()[fault.name] + (
+        () if built is None else (Lines(built[0], built[1], built[1]),)
+    )
 
 
 def in_words(truth: Truth, lines: Iterable[Lines]) -> str:
     """What ought to be named, in one line; of many modules the first two."""
-    modules = ["no module"] if truth.modules is None else [name or truth.root for name in truth.modules[:2]]
+    modules = (
+        ["no module"]
+        if truth.modules is None
+        else [name or truth.root for name in truth.modules[:2]]
+    )
     return f"{' or '.join(modules)} at {' or '.join(map(str, lines)) or 'no line'}"
 
 
@@ -219,10 +234,14 @@ def culprits() -> dict[str, tuple[Lines, ...]]:
     found = {}
     for path in sorted(FOLDER.glob("*.py")):
         source = path.read_text(encoding="utf-8")
-        marked = [number for number, line in enumerate(source.splitlines(), 1) if line.endswith(MARK)]
+        marked = [
+            number for number, line in enumerate(source.splitlines(), 1) if line.endswith(MARK)
+        ]
         for node in ast.parse(source).body:
             if isinstance(node, ast.FunctionDef):
-                lines = [number for number in marked if node.lineno <= number <= (node.end_lineno or 0)]
+                lines = [
+                    number for number in marked if node.lineno <= number <= (node.end_lineno or 0)
+                ]
                 if lines:
                     found[node.name] = tuple(statement(node, number, path.name) for number in lines)
     return found

@@ -55,7 +55,11 @@ class Site:
     @functools.cached_property
     def records(self) -> dict[Cell, Record]:
         """What was seen of every cell."""
-        lines = (line for path in (self.folder / "records").glob("*.jsonl") for line in path.read_bytes().splitlines())
+        lines = (
+            line
+            for path in (self.folder / "records").glob("*.jsonl")
+            for line in path.read_bytes().splitlines()
+        )
         return {record.cell: record for record in map(decode, lines)}
 
     @property
@@ -101,7 +105,9 @@ class Tab:
     @property
     def wrong(self) -> list[str]:
         """Whatever must not have happened so far."""
-        foreign = [f"foreign: {url}" for url in self.fetched if not url.startswith((self.root, "data:"))]
+        foreign = [
+            f"foreign: {url}" for url in self.fetched if not url.startswith((self.root, "data:"))
+        ]
         return [*self.problems, *foreign]
 
 
@@ -146,7 +152,9 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A browser of a reader who was never here."""
-    with contextlib.closing(browser.new_context(viewport={"width": 1280, "height": 800})) as context:
+    with contextlib.closing(
+        browser.new_context(viewport={"width": 1280, "height": 800})
+    ) as context:
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         yield context
 

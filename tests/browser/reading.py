@@ -40,7 +40,9 @@ def read(page: Page, within: str = "#tables") -> Shown:
     """What the tables of the page show now."""
     tables = page.locator(f"{within} table").evaluate_all(READ)
     return {
-        (table["device"], body["scenario"], line["variant"]): dict(zip(table["stacks"], line["cells"], strict=True))
+        (table["device"], body["scenario"], line["variant"]): dict(
+            zip(table["stacks"], line["cells"], strict=True)
+        )
         for table in tables
         for body in table["bodies"]
         for line in body["lines"]
@@ -80,7 +82,8 @@ class Filter:
             stack.name
             for stack in reversed(site.matrix.stacks)
             if all(
-                name in stack.packages and Version(low) <= Version(stack.packages[name]) <= Version(high)
+                name in stack.packages
+                and Version(low) <= Version(stack.packages[name]) <= Version(high)
                 for name, (low, high) in self.versions.items()
             )
         ]
@@ -95,16 +98,29 @@ def expected(site: Site, asked: Filter) -> Shown:
         if asked.keeps(row):
             lines.setdefault((row.device, row.scenario, row.variant), {})[row.stack] = row
     if asked.outcome is not None:
-        lines = {line: cells for line, cells in lines.items() if any(asked.matches(cells[c]) for c in columns)}
+        lines = {
+            line: cells
+            for line, cells in lines.items()
+            if any(asked.matches(cells[c]) for c in columns)
+        }
     if asked.pair is not None:
-        both = {line: [cells[stack] for stack in columns] for line, cells in lines.items() if len(columns) == len("ab")}
+        both = {
+            line: [cells[stack] for stack in columns]
+            for line, cells in lines.items()
+            if len(columns) == len("ab")
+        }
         return {
-            line: dict(zip(columns, map(words, cells), strict=True)) for line, cells in both.items() if differs(*cells)
+            line: dict(zip(columns, map(words, cells), strict=True))
+            for line, cells in both.items()
+            if differs(*cells)
         }
     if asked.outcome is not None:
         columns = [c for c in columns if any(asked.matches(cells[c]) for cells in lines.values())]
     return {
-        line: {stack: words(cells[stack]) if asked.matches(cells[stack]) else "·" for stack in columns[:WINDOW]}
+        line: {
+            stack: words(cells[stack]) if asked.matches(cells[stack]) else "·"
+            for stack in columns[:WINDOW]
+        }
         for line, cells in lines.items()
     }
 

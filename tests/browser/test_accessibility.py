@@ -18,7 +18,11 @@ AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text(encodi
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "has_touch": True},
+    "phone": {
+        "color_scheme": "light",
+        "viewport": {"width": 390, "height": 844},
+        "has_touch": True,
+    },
 }
 PAGES = (
     "index.html",
@@ -46,7 +50,9 @@ def longest(site: Site, pattern: str) -> str:
 def violations(tab: Tab) -> list[str]:
     """What axe-core calls serious or critical, with the first element of each."""
     tab.page.evaluate(AXE)
-    found = tab.page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")["violations"]
+    found = tab.page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")[
+        "violations"
+    ]
     return [
         f"{each['id']} × {len(each['nodes'])}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary']}"
         for each in found
@@ -70,5 +76,7 @@ def test_what_is_serious_is_noticed(tab: Tab) -> None:
     """A button without a name, and text that can hardly be read."""
     page = tab.open("query.html")
     page.locator("main").evaluate("main => main.prepend(document.createElement('button'))")
-    page.locator("main p").first.evaluate("p => { p.style.color = '#888'; p.style.background = '#777' }")
+    page.locator("main p").first.evaluate(
+        "p => { p.style.color = '#888'; p.style.background = '#777' }"
+    )
     assert {"button-name", "color-contrast"} == {each.partition(" ")[0] for each in violations(tab)}

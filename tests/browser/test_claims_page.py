@@ -24,7 +24,9 @@ def test_a_list_of_one_verdict_leads_to_the_claims(tab: Tab) -> None:
     page = tab.open("claims.html")
     page.get_by_role("radio", name="confirmed").check()
     page.locator("summary", has_text="refuted").first.click()
-    page.get_by_role("navigation", name="Claims by verdict").locator("details[open] li a").first.click()
+    page.get_by_role("navigation", name="Claims by verdict").locator(
+        "details[open] li a"
+    ).first.click()
     assert "✗ refuted" in page.locator(":target").inner_text()
 
 

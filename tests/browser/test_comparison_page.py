@@ -43,5 +43,7 @@ def test_the_page_is_as_wide_as_its_window(report: Tab) -> None:
 
 def test_its_looks_come_with_it(report: Tab) -> None:
     """The policy lets its own style pass: the answer has a colour behind it."""
-    colour = report.page.locator(".answer").first.evaluate("each => getComputedStyle(each).backgroundColor")
+    colour = report.page.locator(".answer").first.evaluate(
+        "each => getComputedStyle(each).backgroundColor"
+    )
     assert "rgba(0, 0, 0, 0)" != colour

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 def newest(site: Site, outcome: str) -> Row:
     """A cell of the newest stack that has one with that outcome and an observation."""
     order = [stack.name for stack in site.matrix.stacks]
-    rows = [row for row in site.rows if row.outcome == outcome and site.records[row.cell].observation is not None]
+    rows = [
+        row
+        for row in site.rows
+        if row.outcome == outcome and site.records[row.cell].observation is not None
+    ]
     return max(rows, key=lambda row: order.index(row.stack))
 
 
@@ -25,9 +29,17 @@ def opened(tab: Tab, row: Row) -> Locator:
     """The evidence of a cell, by a click on it in the matrix."""
     page = tab.open(f"index.html#scenario={row.scenario}")
     column = [
-        each.strip() for each in page.locator("#tables thead").first.locator("tr").first.locator("th").all_inner_texts()
+        each.strip()
+        for each in page.locator("#tables thead")
+        .first.locator("tr")
+        .first.locator("th")
+        .all_inner_texts()
     ]
-    line = page.locator("#tables tbody tr").filter(has=page.get_by_role("link", name=row.variant, exact=True)).first
+    line = (
+        page.locator("#tables tbody tr")
+        .filter(has=page.get_by_role("link", name=row.variant, exact=True))
+        .first
+    )
     line.locator("th, td").nth(column.index(row.stack)).get_by_role("link").click()
     page.wait_for_url("**/cells/*.html*")
     assert page.url.endswith(f"/cells/{row.stack}.html#{row.scenario}-{row.variant}-{row.device}")
@@ -69,7 +81,11 @@ def test_the_verdict_is_told(tab: Tab, row: Row) -> None:
 
 def test_the_diagnosis_is_told(tab: Tab, site: Site) -> None:
     """With a link to what was seen to work, which leads to a cell that trains."""
-    row = next(row for row in site.rows[::-1] if row.diagnosis is not None and row.diagnosis.remedy is not None)
+    row = next(
+        row
+        for row in site.rows[::-1]
+        if row.diagnosis is not None and row.diagnosis.remedy is not None
+    )
     assert row.diagnosis is not None
     assert row.diagnosis.remedy is not None
     evidence = opened(tab, row)
@@ -125,7 +141,9 @@ def test_losses_and_gradients_are_told(tab: Tab, row: Row, record: Record) -> No
     losses = [loss for loss in record.observation.losses if isinstance(loss, float)]
     assert [] == [loss for loss in losses if f"{loss:.5g}" not in text]
     assert [] == [
-        each.gradients for each in record.observation.parameters if each.learns and each.gradients not in text
+        each.gradients
+        for each in record.observation.parameters
+        if each.learns and each.gradients not in text
     ]
 
 
@@ -135,7 +153,9 @@ def test_step_times_are_drawn_and_told(tab: Tab, site: Site) -> None:
     seen = site.records[row.cell].observation
     assert seen is not None
     figure = opened(tab, row).locator("figure")
-    assert len(seen.step_times_s) == (figure.locator("svg path").get_attribute("d") or "").count("M")
+    assert len(seen.step_times_s) == (figure.locator("svg path").get_attribute("d") or "").count(
+        "M"
+    )
     assert " ".join(f"{each * 1000:.3g}" for each in seen.step_times_s) in figure.inner_text()
 
 
@@ -168,7 +188,9 @@ def test_versions_and_what_repeats_it_are_told(tab: Tab, row: Row, record: Recor
     assert f"gradmatrix reproduce {cell}" in evidence.locator(".commands").inner_text()
     text = tab.page.locator("main").inner_text()
     versions = [
-        version for name, version in record.observation.environment.items() if name in {"torch", "trl"} and version
+        version
+        for name, version in record.observation.environment.items()
+        if name in {"torch", "trl"} and version
     ]
     assert [] == [version for version in versions if version not in text]
     lock = tab.page.locator(f"main a[href$='locks/{row.stack}.txt']")

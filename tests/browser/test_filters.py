@@ -51,7 +51,10 @@ def most_unlike(site: Site) -> tuple[str, str]:
     cells = {(row.stack, row.scenario, row.variant, row.device): row for row in site.rows}
     places = {place[1:] for place in cells}
     pairs = [(one, other) for number, one in enumerate(names) for other in names[number + 1 :]]
-    return max(pairs, key=lambda pair: sum(differs(*(cells[name, *place] for name in pair)) for place in places))
+    return max(
+        pairs,
+        key=lambda pair: sum(differs(*(cells[name, *place] for name in pair)) for place in places),
+    )
 
 
 def test_a_scenario(tab: Tab, site: Site) -> None:
@@ -133,7 +136,10 @@ def test_a_pair_outside_of_the_releases(tab: Tab, site: Site) -> None:
     """A range is never ignored: it says which stack it leaves out."""
     new, old = site.matrix.stacks[-1], site.matrix.stacks[0]
     version = new.packages["torch"]
-    apply(page := tab.open(), Filter(versions={"torch": (version, version)}, pair=(new.name, old.name)))
+    apply(
+        page := tab.open(),
+        Filter(versions={"torch": (version, version)}, pair=(new.name, old.name)),
+    )
     assert f"Nothing to compare: {old.name} not within" in page.get_by_role("status").inner_text()
     assert {} == read(page)
 
@@ -151,11 +157,17 @@ def test_bold_is_what_differs_from_the_next_column(tab: Tab, site: Site) -> None
     pair = site.matrix.stacks[-1], site.matrix.stacks[0]
     page = tab.open(f"index.html#a={pair[0].name}&b={pair[1].name}")
     heads = page.locator("#tables table").first.locator("tr.version")
-    shown = {row.locator("th").inner_text(): row.locator("td b").all_inner_texts() for row in heads.all()}
+    shown = {
+        row.locator("th").inner_text(): row.locator("td b").all_inner_texts() for row in heads.all()
+    }
     moved = [
-        name for name in SHOWN if name in pair[0].packages and pair[0].packages[name] != pair[1].packages.get(name)
+        name
+        for name in SHOWN
+        if name in pair[0].packages and pair[0].packages[name] != pair[1].packages.get(name)
     ]
-    assert {name: [pair[0].packages[name]] for name in moved} == {n: bold for n, bold in shown.items() if n in moved}
+    assert {name: [pair[0].packages[name]] for name in moved} == {
+        n: bold for n, bold in shown.items() if n in moved
+    }
 
 
 def test_a_filter_that_was_sent_is_in_sight(tab: Tab) -> None:
@@ -170,7 +182,9 @@ def test_a_filter_that_was_sent_is_in_sight(tab: Tab) -> None:
 def test_filters_together(tab: Tab, site: Site) -> None:
     """Every one narrows what the others leave."""
     row = next(row for row in site.rows if row.role is Role.REPORTED and row.passed is False)
-    asked = Filter(row.scenario, Role.REPORTED, row.device, "fail", {"torch": middle(site, "torch")})
+    asked = Filter(
+        row.scenario, Role.REPORTED, row.device, "fail", {"torch": middle(site, "torch")}
+    )
     apply(page := tab.open(), asked)
     assert expected(site, asked) == read(page)
 
@@ -179,7 +193,10 @@ def test_what_is_shown_is_told(tab: Tab, site: Site) -> None:
     """A screen reader hears how much is left."""
     apply(page := tab.open(), Filter(role=Role.MISUSE))
     lines = len(expected(site, Filter(role=Role.MISUSE)))
-    assert f"{lines} of {len(expected(site, Filter()))} variants" in page.get_by_role("status").inner_text()
+    assert (
+        f"{lines} of {len(expected(site, Filter()))} variants"
+        in page.get_by_role("status").inner_text()
+    )
 
 
 def test_nothing_left_is_told(tab: Tab) -> None:
@@ -188,7 +205,10 @@ def test_nothing_left_is_told(tab: Tab) -> None:
     told = page.get_by_role("status").inner_text()
     assert ("Nothing matches this filter" in told, {}) == (True, read(page))
     assert "the matrix has no scenario “there-is-none”" in told
-    assert "there-is-none (unknown)" == page.get_by_label("Scenario").locator("option:checked").inner_text()
+    assert (
+        "there-is-none (unknown)"
+        == page.get_by_label("Scenario").locator("option:checked").inner_text()
+    )
 
 
 def test_an_unknown_value_goes_with_the_next_choice(tab: Tab, site: Site) -> None:
@@ -225,7 +245,10 @@ def test_back_and_forward_go_from_filter_to_filter(anywhere: Tab, site: Site) ->
     apply(page, Filter(role=Role.CONTROL))
     apply(page, Filter(outcome="fail"))
     page.go_back()
-    assert (expected(site, Filter(role=Role.CONTROL)), "") == (read(page), page.get_by_label("Outcome").input_value())
+    assert (expected(site, Filter(role=Role.CONTROL)), "") == (
+        read(page),
+        page.get_by_label("Outcome").input_value(),
+    )
     page.go_back()
     assert expected(site, Filter()) == read(page)
     page.go_forward()
@@ -255,7 +278,16 @@ def test_the_address_is_copied(tab: Tab) -> None:
 
 
 @pytest.mark.parametrize(
-    "fragment", ["#torch=9..1", "#a=x&b=y", "#page=-7", "#%E0%A4%A", "#role=<b>&outcome=%00", "#=&=&&", "#torch=.."]
+    "fragment",
+    [
+        "#torch=9..1",
+        "#a=x&b=y",
+        "#page=-7",
+        "#%E0%A4%A",
+        "#role=<b>&outcome=%00",
+        "#=&=&&",
+        "#torch=..",
+    ],
 )
 def test_an_address_that_makes_no_sense_breaks_nothing(tab: Tab, fragment: str) -> None:
     """Somebody cut it off or made it up."""

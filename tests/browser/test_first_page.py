@@ -27,13 +27,17 @@ def test_the_whole_matrix_is_shown(anywhere: Tab, site: Site) -> None:
 def test_versions_stand_below_the_stacks(tab: Tab, site: Site) -> None:
     """Of the packages that everybody asks for."""
     rows = tab.open().locator("#tables table").first.locator("tr.version")
-    shown = {row[0]: row[1:] for row in (each.locator("th, td").all_inner_texts() for each in rows.all())}
+    shown = {
+        row[0]: row[1:] for row in (each.locator("th, td").all_inner_texts() for each in rows.all())
+    }
     newest_first = site.matrix.stacks[::-1]
     assert [str(stack.as_of) for stack in newest_first] == shown["as of"]
     assert [stack.packages.get("trl", "–") for stack in newest_first] == shown["trl"]
 
 
-@pytest.mark.parametrize("name", ["claims.html", "errors.html", "history.html", "query.html", "stacks", "packages"])
+@pytest.mark.parametrize(
+    "name", ["claims.html", "errors.html", "history.html", "query.html", "stacks", "packages"]
+)
 def test_other_pages_open_by_links(anywhere: Tab, name: str) -> None:
     """From the first page, without anything going wrong."""
     page = anywhere.open()
@@ -45,10 +49,16 @@ def test_other_pages_open_by_links(anywhere: Tab, name: str) -> None:
 def test_what_is_wrong_is_noticed(site: Site, context: BrowserContext) -> None:
     """The checks of the fixtures: an inline script, an image from elsewhere and a dialog."""
     page = (tab := Tab(context.new_page(), site.as_files)).open()
-    page.evaluate("document.body.append(Object.assign(new Image(), {src: 'https://elsewhere.invalid/x.png'}))")
-    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'alert(1)'}))")
+    page.evaluate(
+        "document.body.append(Object.assign(new Image(), {src: 'https://elsewhere.invalid/x.png'}))"
+    )
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {text: 'alert(1)'}))"
+    )
     page.evaluate("alert('x')")
     page.wait_for_timeout(100)
     assert {"img-src", "script-src-elem", "dialog"} == {
-        word for word in ("img-src", "script-src-elem", "dialog") if any(word in problem for problem in tab.wrong)
+        word
+        for word in ("img-src", "script-src-elem", "dialog")
+        if any(word in problem for problem in tab.wrong)
     }

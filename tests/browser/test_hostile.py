@@ -101,14 +101,24 @@ def records() -> list[Record]:
     stopped = make_stopped(
         **seen,
         raised=make_raised(f"{EVIL}\nsecond {EVIL}", EVIL),
-        lost=(make_lost(EVIL, type=EVIL, within=EVIL, within_type=EVIL, switch=make_switch(frame)),),
+        lost=(
+            make_lost(EVIL, type=EVIL, within=EVIL, within_type=EVIL, switch=make_switch(frame)),
+        ),
     )
     failed = {"passed": False, "message": EVIL, "build": EVIL, "run": EVIL, "inputs": {EVIL: EVIL}}
     return [
         make_record(
-            "step:no-grad-fn", make_cell("first", "sums", SHORT), role=Role.REPORTED, observation=stopped, **failed
+            "step:no-grad-fn",
+            make_cell("first", "sums", SHORT),
+            role=Role.REPORTED,
+            observation=stopped,
+            **failed,
         ),
-        make_record(cell=make_cell("first", "sums", "plain"), observation=make_observation(**seen), message=EVIL),
+        make_record(
+            cell=make_cell("first", "sums", "plain"),
+            observation=make_observation(**seen),
+            message=EVIL,
+        ),
         make_record(
             "update:none",
             make_cell("first", "sums", "frozen"),
@@ -117,9 +127,15 @@ def records() -> list[Record]:
             **failed,
         ),
         make_record(
-            "setup:unsupported", make_cell("second", "sums", "plain"), passed=None, observation=None, message=EVIL
+            "setup:unsupported",
+            make_cell("second", "sums", "plain"),
+            passed=None,
+            observation=None,
+            message=EVIL,
         ),
-        make_record("step:exception", make_cell("second", "sums", SHORT), role=Role.REPORTED, **failed),
+        make_record(
+            "step:exception", make_cell("second", "sums", SHORT), role=Role.REPORTED, **failed
+        ),
         make_record("resolve:conflict", make_cell("torn", "sums", "plain"), **failed),
     ]
 
@@ -127,9 +143,19 @@ def records() -> list[Record]:
 def locks() -> list[Lock]:
     """Two stacks with hostile packages, and one that could not be resolved."""
     some = LockedPackage(
-        name="", version="", released=dt.date(2024, 1, 1), newest=EVIL, newest_released=dt.date(2026, 1, 1)
+        name="",
+        version="",
+        released=dt.date(2024, 1, 1),
+        newest=EVIL,
+        newest_released=dt.date(2026, 1, 1),
     )
-    packages = [("torch", SHORT), ("trl", "0.1.0"), (SHORT, "1.0"), ("../../../escaped", "1"), (EVIL, EVIL)]
+    packages = [
+        ("torch", SHORT),
+        ("trl", "0.1.0"),
+        (SHORT, "1.0"),
+        ("../../../escaped", "1"),
+        (EVIL, EVIL),
+    ]
     return [
         make_lock(
             "first",
@@ -191,14 +217,22 @@ def test_it_is_shown_as_text(hostile: Site, context: BrowserContext, text: str) 
 
 def test_no_page_has_control_characters(hostile: Site) -> None:
     """Nor marks that turn the direction of writing."""
-    files = [*pages(hostile.folder), *(hostile.folder / "site").glob("*"), hostile.folder / "feed.xml"]
+    files = [
+        *pages(hostile.folder),
+        *(hostile.folder / "site").glob("*"),
+        hostile.folder / "feed.xml",
+    ]
     assert [] == [path.name for path in files if CONTROL.search(path.read_text(encoding="utf-8"))]
 
 
 def test_names_lead_where_they_should(hostile: Site) -> None:
     """Links and anchors of names with quotes and brackets."""
-    assert [] == [problem for page in pages(hostile.folder) for problem in broken(page, hostile.folder)]
-    assert [] == [(page.name, read(page).active) for page in pages(hostile.folder) if read(page).active]
+    assert [] == [
+        problem for page in pages(hostile.folder) for problem in broken(page, hostile.folder)
+    ]
+    assert [] == [
+        (page.name, read(page).active) for page in pages(hostile.folder) if read(page).active
+    ]
 
 
 def test_nothing_is_written_outside(hostile: Site) -> None:
@@ -213,5 +247,7 @@ def test_a_cell_with_a_hostile_name_is_opened(hostile: Site, context: BrowserCon
     page = tab.open("index.html#role=reported")
     page.locator("#tables td a").last.click()
     page.wait_for_url("**/cells/*.html*")
-    assert plain(SHORT) in (page.locator(":target").get_by_role("heading").first.text_content() or "")
+    assert plain(SHORT) in (
+        page.locator(":target").get_by_role("heading").first.text_content() or ""
+    )
     assert [] == tab.wrong

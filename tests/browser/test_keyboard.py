@@ -45,7 +45,10 @@ def test_the_first_stop_skips_the_navigation(tab: Tab) -> None:
     """It shows itself, and leads to the content."""
     page = tab.open()
     page.keyboard.press("Tab")
-    assert ("Skip to the content", True) == (focused(page).inner_text(), focused(page).evaluate(FOCUS))
+    assert ("Skip to the content", True) == (
+        focused(page).inner_text(),
+        focused(page).evaluate(FOCUS),
+    )
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     assert focused(page).evaluate("element => Boolean(element.closest('main'))")
@@ -60,14 +63,24 @@ def test_the_next_stops_skip_to_the_filters_and_the_matrix(tab: Tab) -> None:
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.keyboard.press("Tab")
-        reached.append(focused(page).evaluate("(element, target) => Boolean(element.closest(target))", target))
+        reached.append(
+            focused(page).evaluate("(element, target) => Boolean(element.closest(target))", target)
+        )
     assert [True, True] == reached
 
 
 def test_stops_follow_the_page(tab: Tab) -> None:
     """From the top to the bottom: navigation, search, filters, matrix."""
     page = tab.open("index.html#scenario=t5_classifier")
-    stops = ["nav a", "#search input", "#search button", "#filters select", "#reset", "#tables .region", "#tables td a"]
+    stops = [
+        "nav a",
+        "#search input",
+        "#search button",
+        "#filters select",
+        "#reset",
+        "#tables .region",
+        "#tables td a",
+    ]
     for stop in stops:  # each is reached from the one before
         tab_to(page, stop)
     assert focused(page).evaluate(FOCUS)
@@ -94,7 +107,9 @@ def test_enter_opens_a_cell(tab: Tab, site: Site) -> None:
     assert page.url.endswith(target)
     page.evaluate(PAINTED)
     page.keyboard.press("Tab")
-    assert focused(page).evaluate("e => Boolean(document.querySelector(':target').compareDocumentPosition(e) & 4)")
+    assert focused(page).evaluate(
+        "e => Boolean(document.querySelector(':target').compareDocumentPosition(e) & 4)"
+    )
 
 
 def test_filters_are_chosen_by_typing(tab: Tab, site: Site) -> None:

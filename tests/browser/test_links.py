@@ -48,8 +48,12 @@ class Contents(HTMLParser):
         self.addresses += [value for name, value in given.items() if name in ADDRESSES]
         for name in ("for", "aria-labelledby", "aria-describedby", "aria-controls"):
             self.named += given.get(name, "").split()
-        self.active += [f"{tag} {name}" for name in given if name.startswith("on") or name == "style"]
-        if tag in {"iframe", "object", "embed", "base", "style"} or (tag == "script" and "src" not in given):
+        self.active += [
+            f"{tag} {name}" for name in given if name.startswith("on") or name == "style"
+        ]
+        if tag in {"iframe", "object", "embed", "base", "style"} or (
+            tag == "script" and "src" not in given
+        ):
             self.active.append(tag)
         if tag == "meta" and given.get("http-equiv") == "Content-Security-Policy":
             self.policy = given["content"]
@@ -92,7 +96,12 @@ def broken(page: Path, folder: Path) -> list[str]:
 
 def has_anchor(target: Path, anchor: str) -> bool:
     """Whether a page has the anchor; what has an equals sign is a filter in the address."""
-    return not anchor or "=" in anchor or target.suffix != ".html" or unquote(anchor) in read(target).anchors
+    return (
+        not anchor
+        or "=" in anchor
+        or target.suffix != ".html"
+        or unquote(anchor) in read(target).anchors
+    )
 
 
 def test_every_link_leads_somewhere(site: Site) -> None:
@@ -108,7 +117,11 @@ def test_every_page_can_be_reached(site: Site) -> None:
         page = waiting.pop()
         if page not in reached and page.suffix == ".html":
             reached.add(page)
-            paths = (unquote(urldefrag(each)[0]) for each in read(page).addresses if not urlsplit(each).scheme)
+            paths = (
+                unquote(urldefrag(each)[0])
+                for each in read(page).addresses
+                if not urlsplit(each).scheme
+            )
             waiting += [(page.parent / path).resolve() for path in paths if path]
     assert set() == {path.resolve() for path in pages(site.folder)} - reached
 
@@ -116,18 +129,27 @@ def test_every_page_can_be_reached(site: Site) -> None:
 def test_no_anchor_stands_twice(site: Site) -> None:
     """A link to it would lead to the first."""
     anchors = {page: Counter(read(page).anchors) for page in pages(site.folder)}
-    assert [] == [(page.name, name) for page, all_ in anchors.items() for name, count in all_.items() if count > 1]
+    assert [] == [
+        (page.name, name)
+        for page, all_ in anchors.items()
+        for name, count in all_.items()
+        if count > 1
+    ]
 
 
 def test_labels_name_what_is_there(site: Site) -> None:
     """A screen reader reads what they refer to."""
     contents = [(page.name, read(page)) for page in pages(site.folder)]
-    assert [] == [(page, name) for page, each in contents for name in each.named if name not in each.anchors]
+    assert [] == [
+        (page, name) for page, each in contents for name in each.named if name not in each.anchors
+    ]
 
 
 def test_no_page_has_a_script_or_style_of_its_own(site: Site) -> None:
     """No inline script, no handler, no style, no frame: the policy forbids them all."""
-    assert [] == [(page.name, read(page).active) for page in pages(site.folder) if read(page).active]
+    assert [] == [
+        (page.name, read(page).active) for page in pages(site.folder) if read(page).active
+    ]
 
 
 def test_every_page_forbids_what_it_does_not_need(site: Site) -> None:
@@ -135,7 +157,12 @@ def test_every_page_forbids_what_it_does_not_need(site: Site) -> None:
     policies = {read(page).policy for page in pages(site.folder)}
     assert 1 == len(policies)
     rules = dict(rule.split(maxsplit=1) for rule in policies.pop().split("; "))
-    expected = {"default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "base-uri": "'none'"}
+    expected = {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "base-uri": "'none'",
+    }
     assert expected == {name: rules.get(name) for name in expected}
 
 
@@ -155,4 +182,6 @@ def test_a_stack_that_was_not_run_links_to_what_there_is(tmp_path: Path) -> None
     project = Project.at(tmp_path)
     project.store.append(make_record(cell=make_cell("first", "sums", "plain")))
     publish(project, site=True)
-    assert [] == [problem for page in pages(project.results) for problem in broken(page, project.results)]
+    assert [] == [
+        problem for page in pages(project.results) for problem in broken(page, project.results)
+    ]

@@ -24,7 +24,9 @@ def test_paper_has_the_whole_matrix(tab: Tab, site: Site) -> None:
     assert expected(site, Filter()) == read(page)
     assert 0 == page.locator("form:visible, nav:visible").count()
     cut = "region => region.scrollWidth > region.clientWidth && getComputedStyle(region).overflowX !== 'visible'"
-    assert [] == [region for region in page.locator("#tables .region").all() if region.evaluate(cut)]
+    assert [] == [
+        region for region in page.locator("#tables .region").all() if region.evaluate(cut)
+    ]
 
 
 def test_paper_has_tables_that_can_be_read(tab: Tab, site: Site) -> None:

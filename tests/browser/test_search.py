@@ -28,7 +28,9 @@ def best(page: Page) -> str:
     return page.locator("#found article").first.get_by_role("heading").first.inner_text()
 
 
-@pytest.mark.parametrize("pasted", [MESSAGE, TRACEBACK, f"RuntimeError: {MESSAGE.upper()}", "does not have a grad_fn"])
+@pytest.mark.parametrize(
+    "pasted", [MESSAGE, TRACEBACK, f"RuntimeError: {MESSAGE.upper()}", "does not have a grad_fn"]
+)
 def test_a_message_is_found(anywhere: Tab, pasted: str) -> None:
     """Alone, in a traceback, shouted, or a part of it."""
     page = anywhere.open("errors.html")
@@ -54,7 +56,10 @@ def test_cells_and_remedies_are_found(tab: Tab, site: Site) -> None:
     stack = site.matrix.stacks[-1].name
     expected = {row.cell for row in site.rows if row.stack == stack and MESSAGE in row.message}
     anchors = {f"{stack}.html#{cell.scenario}-{cell.variant}-{cell.device}" for cell in expected}
-    links = [link.get_attribute("href") or "" for link in found.locator(f"a[href*='cells/{stack}.html']").all()]
+    links = [
+        link.get_attribute("href") or ""
+        for link in found.locator(f"a[href*='cells/{stack}.html']").all()
+    ]
     assert set() == anchors - {link.rpartition("/")[2] for link in links}
     found.locator(".remedies td:nth-of-type(1) a").first.click()
     page.wait_for_url("**/cells/*.html*")
@@ -96,7 +101,10 @@ def test_the_search_is_in_the_address(anywhere: Tab) -> None:
     page.reload()
     assert (MESSAGE in best(page), MESSAGE) == (True, page.get_by_label(LABEL).input_value())
     page.go_back()
-    assert (0, "") == (page.locator("#found article").count(), page.get_by_label(LABEL).input_value())
+    assert (0, "") == (
+        page.locator("#found article").count(),
+        page.get_by_label(LABEL).input_value(),
+    )
 
 
 def test_a_message_that_nobody_has_seen_is_told(tab: Tab) -> None:
@@ -104,7 +112,11 @@ def test_a_message_that_nobody_has_seen_is_told(tab: Tab) -> None:
     page = tab.open("errors.html")
     page.get_by_label(LABEL).fill("zyx wvu tsr")
     page.get_by_role("button", name="Search").click()
-    assert page.get_by_role("status").inner_text().startswith("No message of the matrix is like this one.")
+    assert (
+        page.get_by_role("status")
+        .inner_text()
+        .startswith("No message of the matrix is like this one.")
+    )
     assert page.locator("#everything").is_visible()
 
 
@@ -112,11 +124,15 @@ def test_everything_comes_back(tab: Tab) -> None:
     """By the button beside the search."""
     page = tab.open(f"errors.html#q={MESSAGE}")
     page.get_by_role("button", name="Show everything").click()
-    assert (True, 0) == (page.locator("#everything").is_visible(), page.locator("#found article").count())
+    assert (True, 0) == (
+        page.locator("#everything").is_visible(),
+        page.locator("#found article").count(),
+    )
 
 
 @pytest.mark.parametrize(
-    "pasted", ["<img src=x onerror=alert(1)>", "%E0%A4%A", '"><script>alert(1)</script>', ".*+?^${}()|[]\\"]
+    "pasted",
+    ["<img src=x onerror=alert(1)>", "%E0%A4%A", '"><script>alert(1)</script>', ".*+?^${}()|[]\\"],
 )
 def test_hostile_searches_do_nothing(tab: Tab, pasted: str) -> None:
     """They are text."""
@@ -125,4 +141,7 @@ def test_hostile_searches_do_nothing(tab: Tab, pasted: str) -> None:
     page.get_by_label(LABEL).fill(pasted)
     page.get_by_role("button", name="Search").click()
     page.reload()
-    assert (before, pasted) == (page.locator("img, script").count(), page.get_by_label(LABEL).input_value())
+    assert (before, pasted) == (
+        page.locator("img, script").count(),
+        page.get_by_label(LABEL).input_value(),
+    )

@@ -34,7 +34,9 @@ def test_the_whole_matrix_is_shown(quiet: Tab, site: Site) -> None:
 
 def test_no_form_is_offered(quiet: Tab) -> None:
     """It would do nothing."""
-    forms = [quiet.open(name).locator("form:visible").count() for name in ("index.html", "errors.html")]
+    forms = [
+        quiet.open(name).locator("form:visible").count() for name in ("index.html", "errors.html")
+    ]
     assert [0, 0] == forms
 
 
@@ -51,7 +53,9 @@ def test_every_error_can_be_read(quiet: Tab) -> None:
     page = quiet.open()
     page.locator("main a[href='errors.html']").first.click()
     page.wait_for_url("**/errors.html")
-    assert page.get_by_role("heading", name="element 0 of tensors does not require grad").first.is_visible()
+    assert page.get_by_role(
+        "heading", name="element 0 of tensors does not require grad"
+    ).first.is_visible()
 
 
 @pytest.mark.parametrize("kind", ["stacks", "scenarios", "packages", "cells"])

@@ -43,7 +43,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_claims_are_listed_with_their_verdicts(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_claims_are_listed_with_their_verdicts(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """From records alone, nothing is run."""
     code = main(["claims", "--root", str(root)])
     printed = capsys.readouterr().out
@@ -52,7 +54,12 @@ def test_the_claims_are_listed_with_their_verdicts(root: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize(("columns", "expected"), [("80", False), ("140", True)])
 def test_a_narrow_terminal_gets_a_list(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str, *, expected: bool
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: str,
+    *,
+    expected: bool,
 ) -> None:
     """A table of three columns cannot be read there; both say the same."""
     monkeypatch.setenv("COLUMNS", columns)
@@ -66,7 +73,10 @@ def test_one_claim_is_shown_with_every_cell(root: Path, capsys: pytest.CaptureFi
     code = main(["claims", "sums-train", "--root", str(root)])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert (0, ["sums-train: ◐ partly", "Sums train."]) == (code, lines[:2])
-    assert {"for      first/sums/plain/cpu: trains", "against  second/sums/plain/cpu: gradient:none"} < set(lines)
+    assert {
+        "for      first/sums/plain/cpu: trains",
+        "against  second/sums/plain/cpu: gradient:none",
+    } < set(lines)
 
 
 def test_one_json_document_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +86,9 @@ def test_one_json_document_is_printed(root: Path, capsys: pytest.CaptureFixture[
     assert ("sums-train", "partly") == (claim["id"], claim["verdict"])
 
 
-def test_an_unknown_claim_is_answered_with_the_nearest(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_claim_is_answered_with_the_nearest(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exit code 2."""
     code = main(["claims", "sum-train", "--root", str(root)])
     assert (2, True) == (code, "perhaps you meant 'sums-train'" in capsys.readouterr().err)
@@ -84,6 +96,11 @@ def test_an_unknown_claim_is_answered_with_the_nearest(root: Path, capsys: pytes
 
 def test_a_wrong_file_is_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, in the words of the file."""
-    (root / "scenarios" / "claims.toml").write_text(CLAIMS.replace("plain", "plane"), encoding="utf-8")
+    (root / "scenarios" / "claims.toml").write_text(
+        CLAIMS.replace("plain", "plane"), encoding="utf-8"
+    )
     code = main(["claims", "--root", str(root)])
-    assert (2, True) == (code, "unknown variant 'plane', in claim 'sums-train'" in capsys.readouterr().err)
+    assert (2, True) == (
+        code,
+        "unknown variant 'plane', in claim 'sums-train'" in capsys.readouterr().err,
+    )

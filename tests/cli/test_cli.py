@@ -74,7 +74,9 @@ def root(tmp_path: Path) -> Path:
     """A project of two locked stacks that lack what its only scenario needs: every cell is unsupported."""
     (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
     (tmp_path / "scenarios").mkdir()
-    (tmp_path / "scenarios" / "sums.py").write_text(textwrap.dedent(SUMS).lstrip(), encoding="utf-8")
+    (tmp_path / "scenarios" / "sums.py").write_text(
+        textwrap.dedent(SUMS).lstrip(), encoding="utf-8"
+    )
     for stack in ("first", "second"):
         write_lock(tmp_path, make_lock(stack))
     return tmp_path
@@ -83,7 +85,10 @@ def root(tmp_path: Path) -> Path:
 def outcomes(root: Path) -> dict[str, str]:
     """What matrix.json says of each cell."""
     cells = json.loads((root / "results" / "matrix.json").read_bytes())["cells"]
-    return {"/".join((cell["stack"], cell["scenario"], cell["variant"])): cell["outcome"] for cell in cells}
+    return {
+        "/".join((cell["stack"], cell["scenario"], cell["variant"])): cell["outcome"]
+        for cell in cells
+    }
 
 
 def test_a_run_records_publishes_and_prints(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,8 +109,13 @@ def test_a_second_run_keeps_everything(root: Path, capsys: pytest.CaptureFixture
     assert 0 == main(["run", "--root", str(root), "--explain"])
     printed = capsys.readouterr().out
     assert "first: 0 cells run, 2 kept, 0 settled" in printed
-    assert "keep     first/sums/plain/cpu: needs a-library-of-another-day, which this stack does not have" in printed
-    assert before == {path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()}
+    assert (
+        "keep     first/sums/plain/cpu: needs a-library-of-another-day, which this stack does not have"
+        in printed
+    )
+    assert before == {
+        path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()
+    }
 
 
 def test_all_runs_every_stack(root: Path) -> None:
@@ -120,7 +130,9 @@ def test_a_run_is_narrowed_by_stack_and_cell(root: Path) -> None:
     assert ["second/sums/frozen"] == list(outcomes(root))
 
 
-def test_without_a_table_only_the_summary_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_table_only_the_summary_is_printed(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The files are written all the same."""
     main(["run", "--root", str(root), "--no-table"])
     assert "Does it train?" not in capsys.readouterr().out
@@ -131,10 +143,15 @@ def test_results_can_go_elsewhere(root: Path, tmp_path_factory: pytest.TempPathF
     """The checkout's own results are left alone."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     main(["run", "--root", str(root), "--results", str(elsewhere)])
-    assert ((elsewhere / "matrix.md").exists(), (root / "results" / "matrix.md").exists()) == (True, False)
+    assert ((elsewhere / "matrix.md").exists(), (root / "results" / "matrix.md").exists()) == (
+        True,
+        False,
+    )
 
 
-def test_a_stack_that_cannot_be_resolved_fills_its_column(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_that_cannot_be_resolved_fills_its_column(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It never disappears, and it is told once."""
     write_lock(root, make_lock("first", versions={}, failure=CONFLICT))
     assert 0 == main(["run", "--root", str(root)])
@@ -151,7 +168,9 @@ def test_strict_makes_a_failure_the_exit_code(root: Path) -> None:
     assert 1 == main(["run", "--root", str(root), "--strict"])
 
 
-def test_what_speaks_of_the_machine_ends_with_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_speaks_of_the_machine_ends_with_2(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The stack was not judged: what to mend, and that nothing is lost."""
     write_lock(root, make_lock("first", versions={}, failure=UNREACHABLE))
     assert 2 == main(["run", "--root", str(root)])
@@ -168,15 +187,39 @@ def test_what_speaks_of_the_machine_ends_with_2(root: Path, capsys: pytest.Captu
         (["run", "frist"], "There is no stack 'frist' in the matrix.|perhaps you meant 'first'"),
         (["run", "--scenario", "sum"], "There is no scenario 'sum'.|perhaps you meant 'sums'"),
         (["run", "--cell", "sum/plain"], "There is no scenario 'sum'.|perhaps you meant 'sums'"),
-        (["run", "--cell", "sums/plian"], "There is no variant of sums 'plian'.|perhaps you meant 'plain'"),
-        (["run", "--cell", "sums"], "--cell sums names no variant.|a cell is written SCENARIO/VARIANT"),
+        (
+            ["run", "--cell", "sums/plian"],
+            "There is no variant of sums 'plian'.|perhaps you meant 'plain'",
+        ),
+        (
+            ["run", "--cell", "sums"],
+            "--cell sums names no variant.|a cell is written SCENARIO/VARIANT",
+        ),
         (["run", "--device", "cpus"], "There is no device 'cpus'.|perhaps you meant 'cpu'"),
-        (["lock", "secnod"], "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'"),
-        (["table", "secnod"], "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'"),
-        (["isolation", "secnod"], "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'"),
-        (["isolation", "first", "--scenario", "smus"], "There is no scenario 'smus'.|perhaps you meant 'sums'"),
-        (["bench", "secnod"], "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'"),
-        (["list", "--matrix", "nowhere.toml"], "There is no file nowhere.toml.|run in the root of the project"),
+        (
+            ["lock", "secnod"],
+            "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'",
+        ),
+        (
+            ["table", "secnod"],
+            "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'",
+        ),
+        (
+            ["isolation", "secnod"],
+            "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'",
+        ),
+        (
+            ["isolation", "first", "--scenario", "smus"],
+            "There is no scenario 'smus'.|perhaps you meant 'sums'",
+        ),
+        (
+            ["bench", "secnod"],
+            "There is no stack 'secnod' in the matrix.|perhaps you meant 'second'",
+        ),
+        (
+            ["list", "--matrix", "nowhere.toml"],
+            "There is no file nowhere.toml.|run in the root of the project",
+        ),
     ],
 )
 def test_an_unknown_word_gets_a_suggestion_and_2(
@@ -189,9 +232,13 @@ def test_an_unknown_word_gets_a_suggestion_and_2(
     assert "" == printed.out
 
 
-def test_an_unknown_key_of_matrix_toml_gets_a_suggestion_and_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_key_of_matrix_toml_gets_a_suggestion_and_2(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every command reads the file first."""
-    (root / "matrix.toml").write_text(MATRIX.replace("requirements", "requirments", 1), encoding="utf-8")
+    (root / "matrix.toml").write_text(
+        MATRIX.replace("requirements", "requirments", 1), encoding="utf-8"
+    )
     assert 2 == main(["list", "--root", str(root)])
     told = capsys.readouterr().err
     assert "unknown key 'requirments' in stack 'first'" in told
@@ -223,14 +270,19 @@ def test_every_command_helps(command: str, capsys: pytest.CaptureFixture[str]) -
     """What it does, and its options."""
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
-    assert (0, f"usage: gradmatrix {command}") == (ended.value.code, capsys.readouterr().out.partition(" [")[0])
+    assert (0, f"usage: gradmatrix {command}") == (
+        ended.value.code,
+        capsys.readouterr().out.partition(" [")[0],
+    )
 
 
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """One line each."""
     with pytest.raises(SystemExit):
         main(["--help"])
-    first_words = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("    ")]
+    first_words = [
+        line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("    ")
+    ]
     assert COMMANDS == [word for word in first_words if word in COMMANDS]
 
 
@@ -242,7 +294,9 @@ def test_arguments_that_cannot_be_read_end_with_2(arguments: list[str]) -> None:
     assert 2 == ended.value.code
 
 
-def test_the_list_names_stacks_scenarios_and_variants(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_names_stacks_scenarios_and_variants(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What there is to choose from."""
     assert 0 == main(["list", "--root", str(root)])
     assert [
@@ -259,21 +313,29 @@ def test_the_table_shows_what_is_recorded(root: Path, capsys: pytest.CaptureFixt
     """Nothing is run; a named stack is one column."""
     project = Project.at(root)
     for stack in ("first", "second"):
-        project.store.append(make_record("step:exception", make_cell(stack, "sums", "plain"), message=f"of {stack}"))
+        project.store.append(
+            make_record("step:exception", make_cell(stack, "sums", "plain"), message=f"of {stack}")
+        )
     assert 0 == main(["table", "second", "--root", str(root)])
     printed = capsys.readouterr().out
     assert ("of second" in printed, "of first" in printed) == (True, False)
     assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(root))
 
 
-def test_what_cannot_be_read_of_the_records_is_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_of_the_records_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A warning, not a failure."""
     records = root / ".gradmatrix" / "records"
     records.mkdir(parents=True)
     (records / "first.jsonl").write_text('{"schema":7}\n', encoding="utf-8")
     assert 0 == main(["run", "--root", str(root)])
-    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
-    assert ["warning: first.jsonl, line 1 was skipped: it has schema 7, this release reads 1"] == warnings
+    warnings = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")
+    ]
+    assert [
+        "warning: first.jsonl, line 1 was skipped: it has schema 7, this release reads 1"
+    ] == warnings
 
 
 def test_a_dropped_environment_is_gone(root: Path) -> None:

@@ -58,11 +58,17 @@ def test_what_a_command_does_not_know_is_told_with_its_own_usage(
     with pytest.raises(SystemExit) as ended:
         main(words)
     err = capsys.readouterr().err
-    assert (2, True, True) == (ended.value.code, err.startswith(f"usage: gradmatrix {words[0]} "), meant in err)
+    assert (2, True, True) == (
+        ended.value.code,
+        err.startswith(f"usage: gradmatrix {words[0]} "),
+        meant in err,
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "bench"])
-def test_without_a_core_stack_one_must_be_named(root: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_without_a_core_stack_one_must_be_named(
+    root: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     """The default is what it is about."""
     (root / "matrix.toml").write_text(MATRIX.replace("core = true\n", ""), encoding="utf-8")
     assert 2 == main([command, "--root", str(root)])
@@ -77,7 +83,10 @@ def test_a_folder_is_no_matrix(root: Path, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), InstallFailed(BUILD)])
 def test_a_machine_that_cannot_go_on_ends_with_2(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
     """What happened, and that the same command goes on later."""
 
@@ -87,20 +96,30 @@ def test_a_machine_that_cannot_go_on_ends_with_2(
     monkeypatch.setattr(publication, "publish", broken)
     assert 2 == main(["table", "--root", str(root)])
     told = capsys.readouterr().err.splitlines()
-    assert (f"gradmatrix: It cannot go on: {error}.", "  next: mend that") == (told[0], told[2].partition(" and")[0])
+    assert (f"gradmatrix: It cannot go on: {error}.", "  next: mend that") == (
+        told[0],
+        told[2].partition(" and")[0],
+    )
 
 
-def test_isolation_can_be_narrowed_by_device(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_isolation_can_be_narrowed_by_device(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As a run can."""
     assert 2 == main(["isolation", "first", "--device", "cpus", "--root", str(root)])
     assert "perhaps you meant 'cpu'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(["lock", "--all"], 3), (["lock", "first"], 2), (["run", "--all"], 3), (["run", "first"], 2)]
+    ("words", "code"),
+    [(["lock", "--all"], 3), (["lock", "first"], 2), (["run", "--all"], 3), (["run", "first"], 2)],
 )
 def test_a_release_that_there_is_not_does_not_keep_the_other_stacks(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], code: int
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    code: int,
 ) -> None:
     """It is told when they are done; where there are none, it is bad input like another."""
 
@@ -111,9 +130,12 @@ def test_a_release_that_there_is_not_does_not_keep_the_other_stacks(
     (root / "results" / "locks" / "first.json").unlink()
     assert code == main([*words, "--root", str(root)])
     out, err = capsys.readouterr()
-    assert ["gradmatrix: Stack first asks for a release that there is not.", "  why:  torch==99 is not there"] == (
-        err.splitlines()[:2]
-    )
+    assert [
+        "gradmatrix: Stack first asks for a release that there is not.",
+        "  why:  torch==99 is not there",
+    ] == (err.splitlines()[:2])
     assert (code == 3) == ("\nsecond: " in f"\n{out}")
     if words[0] == "run":
-        assert ({"second"} if code == 3 else set()) == {cell.partition("/")[0] for cell in outcomes(root)}
+        assert ({"second"} if code == 3 else set()) == {
+            cell.partition("/")[0] for cell in outcomes(root)
+        }

@@ -32,7 +32,9 @@ def _wide_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def runs(project: Project, tmp_path: Path) -> tuple[str, str]:
     """A baseline that trains and a candidate that does not."""
     write(project.results, ran("first"), ran("second", "gradient:none", message="nothing came"))
-    return "first", str(write(tmp_path / "theirs", ran("first", "gradient:none", message="nothing came")))
+    return "first", str(
+        write(tmp_path / "theirs", ran("first", "gradient:none", message="nothing came"))
+    )
 
 
 def compare(project: Project, *words: str) -> int:
@@ -44,20 +46,26 @@ def test_a_regression_is_printed_first_and_is_exit_code_1(
     project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Records that somebody else made with other packages, against a stack of this checkout."""
-    earlier = write(tmp_path / "theirs", ran("first", lock=replace(locked("first"), digest="9" * 64)))
+    earlier = write(
+        tmp_path / "theirs", ran("first", lock=replace(locked("first"), digest="9" * 64))
+    )
     write(project.results, ran("first", "gradient:none", message="nothing came"))
     assert 1 == compare(project, str(earlier), "first")
     assert "Do not upgrade yet: 1 cell regressed." == capsys.readouterr().out.splitlines()[0]
 
 
-def test_a_stack_against_itself_is_safe(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_against_itself_is_safe(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing changed."""
     write(project.results, ran("first"))
     assert 0 == compare(project, "first", "first")
     assert capsys.readouterr().out.startswith("Safe: nothing regressed in 1 cell.\n")
 
 
-def test_a_run_that_is_compared_with_itself_is_told(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_is_compared_with_itself_is_told(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It says nothing that anybody wants to know; records of another moment do."""
     write(project.results, ran("first"))
     compare(project, "first", "first")
@@ -65,7 +73,10 @@ def test_a_run_that_is_compared_with_itself_is_told(project: Project, capsys: py
 
 
 def test_a_report_that_cannot_be_written_takes_no_answer_away(
-    project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Project,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The disk was not full yet when that was tried."""
 
@@ -78,15 +89,24 @@ def test_a_report_that_cannot_be_written_takes_no_answer_away(
     assert capsys.readouterr().out.startswith("Safe: ")
 
 
-def test_the_same_inputs_with_another_verdict_are_exit_code_3(project: Project, runs: tuple[str, str]) -> None:
+def test_the_same_inputs_with_another_verdict_are_exit_code_3(
+    project: Project, runs: tuple[str, str]
+) -> None:
     """Nobody can say which of the two is right."""
     assert 3 == compare(project, *runs)
 
 
-def test_every_asked_form_is_written(project: Project, runs: tuple[str, str], tmp_path: Path) -> None:
+def test_every_asked_form_is_written(
+    project: Project, runs: tuple[str, str], tmp_path: Path
+) -> None:
     """And nothing else, in the runs least of all."""
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    names = {"--markdown": "a.md", "--html": "a.html", "--json": "a.json", "--json-schema": "schema.json"}
+    names = {
+        "--markdown": "a.md",
+        "--html": "a.html",
+        "--json": "a.json",
+        "--json-schema": "schema.json",
+    }
     words = [word for option, name in names.items() for word in (option, str(tmp_path / name))]
     compare(project, *runs, *words)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -106,7 +126,10 @@ def test_what_goes_to_the_standard_output_is_alone_there(
     ("words", "expected"),
     [
         (["first", "no-such"], "There is no run 'no-such'."),
-        (["first", "first", "--json", "-", "--html", "-"], "Two reports cannot both go to the standard output."),
+        (
+            ["first", "first", "--json", "-", "--html", "-"],
+            "Two reports cannot both go to the standard output.",
+        ),
         (["first", "first", "--json", "no/such/folder/a.json"], "its folder is not there"),
         (["first", "first", "--html", "."], "it is a folder"),
         (["first", "first", "--html", "a" * 300], "file name too long"),
@@ -129,7 +152,9 @@ def test_one_scenario_can_be_chosen(
 ) -> None:
     """Of those that were recorded."""
     compare(project, *runs, "--scenario", "sums", "--json", "-")
-    assert ["sums"] == [each["cell"]["scenario"] for each in json.loads(capsys.readouterr().out)["cells"]]
+    assert ["sums"] == [
+        each["cell"]["scenario"] for each in json.loads(capsys.readouterr().out)["cells"]
+    ]
 
 
 def test_a_damaged_line_is_a_warning_beside_the_report(

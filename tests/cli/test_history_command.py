@@ -41,7 +41,9 @@ def root(tmp_path: Path) -> Path:
 def publish(root: Path, outcome: str, day: int, lock: str) -> None:
     """Publish one cell with what became of it under a lock."""
     at = NOON + dt.timedelta(days=day)
-    record = make_record(outcome, CELL, message="it broke", recorded_at=at, inputs={"lock": lock * 16}, key=lock)
+    record = make_record(
+        outcome, CELL, message="it broke", recorded_at=at, inputs={"lock": lock * 16}, key=lock
+    )
     known = make_lock("first", digest=lock * 64, versions={"torch": f"2.{lock}"})
     write_lock(root, known)
     history.update(root / "results" / "history", known, [record], now=at)
@@ -68,14 +70,18 @@ first/sums/plain/cpu
     assert expected == capsys.readouterr().out
 
 
-def test_an_unknown_cell_is_refused_with_a_suggestion(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_cell_is_refused_with_a_suggestion(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As everywhere."""
     publish(root, "trains", 0, "1")
     assert 2 == run(root, "history", "first/sums/plane")
     assert "perhaps you meant 'plain'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [("history", "first/sums/plain"), ("regressions",)], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    "words", [("history", "first/sums/plain"), ("regressions",)], ids=lambda words: words[0]
+)
 def test_without_a_history_the_next_step_is_told(
     root: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,7 +90,9 @@ def test_without_a_history_the_next_step_is_told(
     assert "There is no history in" in capsys.readouterr().err
 
 
-def test_a_regression_is_printed_and_makes_the_exit_code_1(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_regression_is_printed_and_makes_the_exit_code_1(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the message of the record."""
     publish(root, "trains", 0, "1")
     publish(root, "step:exception", 1, "2")
@@ -98,7 +106,9 @@ def test_nothing_regressed_is_0_and_says_so(root: Path, tmp_path: Path) -> None:
     """In the file, for whoever closes the issue."""
     publish(root, "trains", 0, "1")
     assert 0 == run(root, "regressions", "--output", str(tmp_path / "issue.md"))
-    assert f"{MARKER}\nNo cell of the published matrix is regressed.\n" == (tmp_path / "issue.md").read_text("utf-8")
+    assert f"{MARKER}\nNo cell of the published matrix is regressed.\n" == (
+        tmp_path / "issue.md"
+    ).read_text("utf-8")
 
 
 def test_regressions_are_had_as_data(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,14 +132,18 @@ def test_what_left_the_matrix_is_not_regressed(root: Path) -> None:
     assert 0 == run(root, "regressions")
 
 
-def test_the_history_of_what_was_not_judged_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_history_of_what_was_not_judged_is_printed(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without a device the first one is meant on which it was judged: none was."""
     publish(root, "setup:unsupported", 0, "1")
     assert 0 == run(root, "history", "first/sums/plain")
     assert "setup:unsupported" in capsys.readouterr().out
 
 
-def test_what_cannot_be_read_is_told_beside_the_result(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_is_told_beside_the_result(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The data stay data."""
     publish(root, "trains", 0, "1")
     path = root / "results" / "history" / "first.jsonl"

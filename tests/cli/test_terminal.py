@@ -13,7 +13,15 @@ from gradmatrix.core.model import Gradient, LockedPackage, Published, Record, Ro
 from gradmatrix.run.plan import Action, Planned
 from gradmatrix.run.project import gather
 from gradmatrix.run.stack import Summary
-from tests.factories import DAY, make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
+from tests.factories import (
+    DAY,
+    make_cell,
+    make_lock,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_variant,
+)
 
 HOSTILE = "\x1b[31m[red]two\x1b[0m\nlines[/] \u202egnp.exe [/nonsense]"
 HARMLESS = "[red]two lines[/] gnp.exe [/nonsense]"
@@ -28,7 +36,14 @@ SCENARIO = make_scenario(
 @pytest.fixture
 def console() -> Console:
     """A wide console that is no terminal, and records what is printed."""
-    return Console(file=io.StringIO(), width=120, record=True, highlight=False, color_system=None, force_terminal=False)
+    return Console(
+        file=io.StringIO(),
+        width=120,
+        record=True,
+        highlight=False,
+        color_system=None,
+        force_terminal=False,
+    )
 
 
 def shown(console: Console) -> list[str]:
@@ -50,7 +65,10 @@ def planned(variant: str, action: Action, why: str) -> Planned:
 def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Console) -> None:
     """Scenario names once per group; symbols and words."""
     silent = make_record(
-        "update:none", make_cell("new", "sums", "frozen"), role=Role.MISUSE, observation=make_observation()
+        "update:none",
+        make_cell("new", "sums", "frozen"),
+        role=Role.MISUSE,
+        observation=make_observation(),
     )
     broken = make_record("step:no-grad-fn", make_cell("old", "sums", "odd"), role=Role.REPORTED)
     matrix = published(make_record(cell=make_cell("new", "sums", "plain")), broken, silent)
@@ -77,21 +95,30 @@ def test_a_variants_name_is_no_markup(console: Console) -> None:
 
 def test_only_the_stacks_that_were_asked_for_are_shown(console: Console) -> None:
     """The matrix may hold many more."""
-    matrix = published(*(make_record(cell=make_cell(stack, "sums", "plain")) for stack in ("new", "old")))
+    matrix = published(
+        *(make_record(cell=make_cell(stack, "sums", "plain")) for stack in ("new", "old"))
+    )
     show.show_matrix(console, matrix, ["old"])
-    assert ("old" in console.export_text(clear=False), "new" in console.export_text()) == (True, False)
+    assert ("old" in console.export_text(clear=False), "new" in console.export_text()) == (
+        True,
+        False,
+    )
 
 
 def test_a_device_that_is_not_there_is_one_line(console: Console) -> None:
     """A table full of dashes says nothing more; hostile text in it has no effect."""
-    missing = make_record("setup:no-device", make_cell("new", "sums", "plain", "cuda"), passed=None, message=HOSTILE)
+    missing = make_record(
+        "setup:no-device", make_cell("new", "sums", "plain", "cuda"), passed=None, message=HOSTILE
+    )
     show.show_matrix(console, published(missing), ["new"])
     assert [f"cuda: not judged, {HARMLESS}"] == shown(console)
 
 
 def test_what_is_unsupported_on_a_device_is_a_table(console: Console) -> None:
     """It speaks of the stack."""
-    record = make_record("setup:unsupported", make_cell("new", "sums", "plain", "cuda"), passed=None)
+    record = make_record(
+        "setup:unsupported", make_cell("new", "sums", "plain", "cuda"), passed=None
+    )
     show.show_matrix(console, published(record), ["new"])
     assert "– setup:unsupported" in console.export_text()
 
@@ -118,7 +145,9 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
 def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console) -> None:
     """A log of CI is all that somebody may have."""
     record = make_record("step:exception", message="word " * 100 + "last")
-    screen = Console(file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True)
+    screen = Console(
+        file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True
+    )
     for each in (screen, console):
         show.show_failures(each, {record.cell: record}, "repeat")
     assert (4, "…") == (len(lines := shown(screen)), lines[2][-1])
@@ -126,7 +155,12 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
 
 
 @pytest.mark.parametrize(
-    "record", [make_record(), make_record("setup:unsupported", passed=None), make_record("process:lost", passed=None)]
+    "record",
+    [
+        make_record(),
+        make_record("setup:unsupported", passed=None),
+        make_record("process:lost", passed=None),
+    ],
 )
 def test_without_a_failure_nothing_is_printed(console: Console, record: Record) -> None:
     """A cell that was not judged is no failure."""
@@ -136,7 +170,9 @@ def test_without_a_failure_nothing_is_printed(console: Console, record: Record) 
 
 def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None:
     """Counts and seconds, and the notice on a line of its own."""
-    summary = Summary("new", executed=3, kept=2, settled=1, import_s=8.125, cells_s=1.5, notice=HOSTILE)
+    summary = Summary(
+        "new", executed=3, kept=2, settled=1, import_s=8.125, cells_s=1.5, notice=HOSTILE
+    )
     show.show_summary(console, summary)
     assert [
         (
@@ -156,7 +192,11 @@ def test_a_summary_without_a_notice_is_one_line(console: Console) -> None:
 def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
     """The resolver took it silently: here it is told."""
     old = LockedPackage(
-        name="trl", version="0.7", released=DAY - dt.timedelta(days=200), newest="0.9", newest_released=DAY
+        name="trl",
+        version="0.7",
+        released=DAY - dt.timedelta(days=200),
+        newest="0.9",
+        newest_released=DAY,
     )
     show.show_fallen_behind(console, [old])
     assert ["  ⚠ trl 0.7 is 200 days behind 0.9"] == shown(console)
@@ -166,11 +206,16 @@ def test_explain_says_of_every_cell_why(console: Console) -> None:
     """What is done, the cell, the reason."""
     with show.Display(console, explain=True) as display:
         display.planned(
-            "new", [planned("plain", Action.RUN, "never run [here]"), planned("odd", Action.KEEP, "recorded")]
+            "new",
+            [
+                planned("plain", Action.RUN, "never run [here]"),
+                planned("odd", Action.KEEP, "recorded"),
+            ],
         )
-    assert ["run      new/sums/plain/cpu: never run [here]", "keep     new/sums/odd/cpu: recorded"] == [
-        line for line in shown(console) if line
-    ]
+    assert [
+        "run      new/sums/plain/cpu: never run [here]",
+        "keep     new/sums/odd/cpu: recorded",
+    ] == [line for line in shown(console) if line]
 
 
 def test_verbose_shows_what_the_script_printed(console: Console) -> None:
@@ -214,7 +259,12 @@ def test_where_nobody_watches_what_takes_long_is_told_once(
 ) -> None:
     """A log of CI is not silent for minutes; cells are no lines of it, and standard output is left alone."""
     with show.Display(console) as display:
-        for text in ("installing", "installing", "sums plain", "measuring 1 of 2: sums/plain/cpu, 30 s at most"):
+        for text in (
+            "installing",
+            "installing",
+            "sums plain",
+            "measuring 1 of 2: sums/plain/cpu, 30 s at most",
+        ):
             display.stage("new", text)
     expected = "new: installing\nnew: measuring 1 of 2: sums/plain/cpu, 30 s at most\n"
     assert (expected, []) == (capsys.readouterr().err, [line for line in shown(console) if line])

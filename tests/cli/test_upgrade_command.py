@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAILS = Answer(
-    make_observation(raised=make_raised("element 0 of tensors does not require grad"), reached="step"),
+    make_observation(
+        raised=make_raised("element 0 of tensors does not require grad"), reached="step"
+    ),
     Ended(exit=0),
     wall_s=0.5,
 )
@@ -86,32 +88,59 @@ def test_the_exit_code(root: Path, world: World, answers: list[Answer], code: in
     assert code == run(root, "first", "--to", "second")
 
 
-def test_what_moves_is_printed_first(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_moves_is_printed_first(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Before the answer, and where the report is kept comes last."""
     run(root, "first", "--to", "second")
     printed = capsys.readouterr().out.strip()
-    assert printed.startswith("first → second\n1 packages differ, 1 of them asked for by name:\n  torch  2.6.0")
+    assert printed.startswith(
+        "first → second\n1 packages differ, 1 of them asked for by name:\n  torch  2.6.0"
+    )
     assert printed.index("2.13.0") < printed.index("Safe")
-    assert printed.endswith("kept: " + str(root / ".gradmatrix/upgrade/reports/first-to-second/report.json"))
+    assert printed.endswith(
+        "kept: " + str(root / ".gradmatrix/upgrade/reports/first-to-second/report.json")
+    )
 
 
-def test_nothing_that_moves_is_told(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_that_moves_is_told(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The same side twice."""
     assert 0 == run(root, "first", "--to", "first")
     assert "Nothing moves: both sides have the same packages." in capsys.readouterr().out
 
 
-def test_json_has_the_standard_output_to_itself(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_standard_output_to_itself(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One document, that can be read again."""
     run(root, "first", "--to", "second", "--json", "-")
     comparison = msgspec.json.decode(capsys.readouterr().out, type=Comparison)
-    assert ("first", "second", 2) == (comparison.baseline, comparison.candidate, len(comparison.cells))
+    assert ("first", "second", 2) == (
+        comparison.baseline,
+        comparison.candidate,
+        len(comparison.cells),
+    )
 
 
 def test_reports_are_written(root: Path, world: World) -> None:
     """In every form that was asked for."""
-    run(root, "first", "--to", "second", "--markdown", "a.md", "--html", "a.html", "--json", "a.json")
-    assert [True] * 3 == [(root / f"a.{suffix}").stat().st_size > 0 for suffix in ("md", "html", "json")]
+    run(
+        root,
+        "first",
+        "--to",
+        "second",
+        "--markdown",
+        "a.md",
+        "--html",
+        "a.html",
+        "--json",
+        "a.json",
+    )
+    assert [True] * 3 == [
+        (root / f"a.{suffix}").stat().st_size > 0 for suffix in ("md", "html", "json")
+    ]
 
 
 def test_a_report_that_cannot_be_written_loses_no_answer(
@@ -134,7 +163,9 @@ def test_runs_of_parts_are_kept_apart(root: Path, world: World) -> None:
     run(root, "first", "--to", "second")
     run(root, "first", "--to", "second", "--cell", "sums/plain")
     reports = root / ".gradmatrix/upgrade/reports"
-    assert ["first-to-second", "first-to-second-of-sums-plain"] == sorted(path.name for path in reports.iterdir())
+    assert ["first-to-second", "first-to-second-of-sums-plain"] == sorted(
+        path.name for path in reports.iterdir()
+    )
 
 
 def test_a_part_can_be_run(root: Path, world: World) -> None:
@@ -149,7 +180,17 @@ def test_a_script_of_one_s_own_takes_the_place_of_the_scenarios(root: Path, worl
     run(root, "first", "--to", "second", "--script", "'my train.py' --steps 3")
     assert ["my train/script"] * 2 == world.asked
     world.asked.clear()
-    run(root, "first", "--to", "second", "--script", "'my train.py' --steps 3", "--scenario", "sums", "--fresh")
+    run(
+        root,
+        "first",
+        "--to",
+        "second",
+        "--script",
+        "'my train.py' --steps 3",
+        "--scenario",
+        "sums",
+        "--fresh",
+    )
     assert {"my train/script", "sums/plain", "sums/reported"} == set(world.asked)
 
 
@@ -186,7 +227,10 @@ def test_a_script_that_fails_on_both_sides_is_no_good_news(
     [
         (["first", "--to", "second", "--python", "3.12"], "--python 3.12 has no effect on first"),
         (["first", "--to", "second", "--directory", "."], "no --script is given"),
-        (["first", "--to", "second", "--script", "matrix.toml", "--directory", "gone"], "there is no such folder"),
+        (
+            ["first", "--to", "second", "--script", "matrix.toml", "--directory", "gone"],
+            "there is no such folder",
+        ),
         (["frist", "--to", "second"], "perhaps you meant 'first'"),
         (["first", "--to", "./gone.whl"], "There is no wheel"),
         (["first", "--to", "second", "--script", "gone.py"], "names no file"),
@@ -194,17 +238,30 @@ def test_a_script_that_fails_on_both_sides_is_no_good_news(
         (["first", "--to", "second", "--time", "sums/plane"], "perhaps you meant 'sums/plain'"),
         (["first", "--to", "second", "--script", "train.py 'x"], "No closing quotation"),
         (["first", "--to", "second", "--extra", "rl"], "has no extras"),
-        (["first", "--to", "~nobody-at-all/r.txt"], "There is no file or folder '~nobody-at-all/r.txt'"),
-        (["https://user:secret@host/r.txt", "--to", "second"], "There is no file or folder 'https://host/r.txt'"),
+        (
+            ["first", "--to", "~nobody-at-all/r.txt"],
+            "There is no file or folder '~nobody-at-all/r.txt'",
+        ),
+        (
+            ["https://user:secret@host/r.txt", "--to", "second"],
+            "There is no file or folder 'https://host/r.txt'",
+        ),
         (["first", "--to", "second", "--cell", "sums/plane"], "perhaps you meant 'plain'"),
-        (["first", "--to", "second", "--json", "-", "--html", "-"], "cannot both go to the standard output"),
+        (
+            ["first", "--to", "second", "--json", "-", "--html", "-"],
+            "cannot both go to the standard output",
+        ),
         (["first", "--to", "second", "--html", "no/such/place.html"], "cannot be written"),
         (["requirements.txt", "--to", "second"], "requirements.txt:2: 'peft=1' cannot be read"),
         ([sys.executable, "--to", "second"], "has no torch"),
     ],
 )
 def test_bad_input_is_one_error_and_touches_nothing(
-    root: Path, world: World, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+    root: Path,
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    complaint: str,
 ) -> None:
     """Exit code 2; nothing is run, nothing recorded."""
     (root / "requirements.txt").write_text("torch\npeft=1\n", encoding="utf-8")
@@ -238,7 +295,9 @@ def test_a_value_that_makes_no_sense_is_told(
     assert f"argument {option}: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "expected"), [("120", 120), ("120s", 120), ("5m", 300), ("1.5min", 90), ("1h", 3600)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("120", 120), ("120s", 120), ("5m", 300), ("1.5min", 90), ("1h", 3600)]
+)
 def test_a_budget_is_a_time(text: str, expected: float) -> None:
     """In seconds, unless it says another unit."""
     assert expected == command.seconds(text)
@@ -257,7 +316,9 @@ def test_a_day_is_a_date() -> None:
         command.day("31.3.2026")
 
 
-def test_measuring_is_asked_for_what_was_said(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_is_asked_for_what_was_said(
+    root: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Budget, margin and cells."""
     asked = []
 
@@ -266,31 +327,62 @@ def test_measuring_is_asked_for_what_was_said(root: Path, world: World, monkeypa
         return {}
 
     monkeypatch.setattr(race, "measure", measure)
-    arguments = ["upgrade", "first", "--to", "second", "--root", str(root), "--budget", "2m", "--margin", "2%"]
+    arguments = [
+        "upgrade",
+        "first",
+        "--to",
+        "second",
+        "--root",
+        str(root),
+        "--budget",
+        "2m",
+        "--margin",
+        "2%",
+    ]
     assert 0 == main(arguments)
     assert 0 == main([*arguments, "--timing", "all"])
     assert [(1, 120.0, 0.02), (2, 120.0, 0.02)] == asked
 
 
-def test_latest_is_the_matrix_s_own_stack(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_latest_is_the_matrix_s_own_stack(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Where it asks for the same without versions; its lock is the one that is there."""
     text = (root / "matrix.toml").read_text(encoding="utf-8") + LATEST.replace(', "peft"', "")
     (root / "matrix.toml").write_text(text, encoding="utf-8")
     for suffix in ("txt", "json"):
         content = (root / "results" / "locks" / f"second.{suffix}").read_text(encoding="utf-8")
-        (root / "results" / "locks" / f"latest.{suffix}").write_text(content.replace("second", "latest"), "utf-8")
+        (root / "results" / "locks" / f"latest.{suffix}").write_text(
+            content.replace("second", "latest"), "utf-8"
+        )
     assert 0 == run(root, "first", "--to", "latest")
     assert "first → latest\n" in capsys.readouterr().out
 
 
-def test_a_real_script_in_a_real_environment_and_its_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_script_in_a_real_environment_and_its_stack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The environment is run in place and left as it is; both train, and nothing moves but the build of torch."""
     script = tmp_path / "train.py"
     script.write_text(TRAIN, encoding="utf-8")
     python = python_of(NEWEST)
     work = ["--root", str(ROOT), "--results", str(tmp_path / "results"), "--no-timing"]
-    code = main(["upgrade", str(python), "--to", NEWEST, "--script", f"{script} --steps 24", *work, "--json", "-"])
+    code = main(
+        [
+            "upgrade",
+            str(python),
+            "--to",
+            NEWEST,
+            "--script",
+            f"{script} --steps 24",
+            *work,
+            "--json",
+            "-",
+        ]
+    )
     comparison = json.loads(capsys.readouterr().out)
     assert (0, ["unchanged"]) == (code, [cell["change"] for cell in comparison["cells"]])
-    assert ["trains", "trains"] == [comparison["cells"][0][side]["outcome"] for side in ("before", "after")]
+    assert ["trains", "trains"] == [
+        comparison["cells"][0][side]["outcome"] for side in ("before", "after")
+    ]
     assert python.exists()

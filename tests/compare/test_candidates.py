@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 LATEST = '\n[[stacks]]\nname = "latest"\npython = "3.11"\nas_of = "today"\nrequirements = ["torch", "peft"]\n'
 BASELINE = Given(
-    name="first", python="3.11", as_of="today", requirements=("torch==2.6.0", "peft"), asked=("torch==2.6.0", "peft")
+    name="first",
+    python="3.11",
+    as_of="today",
+    requirements=("torch==2.6.0", "peft"),
+    asked=("torch==2.6.0", "peft"),
 )
 
 
@@ -82,7 +86,9 @@ def test_a_folder_named_like_a_package_is_no_side(root: Path) -> None:
         (replace(BASELINE, constraints=("numpy<2",)), False, False),
     ],
 )
-def test_latest_is_the_stack_that_asks_for_the_same(root: Path, baseline: Given, *, dated: bool, side: bool) -> None:
+def test_latest_is_the_stack_that_asks_for_the_same(
+    root: Path, baseline: Given, *, dated: bool, side: bool
+) -> None:
     """Its cells may be recorded; for anybody else it is the newest of what he asks for."""
     found = asked(root, "latest", baseline=baseline, dated=dated)
     assert (side, not side) == (found.side is not None, found.latest)
@@ -98,7 +104,10 @@ def test_a_wheel_is_its_package_at_that_file(root: Path) -> None:
     """Named by its file's name."""
     (root / "peft-1.0+mine-py3-none-any.whl").write_bytes(wheel("peft", "1.0+mine"))
     [found] = asked(root, "./peft-1.0+mine-py3-none-any.whl").wishes
-    assert ("peft", f"peft @ {(root / 'peft-1.0+mine-py3-none-any.whl').as_uri()}") == (found.name, found.requirement)
+    assert ("peft", f"peft @ {(root / 'peft-1.0+mine-py3-none-any.whl').as_uri()}") == (
+        found.name,
+        found.requirement,
+    )
     assert "peft==1.0+mine (peft-1.0+mine-py3-none-any.whl)" == found.text
 
 

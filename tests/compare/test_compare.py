@@ -14,7 +14,12 @@ from tests.compared import NEW, OLD, SCENARIOS, everything, measured, raising, r
 
 def answer(before: Side, after: Side, *ratios: Size) -> tuple[int, str]:
     """Exit code and headline."""
-    found = compare(before, after, SCENARIOS, {Key("sums", f"{n}", "cpu"): measured(s) for n, s in enumerate(ratios)})
+    found = compare(
+        before,
+        after,
+        SCENARIOS,
+        {Key("sums", f"{n}", "cpu"): measured(s) for n, s in enumerate(ratios)},
+    )
     return found.exit_code, found.headline
 
 
@@ -55,7 +60,9 @@ def test_each_cell_has_its_change() -> None:
         "frozen": "regressed",
         "lr_zero": "fixed",
     }
-    assert list(expected.items()) == [(each.cell.variant, each.change.value) for each in everything().cells]
+    assert list(expected.items()) == [
+        (each.cell.variant, each.change.value) for each in everything().cells
+    ]
 
 
 def test_flaky_and_spurious_are_told_apart() -> None:
@@ -72,11 +79,16 @@ def test_flaky_and_spurious_are_told_apart() -> None:
         ((Size.MORE,), (1, "Do not upgrade yet: 1 cell slower (at worst ×1.08).")),
         (
             (Size.INCONCLUSIVE,),
-            (0, "Safe: nothing regressed in 1 cell, speed or memory of 1 of 1 measured cells is open."),
+            (
+                0,
+                "Safe: nothing regressed in 1 cell, speed or memory of 1 of 1 measured cells is open.",
+            ),
         ),
     ],
 )
-def test_slower_is_a_regression_and_an_open_ratio_is_told(ratios: tuple[Size, ...], expected: tuple[int, str]) -> None:
+def test_slower_is_a_regression_and_an_open_ratio_is_told(
+    ratios: tuple[Size, ...], expected: tuple[int, str]
+) -> None:
     """A budget that was too small fails nobody's CI."""
     assert expected == answer(HEALTHY, AS_WELL, *ratios)
 
@@ -85,8 +97,13 @@ def test_hungrier_is_a_regression() -> None:
     """As slower is."""
     grown = measured(Size.SAME)
     assert grown.step_time is not None
-    found = compare(HEALTHY, AS_WELL, SCENARIOS, {grown.key: measured(Size.SAME, memory=measured().step_time)})
-    assert (1, "Do not upgrade yet: 1 cell hungrier (at worst ×1.08).") == (found.exit_code, found.headline)
+    found = compare(
+        HEALTHY, AS_WELL, SCENARIOS, {grown.key: measured(Size.SAME, memory=measured().step_time)}
+    )
+    assert (1, "Do not upgrade yet: 1 cell hungrier (at worst ×1.08).") == (
+        found.exit_code,
+        found.headline,
+    )
 
 
 def test_a_regressed_cell_wins_over_all_else() -> None:
@@ -112,7 +129,10 @@ def test_a_cell_of_which_nothing_can_be_said_leaves_it_open() -> None:
 def test_runs_without_a_cell_in_common_are_open() -> None:
     """Nothing was compared, so nothing is safe."""
     before, after = side(OLD, record(OLD, "first")), side(NEW, record(NEW, "second"))
-    assert (3, "Open: no cell was judged on both sides, 1 cell was not run on the candidate.") == answer(before, after)
+    assert (
+        3,
+        "Open: no cell was judged on both sides, 1 cell was not run on the candidate.",
+    ) == answer(before, after)
 
 
 @pytest.mark.parametrize(
@@ -127,16 +147,26 @@ def test_cells_that_the_candidate_did_not_run_are_told_and_many_leave_it_open(
 ) -> None:
     """They are no features that are gone: nothing is known of them."""
     names = [variant.name for variant in SCENARIOS["sums"].variants]
-    before, after = side(OLD, *(record(OLD, n) for n in names)), side(NEW, *(record(NEW, n) for n in names[:run]))
+    before, after = (
+        side(OLD, *(record(OLD, n) for n in names)),
+        side(NEW, *(record(NEW, n) for n in names[:run])),
+    )
     found = compare(before, after, SCENARIOS)
     assert expected == (found.exit_code, found.headline)
-    assert (names[run:], run, 0) == ([each.variant for each in found.missing], len(found.cells), found.not_judged)
+    assert (names[run:], run, 0) == (
+        [each.variant for each in found.missing],
+        len(found.cells),
+        found.not_judged,
+    )
 
 
 def test_many_cells_that_were_not_run_are_counted_by_scenario() -> None:
     """A line that names hundreds is not read."""
     names = [f"variant{number}" for number in range(13)]
-    before, after = side(OLD, *(record(OLD, name) for name in names)), side(NEW, record(NEW, names[0]))
+    before, after = (
+        side(OLD, *(record(OLD, name) for name in names)),
+        side(NEW, record(NEW, names[0])),
+    )
     few, many = (compare(before, each, SCENARIOS) for each in (after, side(NEW)))
     assert "of them: sums: variant1, variant10," in warnings(few)[0]
     assert "of them: 13 of sums. " in warnings(many)[0]
@@ -146,7 +176,10 @@ def test_a_regression_wins_over_cells_that_were_not_run() -> None:
     """Both are told."""
     before = side(OLD, record(OLD, "first"), record(OLD, "second"))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()))
-    assert (1, "Do not upgrade yet: 1 cell regressed, 1 cell was not run on the candidate.") == answer(before, after)
+    assert (
+        1,
+        "Do not upgrade yet: 1 cell regressed, 1 cell was not run on the candidate.",
+    ) == answer(before, after)
 
 
 def test_a_measurement_that_failed_is_told() -> None:
@@ -155,7 +188,9 @@ def test_a_measurement_that_failed_is_told() -> None:
     failed = measured(step_time=None, memory=None, stopped="failed", notices=notices)
     ratios = {each.key: each for each in (failed, measured(Size.SAME, variant="remedy"))}
     found = compare(HEALTHY, AS_WELL, SCENARIOS, ratios)
-    assert "Safe: nothing regressed in 1 cell, 1 of 2 cells could not be measured." == found.headline
+    assert (
+        "Safe: nothing regressed in 1 cell, 1 of 2 cells could not be measured." == found.headline
+    )
 
 
 def test_many_cells_of_one_cause_are_told_as_one_cause() -> None:
@@ -171,13 +206,19 @@ def test_broke_differently_is_no_regression() -> None:
     before = side(OLD, record(OLD, "first", "gradient:none"))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()))
     passes = [record(each) for each in (OLD, NEW)]
-    told = answer(side(OLD, passes[0], *before.records.values()), side(NEW, passes[1], *after.records.values()))
+    told = answer(
+        side(OLD, passes[0], *before.records.values()),
+        side(NEW, passes[1], *after.records.values()),
+    )
     assert (0, "Safe: nothing regressed in 2 cells, 1 broke differently.") == told
 
 
 def test_where_nothing_passes_on_either_side_nothing_is_safe() -> None:
     """A script whose path is mistyped fails alike on both: that is no reason to upgrade."""
-    before, after = side(OLD, record(OLD, outcome="gradient:none")), side(NEW, record(NEW, outcome="gradient:none"))
+    before, after = (
+        side(OLD, record(OLD, outcome="gradient:none")),
+        side(NEW, record(NEW, outcome="gradient:none")),
+    )
     assert (3, "Open: 1 cell compared, and none passes on either side.") == answer(before, after)
 
 
@@ -191,7 +232,12 @@ def test_a_device_that_a_machine_has_not_is_not_compared() -> None:
 
 def test_what_was_measured_comes_worst_first() -> None:
     """Slower before open before same before faster."""
-    sizes = {"a": (Size.LESS, 0.9), "b": (Size.SAME, 1.001), "c": (Size.INCONCLUSIVE, 1.02), "d": (Size.MORE, 1.05)}
+    sizes = {
+        "a": (Size.LESS, 0.9),
+        "b": (Size.SAME, 1.001),
+        "c": (Size.INCONCLUSIVE, 1.02),
+        "d": (Size.MORE, 1.05),
+    }
     ratios = [measured(size, ratio, variant=name) for name, (size, ratio) in sizes.items()]
     found = compare(HEALTHY, AS_WELL, SCENARIOS, {each.key: each for each in ratios})
     assert ["d", "c", "b", "a"] == [each.variant for each in found.measured]

@@ -15,7 +15,14 @@ from tests.factories import make_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSIONS = {"torch": "2.6.0", "trl": "0.15", "peft": "0.14", "numpy": "2.0", "pip": "26", "mine": "1"}
+VERSIONS = {
+    "torch": "2.6.0",
+    "trl": "0.15",
+    "peft": "0.14",
+    "numpy": "2.0",
+    "pip": "26",
+    "mine": "1",
+}
 DISTRIBUTIONS: list[tuple[str, list[str], str | None]] = [
     ("torch", [], None),
     ("TRL", ["peft>=0.14", "torch", "trl[extra] ; extra == 'all'"], None),
@@ -42,7 +49,9 @@ def test_a_build_of_a_release_is_that_release(text: str, expected: str) -> None:
 def test_asked_for_is_what_nothing_else_needs() -> None:
     """And torch; tools that make environments are nobody's request."""
     versions = {name: version for name, version in VERSIONS.items() if name != "mine"}
-    assert (("torch", "trl"), ()) == sides.asked_in(DISTRIBUTIONS[:-1], make_lock(versions=versions))
+    assert (("torch", "trl"), ()) == sides.asked_in(
+        DISTRIBUTIONS[:-1], make_lock(versions=versions)
+    )
 
 
 def test_what_a_project_in_development_needs_was_asked_for() -> None:
@@ -52,7 +61,9 @@ def test_what_a_project_in_development_needs_was_asked_for() -> None:
     assert ("not from the package index and left out of the candidate: mine",) == notices
 
 
-@pytest.mark.parametrize(("version", "public"), [("2.0", True), ("2.0+cpu", True), ("not a version", False)])
+@pytest.mark.parametrize(
+    ("version", "public"), [("2.0", True), ("2.0+cpu", True), ("not a version", False)]
+)
 def test_what_can_be_pinned(version: str, *, public: bool) -> None:
     """Some old distributions have a version of their own kind."""
     assert public is sides.is_public(version)

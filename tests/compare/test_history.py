@@ -21,17 +21,22 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Record
 
 OLD, NEW = (
-    make_lock(digest=digit * 64, versions={"torch": version}) for digit, version in (("1", "2.6"), ("2", "2.7"))
+    make_lock(digest=digit * 64, versions={"torch": version})
+    for digit, version in (("1", "2.6"), ("2", "2.7"))
 )
 DAYS = tuple(NOON + dt.timedelta(days=number) for number in range(5))
-OUTCOMES = st.sampled_from(["trains", "step:exception", "gradient:none", "setup:unsupported", "install:network"])
+OUTCOMES = st.sampled_from(
+    ["trains", "step:exception", "gradient:none", "setup:unsupported", "install:network"]
+)
 
 
 def a_record(outcome: str = "trains", day: int = 0, lock: str = "1", **inputs: str) -> Record:
     """A record of a day, run under a lock."""
     inputs = {"lock": lock * 16, "device": "Linux-x86_64", **inputs}
     passed = None if outcome in ("setup:unsupported", "install:network") else outcome == "trains"
-    return make_record(outcome, passed=passed, recorded_at=DAYS[day], inputs=inputs, key=repr(inputs))
+    return make_record(
+        outcome, passed=passed, recorded_at=DAYS[day], inputs=inputs, key=repr(inputs)
+    )
 
 
 @pytest.fixture
@@ -45,7 +50,11 @@ def folder(tmp_path: Path) -> Path:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file with what it holds."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_a_publication_appends_what_changed(folder: Path) -> None:
@@ -76,7 +85,9 @@ def test_what_was_written_is_not_rewritten(folder: Path) -> None:
 
 def test_a_flip_names_what_moved_between_the_published_locks(folder: Path) -> None:
     """The lock of today is not needed for it."""
-    assert ["", "The stack's lock moved: torch 2.6 → 2.7."] == [flip.why for flip in history.load(folder).flips]
+    assert ["", "The stack's lock moved: torch 2.6 → 2.7."] == [
+        flip.why for flip in history.load(folder).flips
+    ]
 
 
 def test_what_fails_now_and_passed_with_the_lock_before_is_regressed(folder: Path) -> None:
@@ -107,7 +118,9 @@ def test_our_own_change_is_known_from_the_records_published_before(tmp_path: Pat
     history.update(tmp_path / "history", OLD, [a_record()], now=DAYS[0])
     published.write_bytes(b"half a line\n" + encode(a_record(day=1, observer="other")))
     last = a_record("step:exception", 2, "2", observer="other")
-    update = history.update(tmp_path / "history", NEW, [last], published_before=published, now=DAYS[2])
+    update = history.update(
+        tmp_path / "history", NEW, [last], published_before=published, now=DAYS[2]
+    )
     assert [("lock",)] == [entry.changed for entry in update.entries]
 
 
@@ -116,7 +129,9 @@ def test_the_latest_changes_are_those_of_one_publication(folder: Path) -> None:
     other = make_lock("other", digest="1" * 64)
     record = msgspec.structs.replace(a_record(day=1), cell=make_cell("other"))
     history.update(folder, other, [record], now=DAYS[1] + dt.timedelta(minutes=20))
-    history.update(folder, other, [msgspec.structs.replace(record, inputs={"lock": "9"})], now=DAYS[4])
+    history.update(
+        folder, other, [msgspec.structs.replace(record, inputs={"lock": "9"})], now=DAYS[4]
+    )
     changed = [(flip.cell.stack, flip.kind) for flip in history.load(folder).latest_changes()]
     assert [("stack", "regressed"), ("other", "new")] == changed
 
@@ -133,7 +148,10 @@ def test_half_a_line_is_reported_and_the_next_one_stands_alone(folder: Path) -> 
     path.write_bytes(path.read_bytes()[:-20])
     update = history.update(folder, NEW, [a_record("gradient:none", 2, "2")], now=DAYS[2])
     read = history.load(folder)
-    assert [["trains", "gradient:none"], 3] == [[e.outcome for e in read.entries], len(path.read_bytes().splitlines())]
+    assert [["trains", "gradient:none"], 3] == [
+        [e.outcome for e in read.entries],
+        len(path.read_bytes().splitlines()),
+    ]
     assert (["history of stack, line 2 was skipped"], update.problems) == (
         [problem.partition(":")[0] for problem in read.problems],
         read.problems,
@@ -157,7 +175,10 @@ def test_an_unknown_outcome_is_reported_and_skipped(folder: Path) -> None:
     path = folder / "stack.jsonl"
     path.write_bytes(path.read_bytes().replace(b"step:exception", b"step:bored"))
     read = history.load(folder)
-    assert (1, ("history of stack: entries with the unknown outcome 'step:bored' were skipped",)) == (
+    assert (
+        1,
+        ("history of stack: entries with the unknown outcome 'step:bored' were skipped",),
+    ) == (
         len(read.entries),
         read.problems,
     )
@@ -168,7 +189,9 @@ def test_another_schema_is_refused_and_nothing_written(folder: Path, name: str) 
     """Neither to this file nor to the other."""
     (folder / name).write_bytes((folder / name).read_bytes() + b'{"schema": 7, "colour": "blue"}\n')
     before = contents(folder)
-    with pytest.raises(UserError, match="history of stack is of another release: line 3 has schema 7"):
+    with pytest.raises(
+        UserError, match="history of stack is of another release: line 3 has schema 7"
+    ):
         history.update(folder, make_lock(digest="3" * 64), [a_record(day=3, lock="3")], now=DAYS[3])
     assert before == contents(folder)
 

@@ -66,12 +66,17 @@ def written(folder: Path, name: str, text: str) -> Path:
 def test_a_project_asks_for_its_dependencies(tmp_path: Path) -> None:
     """Without extras and groups; with what it says of Python."""
     found = requirements.pyproject(written(tmp_path, "pyproject.toml", PROJECT), (), ())
-    assert (("torch>=2", 'peft; python_version > "3.8"'), ">=3.10") == (found.requirements, found.requires_python)
+    assert (("torch>=2", 'peft; python_version > "3.8"'), ">=3.10") == (
+        found.requirements,
+        found.requires_python,
+    )
 
 
 def test_extras_and_groups_are_added(tmp_path: Path) -> None:
     """Also those that they include, by whatever spelling."""
-    found = requirements.pyproject(written(tmp_path, "pyproject.toml", PROJECT), ("all",), ("test",))
+    found = requirements.pyproject(
+        written(tmp_path, "pyproject.toml", PROJECT), ("all",), ("test",)
+    )
     assert ("trl<1", "lightning", "pytest", "ruff") == found.requirements[2:]
 
 
@@ -97,13 +102,22 @@ def test_a_part_that_is_not_there_is_told(
         ("[project\n", r"pyproject\.toml:1: this is no TOML"),
         ("[tool.poetry]\n", "does not say what the project needs"),
         ('[project]\ndynamic = ["dependencies"]\n', "dynamic dependencies"),
-        ('[project]\nname = "x"\ndependencies = [\n  "torch",\n  "trl=1",\n]\n', r"pyproject\.toml:5: 'trl=1'"),
+        (
+            '[project]\nname = "x"\ndependencies = [\n  "torch",\n  "trl=1",\n]\n',
+            r"pyproject\.toml:5: 'trl=1'",
+        ),
         ("[project]\ndependencies = [1]\n", r"pyproject\.toml:2: 1 in"),
         ('tool = 1\n[project]\nname = "x"\n', "is not written as such a file is"),
         ('[project]\nname = "x"\noptional-dependencies = []\n', "is not written as such a file is"),
         ("[project]\ndynamic = 1\n", "is not written as such a file is"),
-        ('[project]\nname = "x"\n[dependency-groups]\ndev = "ruff"\n', "is not written as such a file is"),
-        ('[project]\ndependencies = ["x=git+https://u:pw@host/x"]\n', r"'x=git\+https://host/x' in"),
+        (
+            '[project]\nname = "x"\n[dependency-groups]\ndev = "ruff"\n',
+            "is not written as such a file is",
+        ),
+        (
+            '[project]\ndependencies = ["x=git+https://u:pw@host/x"]\n',
+            r"'x=git\+https://host/x' in",
+        ),
         ('[project]\nname = "x"\n', "has no dependencies"),
     ],
 )
@@ -126,7 +140,11 @@ def test_a_uv_lock_tells_versions_and_its_project_what_was_asked_for(tmp_path: P
     project = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["alpha>1"]\n'
     written(tmp_path, "pyproject.toml", project)
     found = requirements.uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
-    assert (("alpha==2.0", "beta==1.1"), ("alpha",), True) == (found.requirements, found.asked, found.locked)
+    assert (("alpha==2.0", "beta==1.1"), ("alpha",), True) == (
+        found.requirements,
+        found.asked,
+        found.locked,
+    )
     assert ">=3.11" == found.requires_python
 
 
@@ -139,14 +157,22 @@ def test_a_uv_lock_without_its_project_is_told(tmp_path: Path) -> None:
 def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_path: Path) -> None:
     """A path dependency is none of the index; which of the rest it asks for, the export does not tell."""
     project = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["lib"]\n'
-    written(tmp_path, "pyproject.toml", project + '[tool.uv.sources]\nlib = { path = "lib", editable = true }\n')
+    written(
+        tmp_path,
+        "pyproject.toml",
+        project + '[tool.uv.sources]\nlib = { path = "lib", editable = true }\n',
+    )
     (tmp_path / "lib").mkdir()
     own = '[project]\nname = "lib"\nversion = "1"\ndependencies = ["alpha"]\n'
     written(tmp_path / "lib", "pyproject.toml", own)
     entry = '[[package]]\nname = "lib"\nversion = "1"\nsource = { editable = "lib" }\n'
     entry += 'dependencies = [{ name = "alpha" }]\n[package.metadata]\nrequires-dist = [{ name = "alpha" }]\n'
-    lock = UV_LOCK.replace('dependencies = [{ name = "alpha" }]', 'dependencies = [{ name = "lib" }]')
-    lock = lock.replace('[{ name = "alpha", specifier = ">1" }]', '[{ name = "lib", editable = "lib" }]')
+    lock = UV_LOCK.replace(
+        'dependencies = [{ name = "alpha" }]', 'dependencies = [{ name = "lib" }]'
+    )
+    lock = lock.replace(
+        '[{ name = "alpha", specifier = ">1" }]', '[{ name = "lib", editable = "lib" }]'
+    )
     found = requirements.uv_lock(written(tmp_path, "uv.lock", lock + entry), (), (), tmp_path)
     assert (("alpha==2.0", "beta==1.1"), ("alpha", "beta")) == (found.requirements, found.asked)
     assert "left out: lib" in found.notices[0]
@@ -154,5 +180,7 @@ def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_
 
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
     """Some editors begin a file with it."""
-    found = requirements.pyproject(written(tmp_path, "pyproject.toml", f"\ufeff{PROJECT.lstrip()}"), (), ())
+    found = requirements.pyproject(
+        written(tmp_path, "pyproject.toml", f"\ufeff{PROJECT.lstrip()}"), (), ()
+    )
     assert ">=3.10" == found.requires_python

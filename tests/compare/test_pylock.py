@@ -46,7 +46,10 @@ def test_a_pylock_of_another_form_is_told(tmp_path: Path, text: str) -> None:
 def test_a_pylock_tells_versions_and_what_depends_on_what(tmp_path: Path) -> None:
     """What nothing depends on was asked for; what has no version is left out, and told."""
     found = requirements.pylock(written(tmp_path, "pylock.toml", PYLOCK))
-    assert (("alpha==2.0", 'beta==1.1; sys_platform == "linux"'), ("alpha",)) == (found.requirements, found.asked)
+    assert (("alpha==2.0", 'beta==1.1; sys_platform == "linux"'), ("alpha",)) == (
+        found.requirements,
+        found.asked,
+    )
     assert ("pylock.toml: local has no version there and is left out",) == found.notices
 
 
@@ -66,7 +69,9 @@ def test_a_pylock_of_nothing_is_told(tmp_path: Path) -> None:
         ("sys_platform == 'linux'", ('gamma==1; sys_platform == "linux"',)),
     ],
 )
-def test_a_pylock_is_read_as_installed_without_options(tmp_path: Path, marker: str, expected: tuple[str, ...]) -> None:
+def test_a_pylock_is_read_as_installed_without_options(
+    tmp_path: Path, marker: str, expected: tuple[str, ...]
+) -> None:
     """Its default groups, and no extras."""
     entry = f'[[packages]]\nname = "gamma"\nversion = "1"\nmarker = "{marker}"\n'
     path = written(tmp_path, "pylock.toml", f'default-groups = ["default"]\n{PYLOCK}\n{entry}')

@@ -56,14 +56,19 @@ def write(folder: Path, *records: Record, locks: bool = True) -> Path:
             file.write(encode(each))
         if locks:
             (folder / "locks").mkdir(exist_ok=True)
-            (folder / "locks" / f"{each.cell.stack}.json").write_bytes(msgspec.json.encode(locked(each.cell.stack)))
+            (folder / "locks" / f"{each.cell.stack}.json").write_bytes(
+                msgspec.json.encode(locked(each.cell.stack))
+            )
             (folder / "locks" / f"{each.cell.stack}.txt").write_text("", encoding="utf-8")
     return folder
 
 
 def outcomes(text: str, project: Project) -> dict[str, list[str]]:
     """The outcomes of a run by stack."""
-    return {name: [r.outcome for r in side.records.values()] for name, side in read(text, project).sides.items()}
+    return {
+        name: [r.outcome for r in side.records.values()]
+        for name, side in read(text, project).sides.items()
+    }
 
 
 def test_a_results_folder_has_all_of_its_stacks(project: Project, tmp_path: Path) -> None:
@@ -107,7 +112,9 @@ def test_records_of_an_earlier_lock_are_left_out(project: Project, tmp_path: Pat
     assert ["plain"] == [key.variant for key in read(str(folder), project).sides["first"].records]
 
 
-def test_a_lock_of_other_packages_is_not_taken_for_that_of_the_records(project: Project, tmp_path: Path) -> None:
+def test_a_lock_of_other_packages_is_not_taken_for_that_of_the_records(
+    project: Project, tmp_path: Path
+) -> None:
     """What moved is then not known, which is better than wrong."""
     other = replace(locked("first"), digest="9" * 64)
     folder = write(tmp_path / "theirs", ran("first", lock=other))
@@ -153,7 +160,9 @@ def test_a_folder_without_records_is_refused(project: Project, tmp_path: Path) -
         read(str(tmp_path), project)
 
 
-def test_a_file_of_something_else_is_refused_with_its_line(project: Project, tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_refused_with_its_line(
+    project: Project, tmp_path: Path
+) -> None:
     """A matrix.json, a table, or half a download."""
     path = tmp_path / "matrix.json"
     path.write_text('{"schema":1,', encoding="utf-8")
@@ -169,7 +178,9 @@ def test_a_damaged_line_is_told_and_the_rest_is_read(project: Project, tmp_path:
     assert (["first"], 1) == (list(found.sides), len(found.problems))
 
 
-def test_runs_of_one_stack_each_are_compared_whatever_they_are_called(project: Project, tmp_path: Path) -> None:
+def test_runs_of_one_stack_each_are_compared_whatever_they_are_called(
+    project: Project, tmp_path: Path
+) -> None:
     """Two stacks of a checkout, or two files."""
     one, other = (read(str(write(tmp_path / name, ran(name))), project) for name in ("a", "b"))
     pairs, notes = paired(one, other, None)

@@ -42,10 +42,23 @@ def read(folder: Path, text: str, **others: str) -> requirements.Listed:
 
 def test_a_file_is_read_as_pip_reads_it(tmp_path: Path) -> None:
     """Comments, markers, extras, continued lines, other files and bounds."""
-    text = "# top\ntorch==2.6.0  # the old one\n\ntrl[peft] \\\n  >=0.15\n-r more.txt\n-c bounds.txt\n"
+    text = (
+        "# top\ntorch==2.6.0  # the old one\n\ntrl[peft] \\\n  >=0.15\n-r more.txt\n-c bounds.txt\n"
+    )
     text += "x ; python_version<'3'"
-    found = read(tmp_path, text, more="--requirement=other.txt\n", other="peft<1", bounds="numpy<2 # as it is\n")
-    assert ("torch==2.6.0", "trl[peft]>=0.15", "peft<1", 'x; python_version < "3"') == found.requirements
+    found = read(
+        tmp_path,
+        text,
+        more="--requirement=other.txt\n",
+        other="peft<1",
+        bounds="numpy<2 # as it is\n",
+    )
+    assert (
+        "torch==2.6.0",
+        "trl[peft]>=0.15",
+        "peft<1",
+        'x; python_version < "3"',
+    ) == found.requirements
     assert (("numpy<2",), False) == (found.constraints, found.locked)
 
 
@@ -63,7 +76,9 @@ def test_a_file_is_read_as_pip_reads_it(tmp_path: Path) -> None:
         ("# nothing\n", "asks for nothing"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(tmp_path: Path, text: str, complaint: str) -> None:
+def test_what_cannot_be_read_is_told_with_its_line(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
     """Of the file in which it stands."""
     with pytest.raises(UserError, match=complaint):
         read(tmp_path, text, more="===\n")
@@ -87,7 +102,9 @@ def test_an_option_for_pip_is_told_and_left_out(tmp_path: Path) -> None:
     """The index is the one of the machine."""
     found = read(tmp_path, "--extra-index-url https://user:secret@example.org/simple\ntorch\n")
     assert ("torch",) == found.requirements
-    assert ("requirements.txt:1: --extra-index-url is not heeded, the index of this machine is read",) == found.notices
+    assert (
+        "requirements.txt:1: --extra-index-url is not heeded, the index of this machine is read",
+    ) == found.notices
 
 
 @pytest.mark.parametrize(
@@ -146,7 +163,11 @@ def test_a_compiled_file_is_a_lock(tmp_path: Path) -> None:
     """Its versions came out; what was asked for stands in its comments."""
     found = read(tmp_path, COMPILED)
     assert found.locked
-    assert ("filelock==3.0", 'torch==2.6.0; python_full_version >= "3.9"', "peft==0.14.0") == found.requirements
+    assert (
+        "filelock==3.0",
+        'torch==2.6.0; python_full_version >= "3.9"',
+        "peft==0.14.0",
+    ) == found.requirements
     assert ('torch ; python_full_version >= "3.9"', "peft") == found.asked
 
 
@@ -182,15 +203,21 @@ def test_a_circle_through_folders_is_told(tmp_path: Path) -> None:
         read(tmp_path, "torch\n-r sub/dev.txt\n")
 
 
-def test_variables_are_filled_in_where_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_filled_in_where_a_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in requirements."""
     monkeypatch.setenv("SECRET_FOLDER", str(tmp_path))
-    assert ("numpy<2",) == read(tmp_path, "torch\n-c ${SECRET_FOLDER}/c.txt\n", c="numpy<2\n").constraints
+    assert ("numpy<2",) == read(
+        tmp_path, "torch\n-c ${SECRET_FOLDER}/c.txt\n", c="numpy<2\n"
+    ).constraints
     with pytest.raises(UserError, match=r"there is no file \$\{SECRET_FOLDER\}/none"):
         read(tmp_path, "torch\n-c ${SECRET_FOLDER}/none.txt\n")
 
 
 def test_what_a_constraints_file_bounds_was_not_asked_for(tmp_path: Path) -> None:
     """Compiling tells of both."""
-    text = COMPILED.replace("    # via torch", "    # via\n    #   -c constraints.txt\n    #   torch")
+    text = COMPILED.replace(
+        "    # via torch", "    # via\n    #   -c constraints.txt\n    #   torch"
+    )
     assert ("torch", "peft") == tuple(each.partition(" ")[0] for each in read(tmp_path, text).asked)

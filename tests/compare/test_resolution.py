@@ -58,7 +58,12 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageI
 
 def given(*requirements: str, **fields: object) -> Given:
     """What a requirements file gave."""
-    facts: dict[str, object] = {"name": "mine.txt", "python": PYTHON, "as_of": dt.date(2024, 12, 31), **fields}
+    facts: dict[str, object] = {
+        "name": "mine.txt",
+        "python": PYTHON,
+        "as_of": dt.date(2024, 12, 31),
+        **fields,
+    }
     return Given(requirements=requirements, asked=requirements, **facts)  # type: ignore[arg-type]
 
 
@@ -67,10 +72,17 @@ def resolved(served: PackageIndex, side: Given, folder: Path) -> Resolved:
     return resolution.resolved(side, Index(served.url, attempts=1), folder, folder / "matrix")
 
 
-def candidate(served: PackageIndex, baseline: Given, folder: Path, *words: str, latest: bool = False) -> Resolved:
+def candidate(
+    served: PackageIndex, baseline: Given, folder: Path, *words: str, latest: bool = False
+) -> Resolved:
     """The baseline with these wishes."""
-    asked = [sides.of_wheel(word, PYTHON) if word.endswith(".whl") else wishes.wish(word) for word in words]
-    return resolution.candidate(baseline, asked, Index(served.url, attempts=1), folder, latest=latest, as_of=DAY)
+    asked = [
+        sides.of_wheel(word, PYTHON) if word.endswith(".whl") else wishes.wish(word)
+        for word in words
+    ]
+    return resolution.candidate(
+        baseline, asked, Index(served.url, attempts=1), folder, latest=latest, as_of=DAY
+    )
 
 
 def versions(side: Resolved) -> dict[str, str]:
@@ -98,13 +110,18 @@ def test_the_matrix_s_own_lock_is_taken_as_it_is(served: PackageIndex, tmp_path:
     """Its environment and its records are those of the stack."""
     mine = resolved(served, given("alpha"), tmp_path / "matrix")
     side = given("alpha", lock=mine.lock, locks=tmp_path / "matrix")
-    assert (mine.lock, tmp_path / "matrix") == ((found := resolved(served, side, tmp_path)).lock, found.locks)
+    assert (mine.lock, tmp_path / "matrix") == (
+        (found := resolved(served, side, tmp_path)).lock,
+        found.locks,
+    )
 
 
 def test_what_need_not_move_stays(served: PackageIndex, tmp_path: Path) -> None:
     """Beta has a newer release, which nothing asks for."""
     baseline = locked(served, tmp_path, "alpha", "delta")
-    assert {"alpha": "2.0", "beta": "1.1", "delta": "1.0"} == versions(candidate(served, baseline, tmp_path, "alpha<3"))
+    assert {"alpha": "2.0", "beta": "1.1", "delta": "1.0"} == versions(
+        candidate(served, baseline, tmp_path, "alpha<3")
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,7 +140,9 @@ def test_a_wish_that_a_marker_keeps_out_is_told(
     assert cause in error.value.cause
 
 
-def test_of_lines_with_markers_the_one_that_counts_is_wished(served: PackageIndex, tmp_path: Path) -> None:
+def test_of_lines_with_markers_the_one_that_counts_is_wished(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """Not the first one alone."""
     baseline = given("delta==1.0 ; python_version < '3'", "delta==1.0 ; python_version >= '3'")
     assert {"delta": "1.1"} == versions(candidate(served, baseline, tmp_path, "delta==1.1"))
@@ -170,11 +189,15 @@ def test_a_baseline_that_does_not_resolve_is_told(served: PackageIndex, tmp_path
     assert "depends on beta<2 and alpha>=3.0 depends on beta>=2" in error.value.cause
 
 
-def test_an_impossible_upgrade_tells_the_newest_that_would_do(served: PackageIndex, tmp_path: Path) -> None:
+def test_an_impossible_upgrade_tells_the_newest_that_would_do(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """The resolver's explanation, what resolves, and what to let move; nothing is left behind."""
     baseline = locked(served, tmp_path, "alpha==1.0", "gamma==1.0")
     before = sorted(tmp_path.glob("*.json"))
-    with pytest.raises(UserError, match=r"alpha==3\.0 is impossible beside what mine\.txt asks for") as error:
+    with pytest.raises(
+        UserError, match=r"alpha==3\.0 is impossible beside what mine\.txt asks for"
+    ) as error:
         candidate(served, baseline, tmp_path, "alpha==3.0")
     assert "depends on beta<2 and alpha>=3.0 depends on beta>=2" in error.value.cause
     assert "the newest that resolves is alpha==2.0: --to alpha==2.0" in error.value.next_step
@@ -182,7 +205,9 @@ def test_an_impossible_upgrade_tells_the_newest_that_would_do(served: PackageInd
     assert before == sorted(tmp_path.glob("*.json"))
 
 
-def test_letting_another_package_move_makes_it_possible(served: PackageIndex, tmp_path: Path) -> None:
+def test_letting_another_package_move_makes_it_possible(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """As the error said."""
     baseline = locked(served, tmp_path, "alpha==1.0", "gamma==1.0")
     found = versions(candidate(served, baseline, tmp_path, "alpha==3.0", "gamma"))
@@ -192,7 +217,12 @@ def test_letting_another_package_move_makes_it_possible(served: PackageIndex, tm
 @pytest.mark.parametrize(
     ("word", "complaint", "cause", "next_step"),
     [
-        ("alpah==1", "the package index has no package alpah", "perhaps you meant 'alpha'", "correct the name"),
+        (
+            "alpah==1",
+            "the package index has no package alpah",
+            "perhaps you meant 'alpha'",
+            "correct the name",
+        ),
         (
             "alpha==2.5",
             "there is no such release",
@@ -228,7 +258,10 @@ def test_an_unreachable_index_is_no_conflict(served: PackageIndex, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("trl @ git+https://user:secret@example.org/trl@main", "trl @ git+https://example.org/trl@main"),
+        (
+            "trl @ git+https://user:secret@example.org/trl@main",
+            "trl @ git+https://example.org/trl@main",
+        ),
         ("trl @ file:///home/me/trl-1-py3-none-any.whl", "trl @ trl-1-py3-none-any.whl"),
         ("trl<1", "trl<1"),
     ],

@@ -10,7 +10,15 @@ import pytest
 from gradmatrix.compare import resolution, sides
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.index import Index
-from tests.compare.test_resolution import DAY, PYTHON, candidate, given, index_of_four, locked, versions
+from tests.compare.test_resolution import (
+    DAY,
+    PYTHON,
+    candidate,
+    given,
+    index_of_four,
+    locked,
+    versions,
+)
 from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
@@ -47,7 +55,9 @@ def test_a_wheel_that_changed_since_is_not_installed(served: PackageIndex, tmp_p
         imported(side, tmp_path, "alpha")
 
 
-def test_a_source_is_locked_by_its_commit_and_installed(served: PackageIndex, tmp_path: Path) -> None:
+def test_a_source_is_locked_by_its_commit_and_installed(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """It has no hash; its version is what its build says."""
     project = tmp_path / "project"
     project.mkdir()
@@ -60,7 +70,12 @@ def test_a_source_is_locked_by_its_commit_and_installed(served: PackageIndex, tm
         subprocess.run([*git, *command], cwd=project, check=True)
     asked = sides.of_source(f"git+{project.as_uri()}", PYTHON)
     side = resolution.candidate(
-        given("alpha", "delta"), [asked], Index(served.url, attempts=1), tmp_path, latest=False, as_of=DAY
+        given("alpha", "delta"),
+        [asked],
+        Index(served.url, attempts=1),
+        tmp_path,
+        latest=False,
+        as_of=DAY,
     )
     assert {"alpha": "7.0.dev1", "delta": "1.1"} == versions(side)
     assert "7.0.dev1" == imported(side, tmp_path, "alpha")

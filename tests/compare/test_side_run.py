@@ -49,7 +49,9 @@ def side_of(root: Path, lock: Lock, python: Path | None = None) -> SideRun:
         name="mine", python="3.11", as_of="today", requirements=("torch",), asked=("torch",), lock=lock,
         interpreter=python,
     )  # fmt: skip
-    return SideRun(Resolved(given, lock, project.locks_folder), project, project.chosen_scenarios(), Watcher())
+    return SideRun(
+        Resolved(given, lock, project.locks_folder), project, project.chosen_scenarios(), Watcher()
+    )
 
 
 def of_matrix(root: Path) -> SideRun:
@@ -111,12 +113,17 @@ def test_what_a_stack_lacks_is_run_outside_the_matrix(root: Path, world: World) 
     assert before == files(root / "results")
 
 
-def test_an_environment_is_run_in_place_each_time(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_is_run_in_place_each_time(
+    root: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is installed, and what is there may have changed."""
     monkeypatch.setattr(environment, "ensure", lambda *_: pytest.fail("installed"))
     for _ in range(2):
         found = side_of(root, renamed(make_lock("here")), root / "python").executed(EVERYTHING)
-    assert ("trains", "setup:unsupported") == (found[PLAIN].outcome, found[Key("sums", "newer", "cpu")].outcome)
+    assert ("trains", "setup:unsupported") == (
+        found[PLAIN].outcome,
+        found[Key("sums", "newer", "cpu")].outcome,
+    )
     assert 4 == len(world.asked)
 
 
@@ -133,16 +140,22 @@ def test_changed_cells_are_those_that_ran_on_both_sides() -> None:
     """And ended in another way."""
     before = {PLAIN: make_record(), REPORTED: make_record()}
     fails = make_record("step:no-grad-fn")
-    assert {REPORTED: [REPORTED]} == upgrade.changed(before, {PLAIN: make_record(), REPORTED: fails})
+    assert {REPORTED: [REPORTED]} == upgrade.changed(
+        before, {PLAIN: make_record(), REPORTED: fails}
+    )
     for untried in ("setup:unsupported", "install:build", "resolve:conflict"):
         assert {} == upgrade.changed(before, {REPORTED: make_record(untried)})
 
 
 def test_a_failure_with_another_gradient_is_another_one() -> None:
     """It would be told as broken differently: that is seen again first."""
-    before, after = (make_record("step:exception", gradient=each) for each in (Gradient.NONE, Gradient.FLOWING))
+    before, after = (
+        make_record("step:exception", gradient=each) for each in (Gradient.NONE, Gradient.FLOWING)
+    )
     assert {PLAIN: [PLAIN]} == upgrade.changed({PLAIN: before}, {PLAIN: after})
-    assert {} == upgrade.changed({PLAIN: make_record(gradient=Gradient.PARTIAL)}, {PLAIN: make_record()})
+    assert {} == upgrade.changed(
+        {PLAIN: make_record(gradient=Gradient.PARTIAL)}, {PLAIN: make_record()}
+    )
 
 
 def test_a_scenario_that_cannot_be_imported_is_tried_again_once() -> None:
@@ -155,7 +168,9 @@ def test_a_scenario_that_cannot_be_imported_is_tried_again_once() -> None:
 def test_a_disagreement_takes_its_partner_along() -> None:
     """The other variant is run again too."""
     relation = Relation(first="plain", second="reported")
-    scenario = make_scenario("sums", make_variant("plain"), make_variant("reported"), agree=(relation,))
+    scenario = make_scenario(
+        "sums", make_variant("plain"), make_variant("reported"), agree=(relation,)
+    )
     assert {PLAIN, REPORTED} == upgrade.with_partners([REPORTED], [scenario])
     assert {PLAIN} == upgrade.with_partners([PLAIN], [scenario])
 
@@ -172,7 +187,9 @@ def test_what_a_killed_upgrade_left_is_deleted(tmp_path: Path) -> None:
     )
 
 
-def test_half_an_environment_passes_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_an_environment_passes_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A deletion that is killed leaves no marker; whoever is deleting holds it."""
     (tmp_path / "+left").mkdir()
     (tmp_path / "+left" / environment.MARKER).touch()
@@ -199,7 +216,9 @@ def test_a_side_is_installed_for_measuring(root: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("python", [None, "python"])
-def test_one_environment_is_held_once(root: Path, monkeypatch: pytest.MonkeyPatch, python: str | None) -> None:
+def test_one_environment_is_held_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch, python: str | None
+) -> None:
     """Where both sides are the same lock; one that is there already is another place."""
     ready = Environment(root / "installed", Build.CPU, None, installed=True)
     monkeypatch.setattr(environment, "ensure", lambda *_: ready)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from gradmatrix.run.plan import Planned
 
 FAILS = Answer(
-    make_observation(raised=make_raised("element 0 of tensors does not require grad"), reached="step"),
+    make_observation(
+        raised=make_raised("element 0 of tensors does not require grad"), reached="step"
+    ),
     Ended(exit=0),
     wall_s=0.5,
 )
@@ -71,7 +73,9 @@ class Measuring:
     ) -> dict[Key, object]:
         """Nothing is measured."""
         names = [f"{cell.cell.scenario}/{cell.cell.variant}" for cell in cells]
-        self.asked.append((baseline.parent.name, candidate.parent.name, names, facts["budget_s"], facts["margin"]))
+        self.asked.append(
+            (baseline.parent.name, candidate.parent.name, names, facts["budget_s"], facts["margin"])
+        )
         return {}
 
 
@@ -83,7 +87,9 @@ def plan_of(project: Project, **fields: Any) -> Plan:  # noqa: ANN401  (as many 
 def upgraded(root: Path, **fields: Any) -> Comparison:  # noqa: ANN401  (as above)
     """From the first stack to the second."""
     project = Project.at(root)
-    baseline, candidate = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
+    baseline, candidate = upgrade.resolved_sides(
+        project, "first", ["second"], Reading(), as_of=None
+    )
     return upgrade.upgrade(project, baseline, candidate, plan_of(project, **fields), Watcher())
 
 
@@ -95,7 +101,10 @@ def changes(comparison: Comparison) -> dict[str, Change]:
 def test_two_stacks_that_train_alike_are_safe(root: Path, world: World) -> None:
     """Nothing is run again."""
     comparison = upgraded(root)
-    assert (0, {"plain": Change.UNCHANGED, "reported": Change.UNCHANGED}) == (comparison.exit_code, changes(comparison))
+    assert (0, {"plain": Change.UNCHANGED, "reported": Change.UNCHANGED}) == (
+        comparison.exit_code,
+        changes(comparison),
+    )
     assert 4 == len(world.asked)
 
 
@@ -120,7 +129,20 @@ def test_what_fails_now_and_then_is_flaky(root: Path, world: World) -> None:
 
 def test_what_is_flaky_is_run_again_by_the_next_upgrade(root: Path, world: World) -> None:
     """Its repeats alone, on both sides."""
-    world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, TRAINED, FAILS, TRAINED, TRAINED, FAILS, FAILS]}
+    world.answers = {
+        "reported": [
+            TRAINED,
+            FAILS,
+            TRAINED,
+            TRAINED,
+            TRAINED,
+            FAILS,
+            TRAINED,
+            TRAINED,
+            FAILS,
+            FAILS,
+        ]
+    }
     assert Change.INCONCLUSIVE == changes(upgraded(root))["reported"]
     asked = len(world.asked)
     assert Change.REGRESSED == changes(upgraded(root))["reported"]
@@ -152,7 +174,12 @@ class Again:
     ("ends", "asked", "before", "after"),
     [
         ("import:exception", [{PLAIN}, {PLAIN}], {PLAIN}, {PLAIN, REPORTED}),
-        ("trains", [{PLAIN}, {PLAIN}, {REPORTED}, {REPORTED}], {PLAIN, REPORTED}, {PLAIN, REPORTED}),
+        (
+            "trains",
+            [{PLAIN}, {PLAIN}, {REPORTED}, {REPORTED}],
+            {PLAIN, REPORTED},
+            {PLAIN, REPORTED},
+        ),
     ],
 )
 def test_the_further_runs_of_an_import_count_for_all_that_share_it(
@@ -191,11 +218,15 @@ def test_nothing_is_recorded_elsewhere(root: Path, world: World) -> None:
     before = files(root / "results")
     upgraded(root)
     assert before == files(root / "results")
-    assert {"environments", "upgrade", "work"} == {path.name for path in (root / ".gradmatrix").iterdir()}
+    assert {"environments", "upgrade", "work"} == {
+        path.name for path in (root / ".gradmatrix").iterdir()
+    }
 
 
 @pytest.mark.parametrize(("keep", "left"), [(False, []), (True, ["first", "second"])])
-def test_environments_that_it_made_are_given_back(root: Path, world: World, *, keep: bool, left: list[str]) -> None:
+def test_environments_that_it_made_are_given_back(
+    root: Path, world: World, *, keep: bool, left: list[str]
+) -> None:
     """Unless they are to be kept."""
     upgraded(root, keep=keep)
     folders = (root / ".gradmatrix" / "environments").iterdir()
@@ -253,7 +284,9 @@ def test_what_trains_on_both_sides_is_measured(
     assert expected == measuring.asked
 
 
-def test_what_fails_is_not_measured(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_not_measured(
+    root: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On either side."""
     monkeypatch.setattr(race, "measure", measuring := Measuring())
     world.answers = {"plain": [TRAINED, FAILS]}
@@ -265,11 +298,19 @@ def test_a_script_of_the_user_s_own_is_measured() -> None:
     """Whatever its role."""
     own = make_scenario("train", arguments=())
     key = Key("train", "script", "cpu")
-    before = {key: make_record(role=Role.REPORTED), PLAIN: make_record(), REPORTED: make_record(role=Role.REPORTED)}
-    assert [key, PLAIN] == upgrade.to_measure(before, before, Timing(), [own, make_scenario("sums")])
+    before = {
+        key: make_record(role=Role.REPORTED),
+        PLAIN: make_record(),
+        REPORTED: make_record(role=Role.REPORTED),
+    }
+    assert [key, PLAIN] == upgrade.to_measure(
+        before, before, Timing(), [own, make_scenario("sums")]
+    )
 
 
-def test_a_lock_against_itself_is_measured(root: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_against_itself_is_measured(
+    root: Path, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In its one environment: it must not wait for itself."""
     monkeypatch.setattr(race, "measure", measuring := Measuring())
     project = Project.at(root)
@@ -281,21 +322,33 @@ def test_a_lock_against_itself_is_measured(root: Path, world: World, monkeypatch
 def test_parts_are_chosen_of_what_has_parts(root: Path) -> None:
     """An extra of a stack is a mistake."""
     with pytest.raises(UserError, match="first has no extras and no dependency groups"):
-        upgrade.resolved_sides(Project.at(root), "first", ["second"], Reading(extras=("rl",)), as_of=None)
+        upgrade.resolved_sides(
+            Project.at(root), "first", ["second"], Reading(extras=("rl",)), as_of=None
+        )
 
 
 def test_another_side_has_a_day_of_its_own(root: Path) -> None:
     """So a day and a side exclude each other."""
     with pytest.raises(UserError, match="exclude each other"):
-        upgrade.resolved_sides(Project.at(root), "first", ["second"], Reading(), as_of=make_record().recorded_at.date())
+        upgrade.resolved_sides(
+            Project.at(root), "first", ["second"], Reading(), as_of=make_record().recorded_at.date()
+        )
 
 
 def test_the_report_is_kept(root: Path, world: World) -> None:
     """Under the names of the sides; where they are files, two of one name are told apart by what they resolved to."""
     project, comparison = Project.at(root), upgraded(root)
-    baseline, candidate = upgrade.resolved_sides(project, "first", ["second"], Reading(), as_of=None)
+    baseline, candidate = upgrade.resolved_sides(
+        project, "first", ["second"], Reading(), as_of=None
+    )
     path = upgrade.keep_report(project, baseline, candidate, comparison)
-    assert (root / ".gradmatrix/upgrade/reports/first-to-second/report.json", True) == (path, path.is_file())
-    owns = [replace(baseline, lock=msgspec.structs.replace(baseline.lock, stack=f"+{each}")) for each in "1212"]
+    assert (root / ".gradmatrix/upgrade/reports/first-to-second/report.json", True) == (
+        path,
+        path.is_file(),
+    )
+    owns = [
+        replace(baseline, lock=msgspec.structs.replace(baseline.lock, stack=f"+{each}"))
+        for each in "1212"
+    ]
     names = {upgrade.keep_report(project, each, candidate, comparison).parent.name for each in owns}
     assert [True, True] == [name.startswith("first-to-second-") for name in names]

@@ -10,13 +10,21 @@ from packaging.requirements import Requirement
 from gradmatrix.compare import requirements
 from gradmatrix.core.errors import UserError
 
-ASKED = ("torch==2.6.0", "lightning==2.5", "pytorch-lightning==2.5", "trl[peft]==0.15 ; python_version > '3.8'", "peft")
+ASKED = (
+    "torch==2.6.0",
+    "lightning==2.5",
+    "pytorch-lightning==2.5",
+    "trl[peft]==0.15 ; python_version > '3.8'",
+    "peft",
+)
 NAMES = st.sampled_from(["torch", "lightning", "pytorch-lightning", "trl", "peft", "new-one"])
 
 
 def applied(*words: str, latest: bool = False) -> tuple[str, ...]:
     """The requirements of a candidate of ASKED."""
-    return requirements.applied(ASKED, requirements.with_twins(map(requirements.wish, words), ASKED), latest=latest)
+    return requirements.applied(
+        ASKED, requirements.with_twins(map(requirements.wish, words), ASKED), latest=latest
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,7 +36,10 @@ def applied(*words: str, latest: bool = False) -> tuple[str, ...]:
         (["trl<1"], {ASKED[3]: 'trl[peft]<1; python_version > "3.8"'}),
         (
             ["lightning==2.6"],
-            {"lightning==2.5": "lightning==2.6", "pytorch-lightning==2.5": "pytorch-lightning==2.6"},
+            {
+                "lightning==2.5": "lightning==2.6",
+                "pytorch-lightning==2.5": "pytorch-lightning==2.6",
+            },
         ),
         (
             ["lightning==2.6", "pytorch-lightning==2.4"],
@@ -36,14 +47,22 @@ def applied(*words: str, latest: bool = False) -> tuple[str, ...]:
         ),
     ],
 )
-def test_a_wish_takes_the_place_of_what_was_asked(words: list[str], changed: dict[str, str]) -> None:
+def test_a_wish_takes_the_place_of_what_was_asked(
+    words: list[str], changed: dict[str, str]
+) -> None:
     """Extras and markers stay, other packages too; a library with two names moves under both."""
     assert tuple(changed.get(text, text) for text in ASKED) == applied(*words)
 
 
 def test_latest_takes_every_bound_off() -> None:
     """What else a requirement says stays."""
-    expected = ("torch", "lightning", "pytorch-lightning", 'trl[peft] ; python_version > "3.8"', "peft")
+    expected = (
+        "torch",
+        "lightning",
+        "pytorch-lightning",
+        'trl[peft] ; python_version > "3.8"',
+        "peft",
+    )
     assert expected == applied(latest=True)
 
 
@@ -74,7 +93,10 @@ def test_a_wish_that_cannot_be_read_shows_no_password() -> None:
 
 def test_a_wish_for_an_address_keeps_it() -> None:
     """A wheel file or a source."""
-    assert "trl[peft] @ file:///a/trl-1-py3-none-any.whl" in applied("trl @ file:///a/trl-1-py3-none-any.whl")[3]
+    assert (
+        "trl[peft] @ file:///a/trl-1-py3-none-any.whl"
+        in applied("trl @ file:///a/trl-1-py3-none-any.whl")[3]
+    )
 
 
 @given(st.lists(NAMES, unique=True), st.booleans())

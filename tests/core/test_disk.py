@@ -62,11 +62,15 @@ def test_a_lock_that_is_free_makes_nobody_wait(tmp_path: Path) -> None:
             assert not is_held(tmp_path / "another.lock")
 
 
-def test_who_waits_for_another_process_is_told_and_goes_on_when_that_is_gone(tmp_path: Path) -> None:
+def test_who_waits_for_another_process_is_told_and_goes_on_when_that_is_gone(
+    tmp_path: Path,
+) -> None:
     """Killed, it cannot give the lock back: the operating system does."""
     path = tmp_path / "a.lock"
     command = [sys.executable, "-c", HOLDER, str(path)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
         assert holder.stdout is not None
         assert b"held" == holder.stdout.readline().strip()
         assert is_held(path)

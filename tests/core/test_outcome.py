@@ -19,14 +19,21 @@ update: none partial
 relation: disagrees
 process: timeout out-of-memory signal-9 exit-1 lost
 """
-ALL = [f"{line.split(':')[0]}:{reason}" for line in DESIGNED.split("\n") if line for reason in line.split()[1:]]
+ALL = [
+    f"{line.split(':')[0]}:{reason}"
+    for line in DESIGNED.split("\n")
+    if line
+    for reason in line.split()[1:]
+]
 
 
 def outcomes() -> st.SearchStrategy[Outcome]:
     """Every outcome that there can be."""
     reasons = [(phase, reason) for phase, patterns in REASONS.items() for reason in patterns]
     exact = st.sampled_from([pair for pair in reasons if r"\d" not in pair[1]])
-    numbered = st.tuples(st.sampled_from(["signal", "exit"]), st.integers(min_value=0, max_value=255))
+    numbered = st.tuples(
+        st.sampled_from(["signal", "exit"]), st.integers(min_value=0, max_value=255)
+    )
     return st.one_of(
         st.just(Outcome(None, "")),
         exact.map(lambda pair: Outcome(*pair)),
@@ -92,4 +99,8 @@ def test_the_spurious_outcomes_are_those_that_speak_of_the_machine() -> None:
 def test_what_is_not_judged_is_spurious_or_was_not_run() -> None:
     """A stack without the feature and a machine without the device are not failures."""
     expected = {*SPURIOUS, "setup:unsupported", "setup:no-device"}
-    assert expected == {text for text in ["trains", *ALL] if not Outcome.parse(text).judged} == NOT_JUDGED
+    assert (
+        expected
+        == {text for text in ["trains", *ALL] if not Outcome.parse(text).judged}
+        == NOT_JUDGED
+    )

@@ -20,10 +20,16 @@ NEEDS = ("torch",)
 VARIANTS = {
     "nan_hook": {"role": "reported", "summary": "a hook makes one gradient NaN"},
     "infinite_hook": {"role": "reported", "summary": "a hook makes one gradient infinite"},
-    "nan_hook_on_hidden": {"role": "reported", "summary": "a hook on a hidden state makes the gradients before it NaN"},
+    "nan_hook_on_hidden": {
+        "role": "reported",
+        "summary": "a hook on a hidden state makes the gradients before it NaN",
+    },
     "nan_output": {"role": "reported", "summary": "a layer gives NaN"},
     "raised_at_nan": {"role": "reported", "summary": "a layer gives NaN, and a check raises"},
-    "half_update": {"role": "reported", "summary": "fp16 weights, AdamW: eps and second moment are both 0"},
+    "half_update": {
+        "role": "reported",
+        "summary": "fp16 weights, AdamW: eps and second moment are both 0",
+    },
     "large_update": {"role": "reported", "summary": "an update that overflows"},
     "zeroed_hook": {"role": "reported", "summary": "a hook masks one gradient"},
     "rounded_hidden": {"role": "reported", "summary": "a hidden state is rounded"},
@@ -41,12 +47,16 @@ def train(variant: str, device: str, steps: int) -> None:
 
 
 def nan_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.blocks[1].linear.weight.register_hook(lambda gradient: gradient * math.nan)  # culprit: nan_hook
+    model.blocks[1].linear.weight.register_hook(
+        lambda gradient: gradient * math.nan
+    )  # culprit: nan_hook
     return descend_on(model, inputs)
 
 
 def infinite_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.blocks[1].linear.weight.register_hook(lambda gradient: gradient / 0)  # culprit: infinite_hook
+    model.blocks[1].linear.weight.register_hook(
+        lambda gradient: gradient / 0
+    )  # culprit: infinite_hook
     return descend_on(model, inputs)
 
 
@@ -115,12 +125,16 @@ def large_update(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 
 
 def zeroed_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.blocks[1].linear.weight.register_hook(lambda gradient: gradient * 0)  # culprit: zeroed_hook
+    model.blocks[1].linear.weight.register_hook(
+        lambda gradient: gradient * 0
+    )  # culprit: zeroed_hook
     return descend_on(model, inputs)
 
 
 def rounded_hidden(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.run_first = lambda block, hidden: torch.round(block(hidden) * 8) / 8  # culprit: rounded_hidden
+    model.run_first = lambda block, hidden: (
+        torch.round(block(hidden) * 8) / 8
+    )  # culprit: rounded_hidden
     return descend_on(model, inputs)
 
 

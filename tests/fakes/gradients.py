@@ -21,27 +21,51 @@ if TYPE_CHECKING:
 NEEDS = ("torch",)
 
 VARIANTS = {
-    "closure_without_gradients": {"role": "reported", "summary": "step is decorated with no_grad and calls a closure"},
+    "closure_without_gradients": {
+        "role": "reported",
+        "summary": "step is decorated with no_grad and calls a closure",
+    },
     "frozen": {"role": "misuse", "summary": "everything is frozen"},
     "detached_loss": {"role": "reported", "summary": "the loss is detached"},
     "detached_encoder": {"role": "reported", "summary": "the encoder runs under no_grad"},
-    "detached_behind_a_leaf": {"role": "reported", "summary": "the output is detached, a leaf keeps backward quiet"},
+    "detached_behind_a_leaf": {
+        "role": "reported",
+        "summary": "the output is detached, a leaf keeps backward quiet",
+    },
     "inference_encoder": {"role": "reported", "summary": "the encoder runs under inference_mode"},
     "unused": {"role": "reported", "summary": "one of two layers takes no part"},
     "zero": {"role": "reported", "summary": "the loss is multiplied by 0"},
-    "nonfinite": {"role": "reported", "summary": "where(x > 0, sqrt(x), 0) at x = 0: a finite loss, a NaN gradient"},
+    "nonfinite": {
+        "role": "reported",
+        "summary": "where(x > 0, sqrt(x), 0) at x = 0: a finite loss, a NaN gradient",
+    },
     "nonfinite_loss": {"role": "reported", "summary": "the loss is NaN"},
-    "nonfinite_at_last": {"role": "reported", "summary": "the loss is infinite at the very last step only"},
-    "manual_nan": {"role": "reported", "summary": "torch.autograd.grad, and a step that makes the weights NaN"},
+    "nonfinite_at_last": {
+        "role": "reported",
+        "summary": "the loss is infinite at the very last step only",
+    },
+    "manual_nan": {
+        "role": "reported",
+        "summary": "torch.autograd.grad, and a step that makes the weights NaN",
+    },
     "rate_zero": {"role": "misuse", "summary": "learning rate 0"},
     "rate_zero_half": {"role": "reported", "summary": "learning rate 0 for the first layer"},
-    "other_parameters": {"role": "misuse", "summary": "the optimizer holds the parameters of a copy"},
-    "held_half_apart": {"role": "reported", "summary": "the same for two parts of a module without a forward"},
+    "other_parameters": {
+        "role": "misuse",
+        "summary": "the optimizer holds the parameters of a copy",
+    },
+    "held_half_apart": {
+        "role": "reported",
+        "summary": "the same for two parts of a module without a forward",
+    },
     "held_half": {"role": "reported", "summary": "the optimizer holds the last layer only"},
     "never_steps": {"role": "reported", "summary": "backward passes, no step"},
     "raises_before": {"role": "reported", "summary": "an exception before there is an optimizer"},
     "raises_in_step": {"role": "reported", "summary": "an exception in the third step"},
-    "imports_late": {"role": "reported", "summary": "a missing module, needed only when training begins"},
+    "imports_late": {
+        "role": "reported",
+        "summary": "a missing module, needed only when training begins",
+    },
     "unsupported": {"role": "reported", "summary": "says by SkipTest that it cannot be done here"},
 }
 
@@ -51,7 +75,9 @@ def train(variant: str, device: str, steps: int) -> None:
     learn(globals()[variant], device, steps)
 
 
-def closure_without_gradients(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
+def closure_without_gradients(
+    device: str, learned: list[torch.Tensor], _steps: int
+) -> Iterator[None]:
     model, inputs = network(learned, device), batch(device)
     return call_back(model, inputs, DecoratedSGD(model.parameters(), lr=0.1))
 
@@ -74,7 +100,9 @@ def frozen(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[No
 
 def detached_loss(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
     model, inputs = network(learned, device), batch(device)
-    return descend(torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model(inputs)).detach())
+    return descend(
+        torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model(inputs)).detach()
+    )
 
 
 def detached_encoder(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
@@ -112,7 +140,9 @@ def unused(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[No
     model = nn.ModuleDict({"used": nn.Linear(4, 1), "unused": nn.Linear(4, 1)}).to(device)
     learned.extend(model.parameters())
     inputs = batch(device)
-    return descend(torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model["used"](inputs)))
+    return descend(
+        torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model["used"](inputs))
+    )
 
 
 def zero(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
@@ -121,7 +151,9 @@ def zero(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None
 
 
 def nonfinite(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
-    model = nn.ParameterList([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))]).to(device)
+    model = nn.ParameterList([nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))]).to(
+        device
+    )
     learned.extend(model.parameters())
 
     def loss() -> torch.Tensor:
@@ -133,7 +165,9 @@ def nonfinite(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator
 
 def nonfinite_loss(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
     model, inputs = network(learned, device), batch(device)
-    return descend(torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model(inputs)) * float("nan"))
+    return descend(
+        torch.optim.SGD(model.parameters(), lr=0.1), lambda: error(model(inputs)) * float("nan")
+    )
 
 
 def nonfinite_at_last(device: str, learned: list[torch.Tensor], steps: int) -> Iterator[None]:
@@ -161,7 +195,10 @@ def rate_zero(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator
 
 def rate_zero_half(device: str, learned: list[torch.Tensor], _steps: int) -> Iterator[None]:
     model, inputs = network(learned, device), batch(device)
-    groups = [{"params": list(model[0].parameters()), "lr": 0.0}, {"params": list(model[2].parameters())}]
+    groups = [
+        {"params": list(model[0].parameters()), "lr": 0.0},
+        {"params": list(model[2].parameters())},
+    ]
     return descend(torch.optim.SGD(groups, lr=0.1), lambda: error(model(inputs)))
 
 

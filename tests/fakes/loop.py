@@ -44,7 +44,9 @@ def error(output: torch.Tensor) -> torch.Tensor:
     return (output - 1).square().mean()
 
 
-def descend(optimizer: torch.optim.Optimizer, loss_of: Callable[[], torch.Tensor]) -> Iterator[None]:
+def descend(
+    optimizer: torch.optim.Optimizer, loss_of: Callable[[], torch.Tensor]
+) -> Iterator[None]:
     """The loop of every tutorial."""
     while True:
         optimizer.zero_grad()
@@ -53,7 +55,9 @@ def descend(optimizer: torch.optim.Optimizer, loss_of: Callable[[], torch.Tensor
         yield
 
 
-def call_back(model: nn.Module, inputs: torch.Tensor, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+def call_back(
+    model: nn.Module, inputs: torch.Tensor, optimizer: torch.optim.Optimizer
+) -> Iterator[None]:
     """Forward and backward inside of `optimizer.step`."""
 
     def calculate() -> torch.Tensor:
@@ -93,7 +97,9 @@ class Model(nn.Module):  # type: ignore[misc]  # the same
         self.embed = nn.Linear(4, 8)
         self.blocks = nn.ModuleList(Block() for _ in range(3))
         self.head = nn.Linear(8, 1)
-        self.run_first: Callable[[nn.Module, torch.Tensor], torch.Tensor] = lambda block, hidden: block(hidden)
+        self.run_first: Callable[[nn.Module, torch.Tensor], torch.Tensor] = lambda block, hidden: (
+            block(hidden)
+        )
         """How the first layer is run: where a mistake is put in."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

@@ -25,13 +25,31 @@ VARIANTS = {
     },
     "no_grad_block": {"role": "reported", "summary": "one layer is run under no_grad"},
     "no_grad_forward": {"role": "reported", "summary": "the whole model is run under no_grad"},
-    "no_grad_inside": {"role": "reported", "summary": "the forward of one layer has a no_grad in it"},
-    "no_grad_decorator": {"role": "reported", "summary": "the forward of one layer is decorated with no_grad"},
+    "no_grad_inside": {
+        "role": "reported",
+        "summary": "the forward of one layer has a no_grad in it",
+    },
+    "no_grad_decorator": {
+        "role": "reported",
+        "summary": "the forward of one layer is decorated with no_grad",
+    },
     "inference_mode_block": {"role": "reported", "summary": "one layer is run in inference mode"},
-    "inference_mode_forward": {"role": "reported", "summary": "the whole model is run in inference mode"},
-    "left_off": {"role": "reported", "summary": "set_grad_enabled(False) in one layer, and never on again"},
-    "off_from_the_start": {"role": "reported", "summary": "set_grad_enabled(False) before training"},
-    "no_grad_loss": {"role": "reported", "summary": "the loss is computed under no_grad, the model is not"},
+    "inference_mode_forward": {
+        "role": "reported",
+        "summary": "the whole model is run in inference mode",
+    },
+    "left_off": {
+        "role": "reported",
+        "summary": "set_grad_enabled(False) in one layer, and never on again",
+    },
+    "off_from_the_start": {
+        "role": "reported",
+        "summary": "set_grad_enabled(False) before training",
+    },
+    "no_grad_loss": {
+        "role": "reported",
+        "summary": "the loss is computed under no_grad, the model is not",
+    },
     "detached": {"role": "reported", "summary": "detach of a hidden state"},
     "data": {"role": "reported", "summary": ".data of a hidden state"},
     "numpy": {"role": "reported", "summary": "a hidden state goes through NumPy"},
@@ -42,7 +60,10 @@ VARIANTS = {
     "forgotten": {"role": "reported", "summary": "a layer is run, and what it gives is not used"},
     "item": {"role": "reported", "summary": "a part of the loss is taken by item"},
     "rewrapped": {"role": "reported", "summary": "the loss is made anew of its value"},
-    "required": {"role": "reported", "summary": "the loss is detached and made to require a gradient"},
+    "required": {
+        "role": "reported",
+        "summary": "the loss is detached and made to require a gradient",
+    },
     "detached_loss": {"role": "reported", "summary": "the loss is detached"},
     "beside_generation": {
         "role": "reported",

@@ -28,9 +28,15 @@ VARIANTS = {
     "hangs_early": {"role": "reported", "summary": "sleeps for ever before its first step"},
     "exhausts": {"role": "reported", "summary": "takes memory without end from step 12 on"},
     "kills_server": {"role": "reported", "summary": "kills the process that forked it in step 12"},
-    "reads_input": {"role": "control", "summary": "writes what its standard input holds, then trains"},
+    "reads_input": {
+        "role": "control",
+        "summary": "writes what its standard input holds, then trains",
+    },
     "tells_hash": {"role": "control", "summary": "writes the hash of a word, then trains"},
-    "imports_late": {"role": "control", "summary": "writes whether it must import by itself, then trains"},
+    "imports_late": {
+        "role": "control",
+        "summary": "writes whether it must import by itself, then trains",
+    },
 }
 
 STEP, SHORT, MIB = 12, 60, 2**20

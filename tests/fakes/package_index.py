@@ -49,12 +49,17 @@ class PackageIndex:
 
     def __enter__(self) -> Self:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
         self._thread.start()
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
@@ -65,7 +70,15 @@ class PackageIndex:
         """Address of the simple API."""
         return f"http://127.0.0.1:{self._server.server_port}/simple"
 
-    def add(self, name: str, version: str, day: str, *, requires: tuple[str, ...] = (), yanked: bool = False) -> File:
+    def add(
+        self,
+        name: str,
+        version: str,
+        day: str,
+        *,
+        requires: tuple[str, ...] = (),
+        yanked: bool = False,
+    ) -> File:
         """Publish a wheel at noon (UTC) of ``day``."""
         filename = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         file = File(name, filename, wheel(name, version, requires), f"{day}T12:00:00Z", yanked)
@@ -118,7 +131,11 @@ class PackageIndex:
         if page:
             return 200, {"Content-Type": page[0], **self.validators(page[1])}, page[1].encode()
         file = next((f for f in self.files if kind == "files" and f.filename == name), None)
-        return (200, {"Content-Type": "application/octet-stream"}, file.content) if file else (404, {}, b"")
+        return (
+            (200, {"Content-Type": "application/octet-stream"}, file.content)
+            if file
+            else (404, {}, b"")
+        )
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         index = self

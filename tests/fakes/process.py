@@ -22,10 +22,16 @@ VARIANTS = {
     "hang_deaf": {"role": "reported", "summary": "sleeps for ever and ignores SIGTERM and SIGINT"},
     "segfault": {"role": "reported", "summary": "ends by SIGSEGV"},
     "abort": {"role": "reported", "summary": "ends by SIGABRT"},
-    "bus_error_in_training": {"role": "reported", "summary": "ends by SIGBUS after two optimizer steps"},
+    "bus_error_in_training": {
+        "role": "reported",
+        "summary": "ends by SIGBUS after two optimizer steps",
+    },
     "exhaust_tensors": {"role": "reported", "summary": "allocates tensors without end"},
     "exhaust_objects": {"role": "reported", "summary": "allocates Python objects without end"},
-    "died_saying_out_of_memory": {"role": "reported", "summary": "floods, prints bad_alloc and exits with 1"},
+    "died_saying_out_of_memory": {
+        "role": "reported",
+        "summary": "floods, prints bad_alloc and exits with 1",
+    },
     "os_exit_3": {"role": "reported", "summary": "os._exit(3)"},
     "sys_exit_0": {"role": "reported", "summary": "sys.exit(0)"},
     "sys_exit_3": {"role": "reported", "summary": "sys.exit(3)"},
@@ -34,11 +40,26 @@ VARIANTS = {
     "flood_then_train": {"role": "control", "summary": "prints 64 MiB, then trains"},
     "grandchild": {"role": "control", "summary": "forks a process that outlives it, then trains"},
     "daemon": {"role": "control", "summary": "starts a process of another session, then trains"},
-    "grandchild_then_hang": {"role": "reported", "summary": "forks a process, then sleeps for ever"},
-    "grandchild_then_kill_server": {"role": "reported", "summary": "forks a process, then kills its own parent"},
-    "imports_late": {"role": "control", "summary": "prints what it must import by itself, then trains"},
-    "close_output": {"role": "control", "summary": "closes its standard output and error, then trains"},
-    "write_to_events": {"role": "control", "summary": "writes to every descriptor it can, then trains"},
+    "grandchild_then_hang": {
+        "role": "reported",
+        "summary": "forks a process, then sleeps for ever",
+    },
+    "grandchild_then_kill_server": {
+        "role": "reported",
+        "summary": "forks a process, then kills its own parent",
+    },
+    "imports_late": {
+        "role": "control",
+        "summary": "prints what it must import by itself, then trains",
+    },
+    "close_output": {
+        "role": "control",
+        "summary": "closes its standard output and error, then trains",
+    },
+    "write_to_events": {
+        "role": "control",
+        "summary": "writes to every descriptor it can, then trains",
+    },
     "kill_server": {"role": "reported", "summary": "kills the process that forked it"},
 }
 
@@ -206,7 +227,10 @@ def write_to_events() -> None:
     """Write what looks like an answer wherever it can be written."""
     for descriptor in range(64):
         try:
-            os.write(descriptor, b'{"event": "ended", "pid": 1, "signal": 9, "exit": null, "wall_s": 0}\n')
+            os.write(
+                descriptor,
+                b'{"event": "ended", "pid": 1, "signal": 9, "exit": null, "wall_s": 0}\n',
+            )
         except OSError:
             continue
 

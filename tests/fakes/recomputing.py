@@ -23,10 +23,19 @@ VARIANTS = {
         "role": "reported",
         "summary": "a look without gradients fills autocast's cache of weights (torch < 2.11)",
     },
-    "poisoned_cache_mixed": {"role": "reported", "summary": "the same, and a parameter that autocast does not cast"},
+    "poisoned_cache_mixed": {
+        "role": "reported",
+        "summary": "the same, and a parameter that autocast does not cast",
+    },
     "poisoned_cache_inference": {"role": "reported", "summary": "the same by inference mode"},
-    "reentrant_frozen_embeddings": {"role": "reported", "summary": "reentrant checkpointing over frozen embeddings"},
-    "reentrant_detached_input": {"role": "reported", "summary": "reentrant checkpointing of what was detached before"},
+    "reentrant_frozen_embeddings": {
+        "role": "reported",
+        "summary": "reentrant checkpointing over frozen embeddings",
+    },
+    "reentrant_detached_input": {
+        "role": "reported",
+        "summary": "reentrant checkpointing of what was detached before",
+    },
     "detached_inside_reentrant": {
         "role": "reported",
         "summary": "a layer in a healthy reentrant checkpoint detaches what it gives",
@@ -41,7 +50,10 @@ VARIANTS = {
         "role": "reported",
         "summary": "generation and a reference model under no_grad, all else as it should be",
     },
-    "inference_evaluation": {"role": "reported", "summary": "an evaluation in inference mode after each step"},
+    "inference_evaluation": {
+        "role": "reported",
+        "summary": "an evaluation in inference mode after each step",
+    },
 }
 
 

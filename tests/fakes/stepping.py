@@ -23,7 +23,10 @@ VARIANTS = {
     "all_frozen": {"role": "reported", "summary": "everything is frozen by requires_grad_(False)"},
     "all_frozen_by_hand": {"role": "reported", "summary": "everything is frozen by assignment"},
     "of_a_copy": {"role": "reported", "summary": "the optimizer holds a copy's parameters"},
-    "replaced": {"role": "reported", "summary": "a parameter is replaced after the optimizer was built"},
+    "replaced": {
+        "role": "reported",
+        "summary": "a parameter is replaced after the optimizer was built",
+    },
     "left_out": {"role": "reported", "summary": "a layer is left out of the optimizer"},
     "never_steps": {"role": "reported", "summary": "the optimizer never steps"},
     "one_never_steps": {"role": "reported", "summary": "the second of two optimizers never steps"},
@@ -94,7 +97,11 @@ def replaced(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 
 
 def left_out(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    kept = [parameter for name, parameter in model.named_parameters() if not name.startswith("blocks.1.")]
+    kept = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if not name.startswith("blocks.1.")
+    ]
     optimizer = torch.optim.SGD(kept, lr=0.1)  # culprit: left_out
     return descend(optimizer, lambda: error(model(inputs)))
 

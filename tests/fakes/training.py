@@ -25,25 +25,52 @@ NEEDS = ("torch",)
 
 VARIANTS = {
     "healthy": {"role": "control", "summary": "SGD on two layers"},
-    "known_numbers": {"role": "control", "summary": "one weight, 1, 1/2, 1/4 …: every number is exact in binary"},
+    "known_numbers": {
+        "role": "control",
+        "summary": "one weight, 1, 1/2, 1/4 …: every number is exact in binary",
+    },
     "randomness": {"role": "control", "summary": "dropout and AdamW"},
     "accumulated": {"role": "control", "summary": "two backward passes per step"},
     "two_optimizers": {"role": "control", "summary": "a generator and a discriminator in turn"},
     "closure": {"role": "control", "summary": "an optimizer that calls a closure, with gradients"},
     "autocast": {"role": "control", "summary": "bfloat16 autocast, backward inside"},
-    "adapter": {"role": "control", "summary": "LoRA: A has a zero gradient at step 1, B starts at zero"},
-    "scaler_skips": {"role": "control", "summary": "the first step is skipped, as GradScaler does at an overflow"},
+    "adapter": {
+        "role": "control",
+        "summary": "LoRA: A has a zero gradient at step 1, B starts at zero",
+    },
+    "scaler_skips": {
+        "role": "control",
+        "summary": "the first step is skipped, as GradScaler does at an overflow",
+    },
     "frozen_half": {"role": "control", "summary": "the first layer is frozen on purpose"},
     "shared": {"role": "control", "summary": "one parameter in two places"},
     "functional": {"role": "control", "summary": "parameters without any module"},
-    "frozen_at_the_end": {"role": "control", "summary": "frozen after the last step, to be evaluated"},
-    "unfrozen_late": {"role": "control", "summary": "the first layer is frozen for the first six steps, and held"},
-    "empty_parameter": {"role": "control", "summary": "a parameter without elements beside the others"},
+    "frozen_at_the_end": {
+        "role": "control",
+        "summary": "frozen after the last step, to be evaluated",
+    },
+    "unfrozen_late": {
+        "role": "control",
+        "summary": "the first layer is frozen for the first six steps, and held",
+    },
+    "empty_parameter": {
+        "role": "control",
+        "summary": "a parameter without elements beside the others",
+    },
     "complex_parameter": {"role": "control", "summary": "a complex weight"},
-    "clears_in_step": {"role": "control", "summary": "the optimizer's own step ends with zero_grad"},
-    "optimizer_thrown_away": {"role": "control", "summary": "an optimizer over everything that never steps; a head's"},
+    "clears_in_step": {
+        "role": "control",
+        "summary": "the optimizer's own step ends with zero_grad",
+    },
+    "optimizer_thrown_away": {
+        "role": "control",
+        "summary": "an optimizer over everything that never steps; a head's",
+    },
     "optimizer_made_anew": {"role": "control", "summary": "a new optimizer every three steps"},
-    "roots_of_a_generator": {"role": "control", "summary": "backward is given two losses by a generator"},
+    "roots_of_a_generator": {
+        "role": "control",
+        "summary": "backward is given two losses by a generator",
+    },
     "compiled": {"role": "control", "summary": "the model goes through torch.compile"},
     "warns": {"role": "control", "summary": "warns three times, logs once"},
     "allocates": {"role": "control", "summary": "takes and frees 256 MiB after each step"},

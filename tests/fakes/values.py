@@ -17,12 +17,27 @@ if TYPE_CHECKING:
 NEEDS = ("torch",)
 
 VARIANTS = {
-    "odd_columns": {"role": "control", "summary": "three rows of a large table change, outside of any sample"},
-    "opposite": {"role": "control", "summary": "two numbers of a large table change by opposite amounts"},
-    "transposed": {"role": "control", "summary": "one number changes of a large parameter that is not contiguous"},
+    "odd_columns": {
+        "role": "control",
+        "summary": "three rows of a large table change, outside of any sample",
+    },
+    "opposite": {
+        "role": "control",
+        "summary": "two numbers of a large table change by opposite amounts",
+    },
+    "transposed": {
+        "role": "control",
+        "summary": "one number changes of a large parameter that is not contiguous",
+    },
     "half_table": {"role": "control", "summary": "one number changes of a large table in bfloat16"},
-    "last_number": {"role": "control", "summary": "the last number changes of a parameter that is just large"},
-    "one_bit": {"role": "control", "summary": "one number of a small parameter changes by its last bit"},
+    "last_number": {
+        "role": "control",
+        "summary": "the last number changes of a parameter that is just large",
+    },
+    "one_bit": {
+        "role": "control",
+        "summary": "one number of a small parameter changes by its last bit",
+    },
     "large_still": {"role": "reported", "summary": "a large table and a learning rate of 0"},
 }
 
@@ -51,7 +66,10 @@ class Table(nn.Module):  # type: ignore[misc]  # torch is not installed where th
 
 def odd_columns(device: str) -> Iterator[None]:
     table = Table(torch.randn(ROWS, 4, device=device))
-    return descend(torch.optim.SGD(table.parameters(), lr=0.1), lambda: table(0, 1) + table(77, 3) + table(ROWS - 1, 1))
+    return descend(
+        torch.optim.SGD(table.parameters(), lr=0.1),
+        lambda: table(0, 1) + table(77, 3) + table(ROWS - 1, 1),
+    )
 
 
 def opposite(device: str) -> Iterator[None]:

@@ -29,22 +29,60 @@ NEEDS = ("torch",)
 VARIANTS = {
     "whole": {"role": "control", "summary": "nothing special"},
     "reentrant": {"role": "control", "summary": "all layers in one reentrant checkpoint"},
-    "non_reentrant": {"role": "control", "summary": "the other kind, which counts what a pass saves"},
-    "penalised": {"role": "control", "summary": "a gradient of gradients, detached and cloned parts, a running mean"},
-    "scripted": {"role": "control", "summary": "torch.jit.script of a function that makes a tensor"},
-    "compiled_eager": {"role": "control", "summary": "torch.compile, backend eager, no_grad and an item inside"},
+    "non_reentrant": {
+        "role": "control",
+        "summary": "the other kind, which counts what a pass saves",
+    },
+    "penalised": {
+        "role": "control",
+        "summary": "a gradient of gradients, detached and cloned parts, a running mean",
+    },
+    "scripted": {
+        "role": "control",
+        "summary": "torch.jit.script of a function that makes a tensor",
+    },
+    "compiled_eager": {
+        "role": "control",
+        "summary": "torch.compile, backend eager, no_grad and an item inside",
+    },
     "compiled_aot": {"role": "control", "summary": "the same, backend aot_eager"},
     "thread": {"role": "control", "summary": "a thread stays under no_grad and runs the model"},
-    "thread_and_fault": {"role": "reported", "summary": "the same, and one layer is run under no_grad"},
-    "generators": {"role": "control", "summary": "a generator decorated with no_grad is left half-way"},
-    "exits_twisted": {"role": "control", "summary": "two no_grad that are not left in the order in which they came"},
-    "swallowed_inside": {"role": "reported", "summary": "an exception inside a layer is caught, the layer detaches"},
-    "swallowed_under_no_grad": {"role": "reported", "summary": "one under no_grad is caught, then a layer is detached"},
-    "traces": {"role": "control", "summary": "compares torch before, between and after the steps of an observer"},
+    "thread_and_fault": {
+        "role": "reported",
+        "summary": "the same, and one layer is run under no_grad",
+    },
+    "generators": {
+        "role": "control",
+        "summary": "a generator decorated with no_grad is left half-way",
+    },
+    "exits_twisted": {
+        "role": "control",
+        "summary": "two no_grad that are not left in the order in which they came",
+    },
+    "swallowed_inside": {
+        "role": "reported",
+        "summary": "an exception inside a layer is caught, the layer detaches",
+    },
+    "swallowed_under_no_grad": {
+        "role": "reported",
+        "summary": "one under no_grad is caught, then a layer is detached",
+    },
+    "traces": {
+        "role": "control",
+        "summary": "compares torch before, between and after the steps of an observer",
+    },
 }
 
 AUDITED = 2
-CLASSES = {"Tensor", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "Optimizer", "Logger"}
+CLASSES = {
+    "Tensor",
+    "no_grad",
+    "inference_mode",
+    "enable_grad",
+    "set_grad_enabled",
+    "Optimizer",
+    "Logger",
+}
 
 
 def train(variant: str, device: str, steps: int) -> None:
@@ -85,7 +123,11 @@ def penalised(model: Any, inputs: torch.Tensor) -> Iterator[None]:
         output = model(given)
         slope = torch.autograd.grad(output.sum(), given, create_graph=True)[0]
         mean.mul_(0.9).add_(0.1 * output.detach().mean())
-        return error(output) + slope.square().mean() + (output - mean).mean() * float(output.detach().norm())
+        return (
+            error(output)
+            + slope.square().mean()
+            + (output - mean).mean() * float(output.detach().norm())
+        )
 
     return descend(torch.optim.AdamW(model.parameters(), lr=0.01), loss)
 
@@ -242,7 +284,9 @@ def swallowed_under_no_grad(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 def traces(model: Any, inputs: torch.Tensor) -> Iterator[None]:
     from gradmatrix.observe.observer import Observer  # noqa: PLC0415  (nobody else wants it)
 
-    next(descend_on(model, inputs))  # the first optimizer lets torch import much, and that changes torch
+    next(
+        descend_on(model, inputs)
+    )  # the first optimizer lets torch import much, and that changes torch
     before = snapshot()
     with Observer(audit=AUDITED, warmup=1, device="cpu"):
         for number, _ in enumerate(descend_on(model, inputs), start=1):
@@ -260,7 +304,9 @@ def snapshot() -> dict[str, Any]:
         torch, torch.Tensor, torch.no_grad, torch.inference_mode, torch.enable_grad, torch.set_grad_enabled,
         torch.autograd, torch.nn.utils, torch.nn.utils.clip_grad, torch.optim.Optimizer, warnings, logging.Logger,
     )  # fmt: skip
-    found = {f"{owner.__name__}.{name}": value for owner in owners for name, value in vars(owner).items()}
+    found = {
+        f"{owner.__name__}.{name}": value for owner in owners for name, value in vars(owner).items()
+    }
     hooks = [
         (f"{place.__name__}.{name}", value)
         for place in (modules, optimizers)
@@ -273,4 +319,6 @@ def snapshot() -> dict[str, Any]:
 def different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """The names that are not what they were; a module may get more of them by importing."""
     added = [name for name in after if name not in before and name.split(".")[-2] in CLASSES]
-    return sorted([*added, *(name for name in before if before[name] is not after.get(name) != before[name])])
+    return sorted(
+        [*added, *(name for name in before if before[name] is not after.get(name) != before[name])]
+    )

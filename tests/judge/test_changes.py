@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Record
 
-INPUTS = {"lock": "1" * 16, "observer": "o1", "judge": "j1", "device": "Linux-x86_64", "timeout_s": "120"}
+INPUTS = {
+    "lock": "1" * 16,
+    "observer": "o1",
+    "judge": "j1",
+    "device": "Linux-x86_64",
+    "timeout_s": "120",
+}
 LATER = NOON + dt.timedelta(days=1)
 
 
-def a_record(outcome: str = "trains", at: dt.datetime = NOON, *, key: str = "key", **inputs: str) -> Record:
+def a_record(
+    outcome: str = "trains", at: dt.datetime = NOON, *, key: str = "key", **inputs: str
+) -> Record:
     """A record with inputs; the named ones differ from the usual."""
     return make_record(outcome, recorded_at=at, key=key, inputs={**INPUTS, **inputs})
 
@@ -41,7 +49,15 @@ def history(*publications: Sequence[Record], with_records: bool = True) -> list[
 def test_the_first_publication_of_a_cell_is_an_entry_without_a_change() -> None:
     """With all that a page says of it."""
     [entry] = history([a_record()])
-    told = (entry.cell, entry.at, entry.outcome, entry.passed, entry.gradient, entry.lock, entry.changed)
+    told = (
+        entry.cell,
+        entry.at,
+        entry.outcome,
+        entry.passed,
+        entry.gradient,
+        entry.lock,
+        entry.changed,
+    )
     assert (make_cell(), NOON, "trains", True, Gradient.FLOWING, "1" * 16, ()) == told
 
 
@@ -86,7 +102,9 @@ def test_what_changed_is_told_by_name() -> None:
 def test_our_own_change_that_changed_nothing_is_not_blamed_later() -> None:
     """The observer changed a day before the lock moved: the lock is what came with the new verdict."""
     between = a_record(at=LATER, key="between", observer="o2")
-    last = a_record("step:exception", LATER + dt.timedelta(days=1), key="last", observer="o2", lock="2" * 16)
+    last = a_record(
+        "step:exception", LATER + dt.timedelta(days=1), key="last", observer="o2", lock="2" * 16
+    )
     assert ("lock",) == history([a_record()], [between], [last])[1].changed
 
 
@@ -99,17 +117,23 @@ def test_without_the_record_before_its_entry_tells_what_changed() -> None:
 def test_another_build_of_torch_is_a_change_where_both_ran() -> None:
     """A cell that did not run has none."""
     cuda, nowhere = (
-        msgspec.structs.replace(a_record("step:exception", LATER, key="other"), build=build) for build in ("cuda", "")
+        msgspec.structs.replace(a_record("step:exception", LATER, key="other"), build=build)
+        for build in ("cuda", "")
     )
-    assert [("build",), ()] == [history([a_record()], [after])[1].changed for after in (cuda, nowhere)]
+    assert [("build",), ()] == [
+        history([a_record()], [after])[1].changed for after in (cuda, nowhere)
+    ]
 
 
 def test_a_limit_counts_where_it_was_met() -> None:
     """A shorter timeout is the reason for a timeout only."""
     late, broken = (
-        a_record(outcome, LATER, key="o", timeout_s="1") for outcome in ("process:timeout", "step:exception")
+        a_record(outcome, LATER, key="o", timeout_s="1")
+        for outcome in ("process:timeout", "step:exception")
     )
-    assert [("timeout_s",), ()] == [history([a_record()], [after])[1].changed for after in (late, broken)]
+    assert [("timeout_s",), ()] == [
+        history([a_record()], [after])[1].changed for after in (late, broken)
+    ]
 
 
 @pytest.mark.parametrize("outcome", ["setup:no-device", "install:network", "process:lost"])
@@ -123,7 +147,9 @@ def test_a_feature_that_a_stack_lacks_is_an_entry() -> None:
     """It speaks of the stack."""
     assert ["trains", "setup:unsupported"] == [
         each.outcome
-        for each in history([a_record()], [make_record("setup:unsupported", passed=None, recorded_at=LATER)])
+        for each in history(
+            [a_record()], [make_record("setup:unsupported", passed=None, recorded_at=LATER)]
+        )
     ]
 
 
@@ -143,7 +169,9 @@ def test_a_cell_that_comes_back_has_an_entry() -> None:
     """Also with a record from before it left."""
     other = make_record(cell=make_cell(variant="other"))
     assert [False, True, False] == [
-        each.gone for each in history([a_record(), other], [other], [a_record(), other]) if each.cell.variant == "plain"
+        each.gone
+        for each in history([a_record(), other], [other], [a_record(), other])
+        if each.cell.variant == "plain"
     ]
 
 

@@ -24,7 +24,11 @@ from tests.factories import (
 )
 
 FROZEN = make_parameter("", learns=False, changed=False, frozen=True)
-FROZE = Froze(modules=("embed", "layers.0", "layers.1", "head"), parameters=9, frames=(make_frame(4, function="main"),))
+FROZE = Froze(
+    modules=("embed", "layers.0", "layers.1", "head"),
+    parameters=9,
+    frames=(make_frame(4, function="main"),),
+)
 STILL = make_parameter(name="encoder.weight", changed=False)
 ZERO = make_parameter("zzzz", name="encoder.weight", changed=False)
 ALARM = "None of the inputs have requires_grad=True. Gradients will be None"
@@ -32,7 +36,9 @@ ALARM = "None of the inputs have requires_grad=True. Gradients will be None"
 
 def broken(where: str, **facts: object) -> Nonfinite:
     """The first NaN."""
-    first = Nonfinite(step=2, where="output", module="encoder", type="Layer", frames=(make_frame(),))
+    first = Nonfinite(
+        step=2, where="output", module="encoder", type="Layer", frames=(make_frame(),)
+    )
     return msgspec.structs.replace(first, where=where, **facts)
 
 
@@ -46,7 +52,11 @@ def found(seen: Observation) -> Diagnosis:
 def told(seen: Observation) -> tuple[Cause, str | None, int | None]:
     """Cause, module and line."""
     diagnosis = found(seen)
-    return diagnosis.cause, diagnosis.module, diagnosis.place.line if diagnosis.place is not None else None
+    return (
+        diagnosis.cause,
+        diagnosis.module,
+        diagnosis.place.line if diagnosis.place is not None else None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +64,10 @@ def told(seen: Observation) -> tuple[Cause, str | None, int | None]:
     [
         make_observation(),
         make_observation(
-            lost=(make_lost(),), severed=(make_severed(),), frozen=(FROZE,), warnings=(make_warned(ALARM),)
+            lost=(make_lost(),),
+            severed=(make_severed(),),
+            frozen=(FROZE,),
+            warnings=(make_warned(ALARM),),
         ),
         make_observation(skipped="this release cannot do it"),
         make_observation(no_device=True),
@@ -69,13 +82,22 @@ def test_nothing_is_said_where_nothing_is_wrong(seen: Observation) -> None:
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (make_observation("fxxx", nonfinite=broken("gradient")), (Cause.NONFINITE_GRADIENT, "encoder", 7)),
+        (
+            make_observation("fxxx", nonfinite=broken("gradient")),
+            (Cause.NONFINITE_GRADIENT, "encoder", 7),
+        ),
         (
             make_observation("xxxx", nonfinite=broken("gradient", frames=())),
             (Cause.NONFINITE_GRADIENT, "encoder", None),
         ),
-        (make_observation(losses=(1.0, "nan"), nonfinite=broken("output")), (Cause.NONFINITE_OUTPUT, "encoder", 7)),
-        (make_observation(last_loss="inf", nonfinite=broken("value")), (Cause.NONFINITE_UPDATE, "encoder", 7)),
+        (
+            make_observation(losses=(1.0, "nan"), nonfinite=broken("output")),
+            (Cause.NONFINITE_OUTPUT, "encoder", 7),
+        ),
+        (
+            make_observation(last_loss="inf", nonfinite=broken("value")),
+            (Cause.NONFINITE_UPDATE, "encoder", 7),
+        ),
     ],
 )
 def test_the_first_nan_is_named(seen: Observation, expected: tuple[Cause, str, int | None]) -> None:
@@ -88,20 +110,27 @@ def test_the_first_nan_is_named(seen: Observation, expected: tuple[Cause, str, i
 def test_an_exception_about_nan_is_explained_by_the_first_one() -> None:
     """A sampler that refuses probabilities."""
     raised = make_raised("probability tensor contains either `inf`, `nan` or element < 0")
-    assert Cause.NONFINITE_OUTPUT is found(make_observation(raised=raised, nonfinite=broken("output"))).cause
+    assert (
+        Cause.NONFINITE_OUTPUT
+        is found(make_observation(raised=raised, nonfinite=broken("output"))).cause
+    )
 
 
 def test_an_exception_about_something_else_is_not() -> None:
     """A mask is full of infinities in every healthy model."""
     raised = make_raised("no space left")
-    assert Cause.EXCEPTION is found(make_observation(raised=raised, nonfinite=broken("output"))).cause
+    assert (
+        Cause.EXCEPTION is found(make_observation(raised=raised, nonfinite=broken("output"))).cause
+    )
 
 
 @pytest.mark.parametrize(("dtype", "half"), [("float16", True), ("float32", False)])
 def test_half_precision_is_spoken_of_where_there_is_some(dtype: str, half: bool) -> None:  # noqa: FBT001
     """Else the step was too large."""
     parameters = (make_parameter(dtype=dtype),)
-    text = found(make_observation(last_loss="nan", nonfinite=broken("value"), parameters=parameters)).text
+    text = found(
+        make_observation(last_loss="nan", nonfinite=broken("value"), parameters=parameters)
+    ).text
     assert half is ("half precision" in text[1])
 
 
@@ -119,7 +148,9 @@ def test_everything_frozen_is_named_by_the_last_line_that_froze() -> None:
 def test_everything_frozen_by_nobody_knows_has_no_line() -> None:
     """It was loaded that way."""
     froze = msgspec.structs.replace(FROZE, frames=())
-    assert (Cause.FROZEN, "embed", None) == told(make_stopped(parameters=(FROZEN,), frozen=(froze,)))
+    assert (Cause.FROZEN, "embed", None) == told(
+        make_stopped(parameters=(FROZEN,), frozen=(froze,))
+    )
 
 
 def test_everything_frozen_with_a_quiet_backward_says_so() -> None:
@@ -137,9 +168,18 @@ def test_something_frozen_beside_what_learns_is_not_to_blame() -> None:
     ("facts", "expected"),
     [
         ({"optimizers": (make_built(steps=0),), "steps": 0}, (Cause.NEVER_STEPPED, "encoder", 20)),
-        ({"optimizers": (make_built(), make_built(steps=0, frames=()))}, (Cause.NEVER_STEPPED, "encoder", None)),
-        ({"optimizers": (make_built(step=make_frame(3, "opt.py")),)}, (Cause.NEVER_STEPPED, "encoder", 3)),
-        ({"optimizers": (make_built(learning_rates=(0.0, 0.0)),)}, (Cause.LEARNING_RATE, "encoder", 20)),
+        (
+            {"optimizers": (make_built(), make_built(steps=0, frames=()))},
+            (Cause.NEVER_STEPPED, "encoder", None),
+        ),
+        (
+            {"optimizers": (make_built(step=make_frame(3, "opt.py")),)},
+            (Cause.NEVER_STEPPED, "encoder", 3),
+        ),
+        (
+            {"optimizers": (make_built(learning_rates=(0.0, 0.0)),)},
+            (Cause.LEARNING_RATE, "encoder", 20),
+        ),
         ({"optimizers": (make_built(),)}, (Cause.ROUNDING, "encoder", 20)),
         ({"optimizers": (make_built(learning_rates=(None,)),)}, (Cause.ROUNDING, "encoder", 20)),
         ({}, (Cause.ROUNDING, "encoder", None)),
@@ -155,12 +195,17 @@ def test_a_gradient_that_moves_nothing_is_explained(
 def test_a_rate_of_zero_in_one_optimizer_of_two_is_not_the_cause() -> None:
     """The other one moves."""
     optimizers = (make_built(learning_rates=(0.0,)), make_built())
-    assert Cause.ROUNDING is found(make_observation(parameters=(STILL,), optimizers=optimizers)).cause
+    assert (
+        Cause.ROUNDING is found(make_observation(parameters=(STILL,), optimizers=optimizers)).cause
+    )
 
 
 @pytest.mark.parametrize(
     ("others", "why"),
-    [((), "It holds those of another model"), ((make_parameter(name="head.weight"),), "They were left out")],
+    [
+        ((), "It holds those of another model"),
+        ((make_parameter(name="head.weight"),), "They were left out"),
+    ],
 )
 def test_what_no_optimizer_holds_is_named(others: tuple[Parameter, ...], why: str) -> None:
     """All of it, or a part."""
@@ -188,16 +233,29 @@ def test_a_parameter_that_was_replaced_is_named() -> None:
         ({"severed": (make_severed("round", module="block"),)}, (Cause.ZERO, "block", 9)),
         ({"zero_output": broken("output", module="mask")}, (Cause.ZERO, "mask", 7)),
         (
-            {"zero_output": broken("output", module="mask"), "severed": (make_severed("zeros_like", module="mask"),)},
+            {
+                "zero_output": broken("output", module="mask"),
+                "severed": (make_severed("zeros_like", module="mask"),),
+            },
             (Cause.ZERO, "mask", 9),
         ),
-        ({"hooks": (Hooked(parameter="encoder.weight", frames=(make_frame(2),)),)}, (Cause.ZERO, "encoder", 2)),
-        ({"hooks": (Hooked(parameter="other", frames=(make_frame(2),)),)}, (Cause.ZERO, "encoder", None)),
+        (
+            {"hooks": (Hooked(parameter="encoder.weight", frames=(make_frame(2),)),)},
+            (Cause.ZERO, "encoder", 2),
+        ),
+        (
+            {"hooks": (Hooked(parameter="other", frames=(make_frame(2),)),)},
+            (Cause.ZERO, "encoder", None),
+        ),
     ],
 )
-def test_gradients_of_zeros_are_explained(facts: dict[str, Any], expected: tuple[Cause, str, int | None]) -> None:
+def test_gradients_of_zeros_are_explained(
+    facts: dict[str, Any], expected: tuple[Cause, str, int | None]
+) -> None:
     """By a hook, clipping, an output of zeros or a function that is flat everywhere."""
-    assert expected == told(make_observation(**{"parameters": (ZERO, make_parameter(name="head.weight")), **facts}))
+    assert expected == told(
+        make_observation(**{"parameters": (ZERO, make_parameter(name="head.weight")), **facts})
+    )
 
 
 def test_gradients_that_are_all_zero_ask_for_a_mask() -> None:
@@ -208,18 +266,29 @@ def test_gradients_that_are_all_zero_ask_for_a_mask() -> None:
 
 def test_an_exception_is_told_with_its_line() -> None:
     """The innermost one outside of torch."""
-    frames = [("train.py", 3, "main"), ("model.py", 9, "forward"), ("torch/nn/modules/linear.py", 5, "forward")]
-    traceback = "".join(f'  File "{file}", line {line}, in {function}\n' for file, line, function in frames)
+    frames = [
+        ("train.py", 3, "main"),
+        ("model.py", 9, "forward"),
+        ("torch/nn/modules/linear.py", 5, "forward"),
+    ]
+    traceback = "".join(
+        f'  File "{file}", line {line}, in {function}\n' for file, line, function in frames
+    )
     raised = msgspec.structs.replace(make_raised("sizes do not match"), traceback=traceback)
     diagnosis = found(make_observation(raised=raised))
-    assert ("RuntimeError: sizes do not match", "Raised under model.py:9, forward.") == diagnosis.text
+    assert (
+        "RuntimeError: sizes do not match",
+        "Raised under model.py:9, forward.",
+    ) == diagnosis.text
 
 
 def test_an_exception_about_inference_tensors_names_who_made_them() -> None:
     """The line of inference_mode, not that of the operation that refused."""
     lost = make_lost(inference_mode=True, switch=make_switch(inference=True))
     raised = make_raised("Inference tensors cannot be saved for backward.")
-    assert (Cause.INFERENCE_MODE, "encoder", 7) == told(make_observation(raised=raised, lost=(lost,)))
+    assert (Cause.INFERENCE_MODE, "encoder", 7) == told(
+        make_observation(raised=raised, lost=(lost,))
+    )
 
 
 @pytest.mark.parametrize(

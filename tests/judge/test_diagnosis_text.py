@@ -43,7 +43,9 @@ def found(seen: Observation) -> Diagnosis:
 
 
 STEP = make_frame(638, "transformers/optimization.py", "step")
-PRECISION = make_frame(114, "lightning/pytorch/plugins/precision/precision_plugin.py", "optimizer_step")
+PRECISION = make_frame(
+    114, "lightning/pytorch/plugins/precision/precision_plugin.py", "optimizer_step"
+)
 LORA = make_checkpoint("model.embed_tokens", modules=29)
 ADAPTER = "model.layers.0.self_attn.q_proj.lora_A.default"
 IN_LAYER = {"module": ADAPTER, "within": "model.layers.0", "within_type": "Qwen2DecoderLayer"}
@@ -63,7 +65,12 @@ REPORTED = {
     "qwen2_rmsnorm": make_stopped(lost=(msgspec.structs.replace(LORA, **IN_LAYER),)),
     "amp_manual_optimization": make_stopped(
         lost=(
-            make_lost("network.layers.0", type="Linear", entered=False, switch=make_switch(make_frame(168))),
+            make_lost(
+                "network.layers.0",
+                type="Linear",
+                entered=False,
+                switch=make_switch(make_frame(168)),
+            ),
             make_lost(
                 "network.layers.0",
                 type="Linear",
@@ -75,15 +82,24 @@ REPORTED = {
         )
     ),
     "frozen_parameters": make_observation(
-        lost=(msgspec.structs.replace(LORA, **{**IN_LAYER, "module": "model.layers.0.input_layernorm"}),),
+        lost=(
+            msgspec.structs.replace(
+                LORA, **{**IN_LAYER, "module": "model.layers.0.input_layernorm"}
+            ),
+        ),
         parameters=(
-            *(make_parameter("nnnn", name=f"model.layers.{n}.weight", changed=False) for n in range(2)),
+            *(
+                make_parameter("nnnn", name=f"model.layers.{n}.weight", changed=False)
+                for n in range(2)
+            ),
             make_parameter(name="lm_head.weight"),
         ),
     ),
     "grpo_lora": make_stopped(
         lost=(
-            make_lost(ADAPTER, entered=False, modules=240, switch=make_switch(decorated=make_frame(1878))),
+            make_lost(
+                ADAPTER, entered=False, modules=240, switch=make_switch(decorated=make_frame(1878))
+            ),
             msgspec.structs.replace(LORA, **IN_LAYER),
         ),
         warnings=(make_warned(ALARM),),
@@ -101,13 +117,16 @@ CURES = {
 def test_the_five_reported_cases_read_as_they_should() -> None:
     """Two to six lines, the last one says what to do and which cell shows it: as in the golden file."""
     scenarios = {
-        name: make_scenario(name, make_variant("remedy", Role.REMEDY, cures=(cause,))) for name, cause in CURES.items()
+        name: make_scenario(name, make_variant("remedy", Role.REMEDY, cures=(cause,)))
+        for name, cause in CURES.items()
     }
     records = [make_record(cell=make_cell(scenario=name, variant="remedy")) for name in CURES]
     parts = []
     for name, seen in REPORTED.items():
         diagnosis = found(seen)
-        remedy = remedy_on_its_stack(diagnosis.cause, scenarios, records, make_cell(scenario=name, variant="reported"))
+        remedy = remedy_on_its_stack(
+            diagnosis.cause, scenarios, records, make_cell(scenario=name, variant="reported")
+        )
         lines = explained(diagnosis, remedy)
         assert 2 <= len(lines) <= 6
         parts.append("\n".join([name, *(f"  {line}" for line in lines)]))
@@ -144,7 +163,9 @@ def strategy(kind: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401  (a type of a
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         parts = {
-            field.name: SPECIAL[kind, field.name] if (kind, field.name) in SPECIAL else strategy(field.type)
+            field.name: SPECIAL[kind, field.name]
+            if (kind, field.name) in SPECIAL
+            else strategy(field.type)
             for field in msgspec.structs.fields(kind)
         }
         return st.builds(kind, **parts)

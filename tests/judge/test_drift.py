@@ -36,7 +36,9 @@ def test_a_loss_near_zero_makes_no_drift_of_its_own() -> None:
     assert "1e-07 from step 2" == str(drift(before, after))
 
 
-@pytest.mark.parametrize("losses", [(1.0, 0.75), (1.0, 0.75, "nan", 0.25), (1.0, None, 0.5, 0.25), ()])
+@pytest.mark.parametrize(
+    "losses", [(1.0, 0.75), (1.0, 0.75, "nan", 0.25), (1.0, None, 0.5, 0.25), ()]
+)
 def test_losses_that_do_not_compare_have_no_drift(losses: tuple[float | str | None, ...]) -> None:
     """Fewer steps, no number, no scalar."""
     assert None is drift(record(OLD), record(NEW, observation=make_observation(losses=losses)))
@@ -44,13 +46,17 @@ def test_losses_that_do_not_compare_have_no_drift(losses: tuple[float | str | No
 
 def test_a_cell_that_fails_on_a_side_has_no_drift() -> None:
     """Its losses are those of something else."""
-    assert None is drift(record(OLD), record(NEW, outcome="gradient:none", observation=make_observation()))
+    assert None is drift(
+        record(OLD), record(NEW, outcome="gradient:none", observation=make_observation())
+    )
 
 
 def test_variants_that_disagree_drift_as_others_do() -> None:
     """They train."""
     assert "identical" == str(
-        drift(record(OLD, outcome="relation:disagrees", observation=make_observation()), record(NEW))
+        drift(
+            record(OLD, outcome="relation:disagrees", observation=make_observation()), record(NEW)
+        )
     )
 
 
@@ -63,5 +69,7 @@ def test_another_script_or_machine_has_no_drift(name: str) -> None:
 
 def test_zero_losses_are_identical() -> None:
     """Nothing is divided by them."""
-    before, after = (record(lock, observation=make_observation(losses=(0.0, 0.0))) for lock in (OLD, NEW))
+    before, after = (
+        record(lock, observation=make_observation(losses=(0.0, 0.0))) for lock in (OLD, NEW)
+    )
     assert "identical" == str(drift(before, after))

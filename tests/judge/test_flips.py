@@ -14,7 +14,9 @@ from tests.factories import DAY, NOON, make_cell
 
 OLD, NEW = "1" * 16, "2" * 16
 LOCKS = {
-    ("stack", digest): Locked(schema=1, stack="stack", digest=digest, as_of=DAY, python="3.11", packages=packages)
+    ("stack", digest): Locked(
+        schema=1, stack="stack", digest=digest, as_of=DAY, python="3.11", packages=packages
+    )
     for digest, packages in (
         (OLD, {"torch": "2.6.0", "aiohttp": "3.1", "transformers": "4.1"}),
         (NEW, {"torch": "2.6.0", "aiohttp": "3.2", "transformers": "5.0", "tokenizers": "1.0"}),
@@ -41,7 +43,10 @@ def entry(outcome: str = "trains", day: int = 0, changed: str = "", **facts: obj
 
 def story(*outcomes: str) -> list[str]:
     """The kinds of the flips of a cell with these outcomes, one a day; "gone" leaves the matrix."""
-    entries = [entry("trains", n, gone=True) if each == "gone" else entry(each, n) for n, each in enumerate(outcomes)]
+    entries = [
+        entry("trains", n, gone=True) if each == "gone" else entry(each, n)
+        for n, each in enumerate(outcomes)
+    ]
     return [flip.kind.value for flip in flips(entries, {})]
 
 
@@ -71,7 +76,10 @@ def test_each_change_has_its_word(outcomes: list[str], expected: list[str]) -> N
 
 def test_a_misuse_that_is_told_of_in_another_way_did_not_flip() -> None:
     """It passes before and after."""
-    entries = [entry(outcome, day, passed=True) for day, outcome in enumerate(("step:exception", "setup:exception"))]
+    entries = [
+        entry(outcome, day, passed=True)
+        for day, outcome in enumerate(("step:exception", "setup:exception"))
+    ]
     assert ["new"] == [flip.kind for flip in flips(entries, {})]
 
 
@@ -109,7 +117,11 @@ def test_another_python_is_told_first() -> None:
             entry("step:exception", 1, "build", build="cuda"),
             "It ran on another build of torch: cpu → cuda.",
         ),
-        (entry(), entry("step:exception", 1, "observer judge"), "Our own measurement changed: observer, judge."),
+        (
+            entry(),
+            entry("step:exception", 1, "observer judge"),
+            "Our own measurement changed: observer, judge.",
+        ),
         (
             entry(),
             entry("step:exception", 1),
@@ -126,15 +138,26 @@ def test_the_likely_reason_is_told(before: Entry, after: Entry, expected: str) -
 
 def test_what_changed_while_a_cell_was_not_judged_counts() -> None:
     """It is compared with when it was judged last."""
-    flip = last_flip(entry(), entry("setup:unsupported", 1, "lock"), entry("step:exception", 2, "observer", lock=NEW))
+    flip = last_flip(
+        entry(),
+        entry("setup:unsupported", 1, "lock"),
+        entry("step:exception", 2, "observer", lock=NEW),
+    )
     assert ("lock", "observer") == flip.changed
 
 
 def test_flips_stand_in_the_order_of_their_publication() -> None:
     """And then in that of the cells, whatever stack they are of."""
     one, two = make_cell("one"), make_cell("two")
-    entries = [entry(cell=two), entry("step:exception", 1, cell=two), entry(day=1, cell=one), entry(cell=one, day=3)]
-    assert [(two, "new"), (one, "new"), (two, "regressed")] == [(f.cell, f.kind) for f in flips(entries, {})]
+    entries = [
+        entry(cell=two),
+        entry("step:exception", 1, cell=two),
+        entry(day=1, cell=one),
+        entry(cell=one, day=3),
+    ]
+    assert [(two, "new"), (one, "new"), (two, "regressed")] == [
+        (f.cell, f.kind) for f in flips(entries, {})
+    ]
 
 
 def broken(day: int = 1, changed: str = "", lock: str = NEW, **facts: object) -> Entry:
@@ -148,13 +171,23 @@ def broken(day: int = 1, changed: str = "", lock: str = NEW, **facts: object) ->
 )
 @pytest.mark.parametrize(
     ("before", "after"),
-    [("trains", "process:timeout"), ("step:exception", "trains"), ("step:exception", "gradient:none")],
+    [
+        ("trains", "process:timeout"),
+        ("step:exception", "trains"),
+        ("step:exception", "gradient:none"),
+    ],
 )
-def test_another_machine_alone_is_no_news_of_the_stack(changed: str, before: str, after: str) -> None:
+def test_another_machine_alone_is_no_news_of_the_stack(
+    changed: str, before: str, after: str
+) -> None:
     """Neither good nor bad; what changed is told."""
     entries = [entry(before), entry(after, 1, changed)]
     found = flips(entries, {})[-1]
-    assert ("judged elsewhere", set(changed.split()), []) == (found.kind, {*found.changed}, regressions(entries, {}))
+    assert ("judged elsewhere", set(changed.split()), []) == (
+        found.kind,
+        {*found.changed},
+        regressions(entries, {}),
+    )
 
 
 def test_what_a_machine_lacks_is_gone_there() -> None:
@@ -171,7 +204,10 @@ def test_a_lock_that_moved_with_the_machine_may_be_the_reason() -> None:
 
 def test_a_machine_that_came_back_did_not_change() -> None:
     """What stands on the way is not what differs."""
-    away, back = entry("setup:unsupported", 1, "device"), entry("step:exception", 2, device="Linux-x86_64")
+    away, back = (
+        entry("setup:unsupported", 1, "device"),
+        entry("step:exception", 2, device="Linux-x86_64"),
+    )
     assert ("regressed", ()) == ((flip := last_flip(entry(), away, back)).kind, flip.changed)
 
 
@@ -183,9 +219,14 @@ def test_a_machine_that_came_back_did_not_change() -> None:
         (Role.REPORTED, Role.CONTROL, "regressed"),
     ],
 )
-def test_in_another_role_a_cell_is_asked_something_else(before: Role, after: Role, expected: str) -> None:
+def test_in_another_role_a_cell_is_asked_something_else(
+    before: Role, after: Role, expected: str
+) -> None:
     """To be silent about a misuse is no failure to train; but what is no misuse is to train, whatever its role."""
-    entries = [entry("gradient:none", passed=True, role=before), broken(changed="lock scenario", role=after)]
+    entries = [
+        entry("gradient:none", passed=True, role=before),
+        broken(changed="lock scenario", role=after),
+    ]
     is_regressed = len(regressions(entries, LOCKS)) == 1
     assert (expected, expected == "regressed") == (flips(entries, LOCKS)[-1].kind, is_regressed)
 
@@ -217,7 +258,9 @@ def test_regressed_is_what_fails_now_and_passed_before_the_lock_moved(
     assert expected == [each.now.outcome for each in regressions(entries, LOCKS)]
 
 
-@pytest.mark.parametrize("night", ["observer", "device", ""], ids=["ours", "another machine", "flaky"])
+@pytest.mark.parametrize(
+    "night", ["observer", "device", ""], ids=["ours", "another machine", "flaky"]
+)
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
@@ -228,7 +271,14 @@ def test_regressed_is_what_fails_now_and_passed_before_the_lock_moved(
         ({"gradient": Gradient.NONE}, ["step:exception"]),
         ({"lock": OLD}, []),
     ],
-    ids=["the same failure", "ours mended", "mended in silence", "another one", "another gradient", "no lock moved"],
+    ids=[
+        "the same failure",
+        "ours mended",
+        "mended in silence",
+        "another one",
+        "another gradient",
+        "no lock moved",
+    ],
 )
 def test_a_failure_that_was_there_before_the_lock_moved_hides_no_other(
     night: str, after: dict[str, str], expected: list[str]
@@ -247,18 +297,25 @@ def test_a_failure_on_another_machine_says_nothing_of_the_first_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "expected"), [("cuda", ("lock", "measurement", "build")), ("", ("lock", "measurement"))]
+    ("build", "expected"),
+    [("cuda", ("lock", "measurement", "build")), ("", ("lock", "measurement"))],
 )
 def test_what_changed_while_a_cell_was_gone_is_told(build: str, expected: tuple[str, ...]) -> None:
     """No entry has it: it is compared with what was last known; what ran nothing has no build."""
-    entries = [entry(build="cpu"), entry(day=1, gone=True), broken(2, build=build, measured="other")]
+    entries = [
+        entry(build="cpu"),
+        entry(day=1, gone=True),
+        broken(2, build=build, measured="other"),
+    ]
     [found] = regressions(entries, LOCKS)
     assert expected == found.flip.changed
 
 
 def test_packages_that_moved_are_told_the_ones_first_that_people_name() -> None:
     """Also between two stacks."""
-    found = moved({"aiohttp": "1", "torch": "2.6", "peft": "1"}, {"aiohttp": "2", "torch": "2.7", "peft": "1"})
+    found = moved(
+        {"aiohttp": "1", "torch": "2.6", "peft": "1"}, {"aiohttp": "2", "torch": "2.7", "peft": "1"}
+    )
     assert ["torch 2.6 → 2.7", "aiohttp 1 → 2"] == [str(each) for each in found]
 
 

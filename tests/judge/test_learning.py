@@ -18,14 +18,18 @@ STILL = "nnnn"
 def parameters(*names: str) -> list[Parameter]:
     """Parameters that learn; those whose name ends in an exclamation mark got no gradient."""
     return [
-        make_parameter(STILL, name=name[:-1], changed=False) if name.endswith("!") else make_parameter(name=name)
+        make_parameter(STILL, name=name[:-1], changed=False)
+        if name.endswith("!")
+        else make_parameter(name=name)
         for name in names
     ]
 
 
 def test_a_module_stands_for_what_is_below_it() -> None:
     """As high up as everything is alike."""
-    learning, still = grouped(parameters("encoder.a.weight!", "encoder.b.weight!", "head.weight", "head.bias"))
+    learning, still = grouped(
+        parameters("encoder.a.weight!", "encoder.b.weight!", "head.weight", "head.bias")
+    )
     assert (("head: 2 parameters",), ("encoder: 2 parameters",)) == (learning, still)
 
 
@@ -38,8 +42,12 @@ def test_a_module_that_is_mixed_is_looked_into() -> None:
 
 def test_numbered_modules_that_are_alike_are_one_entry() -> None:
     """Forty layers are one line."""
-    names = [f"layers.{n}.{part}" for n in range(3) for part in ("attention.weight!", "norm.weight")]
-    assert (("layers.0-2.norm: 3 parameters",), ("layers.0-2.attention: 3 parameters",)) == grouped(parameters(*names))
+    names = [
+        f"layers.{n}.{part}" for n in range(3) for part in ("attention.weight!", "norm.weight")
+    ]
+    assert (("layers.0-2.norm: 3 parameters",), ("layers.0-2.attention: 3 parameters",)) == grouped(
+        parameters(*names)
+    )
 
 
 def test_what_should_not_learn_is_not_counted() -> None:
@@ -54,7 +62,8 @@ def test_a_gradient_without_a_change_is_not_learning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "text"), [([0, 1, 2], "0-2"), ([3, 2], "2-3"), ([0, 2, 3], "{0,2,3}"), ([0, 5], "{0,5}")]
+    ("values", "text"),
+    [([0, 1, 2], "0-2"), ([3, 2], "2-3"), ([0, 2, 3], "{0,2,3}"), ([0, 5], "{0,5}")],
 )
 def test_numbers_are_a_range_where_none_is_missing(values: list[int], text: str) -> None:
     """Whatever their order."""

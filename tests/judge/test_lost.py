@@ -68,7 +68,9 @@ def found(seen: Observation) -> Diagnosis:
         (replace(make_cut(), switch=make_switch()), Cause.GRAD_MODE_OFF, "encoder", 7),
     ],
 )
-def test_a_module_that_lost_its_gradient_is_named(lost: object, cause: Cause, module: str, line: int | None) -> None:
+def test_a_module_that_lost_its_gradient_is_named(
+    lost: object, cause: Cause, module: str, line: int | None
+) -> None:
     """With the line that did it."""
     diagnosis = found(partly(lost=(lost,)))
     at = diagnosis.place.line if diagnosis.place is not None else None
@@ -109,7 +111,9 @@ def test_nothing_is_said_of_an_exception_about_something_else() -> None:
 
 def test_an_exception_about_gradients_is_explained() -> None:
     """Also where backward was never reached."""
-    seen = partly(raised=make_raised("None of the outputs have requires_grad=True"), lost=(make_lost(),))
+    seen = partly(
+        raised=make_raised("None of the outputs have requires_grad=True"), lost=(make_lost(),)
+    )
     assert Cause.GRAD_MODE_OFF is found(seen).cause
 
 
@@ -173,19 +177,29 @@ def test_embeddings_under_no_grad_before_a_checkpoint_are_to_blame() -> None:
 
 def test_what_was_severed_beside_a_checkpoint_with_a_frozen_source_is_not_to_blame() -> None:
     """A value that is logged."""
-    assert Cause.CHECKPOINT_INPUTS is found(partly(lost=(make_checkpoint(),), severed=(make_severed(),))).cause
+    assert (
+        Cause.CHECKPOINT_INPUTS
+        is found(partly(lost=(make_checkpoint(),), severed=(make_severed(),))).cause
+    )
 
 
 def test_a_loss_made_anew_outweighs_where_its_value_was_read() -> None:
     """``torch.tensor(loss.item(), requires_grad=True)`` is one mistake, not two."""
     seen = nothing(severed=(make_severed("item"),), leaves=(make_leaf(make_frame(60)),))
     diagnosis = found(seen)
-    assert (Cause.REBUILT, "encoder", make_frame(60)) == (diagnosis.cause, diagnosis.module, diagnosis.place)
+    assert (Cause.REBUILT, "encoder", make_frame(60)) == (
+        diagnosis.cause,
+        diagnosis.module,
+        diagnosis.place,
+    )
 
 
 def test_a_leaf_of_unknown_origin_does_not_hide_what_was_severed() -> None:
     """It may be the input of the model."""
-    assert Cause.DETACHED is found(nothing(severed=(make_severed(),), leaves=(make_leaf(how="unknown"),))).cause
+    assert (
+        Cause.DETACHED
+        is found(nothing(severed=(make_severed(),), leaves=(make_leaf(how="unknown"),))).cause
+    )
 
 
 def test_a_leaf_beside_gradients_is_not_to_blame() -> None:
@@ -196,13 +210,20 @@ def test_a_leaf_beside_gradients_is_not_to_blame() -> None:
 def test_a_loss_that_was_computed_without_gradients_is_named() -> None:
     """The model had them."""
     diagnosis = found(make_stopped(backward=(replace(WITHOUT_GRAPH, switch=make_switch()),)))
-    assert (Cause.GRAD_MODE_OFF, None, make_frame()) == (diagnosis.cause, diagnosis.module, diagnosis.place)
+    assert (Cause.GRAD_MODE_OFF, None, make_frame()) == (
+        diagnosis.cause,
+        diagnosis.module,
+        diagnosis.place,
+    )
 
 
 def test_inference_mode_at_backward_is_named() -> None:
     """By its own cause."""
     switch = make_switch(inference=True)
-    assert Cause.INFERENCE_MODE is found(make_stopped(backward=(replace(WITHOUT_GRAPH, switch=switch),))).cause
+    assert (
+        Cause.INFERENCE_MODE
+        is found(make_stopped(backward=(replace(WITHOUT_GRAPH, switch=switch),))).cause
+    )
 
 
 def test_whoever_switched_everything_off_is_named() -> None:
@@ -229,14 +250,20 @@ def test_many_groups_are_cut_short() -> None:
     """Four of them, and how many more there are."""
     still = [make_parameter("nnnn", name=f"{kind}.weight", changed=False) for kind in "abcdef"]
     text = found(partly(parameters=(LEARNING, *still))).text[-1]
-    assert text.endswith("a: 1 parameter; b: 1 parameter; c: 1 parameter; d: 1 parameter; and 2 more.")
+    assert text.endswith(
+        "a: 1 parameter; b: 1 parameter; c: 1 parameter; d: 1 parameter; and 2 more."
+    )
 
 
 def test_a_decorator_and_its_call_are_both_told() -> None:
     """The line to change and the line that led there."""
-    switch = make_switch(make_frame(114, "trainer.py", "run"), decorated=make_frame(638, "optimization.py"))
+    switch = make_switch(
+        make_frame(114, "trainer.py", "run"), decorated=make_frame(638, "optimization.py")
+    )
     told = found(make_stopped(lost=(make_lost(switch=switch),))).text[0]
-    assert told.startswith("Gradients were off: `step` (optimization.py:638) is decorated with no_grad")
+    assert told.startswith(
+        "Gradients were off: `step` (optimization.py:638) is decorated with no_grad"
+    )
     assert told.endswith("it was called at trainer.py:114, run.")
 
 

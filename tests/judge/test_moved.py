@@ -21,7 +21,10 @@ def test_what_a_stack_asks_for_comes_first_then_what_came_with_it() -> None:
 
 def test_the_days_of_the_releases_are_those_of_the_locks() -> None:
     """None where a lock does not know it."""
-    found = {each.name: (str(each.before_released), str(each.after_released)) for each in packages_moved(OLD, NEW)}
+    found = {
+        each.name: (str(each.before_released), str(each.after_released))
+        for each in packages_moved(OLD, NEW)
+    }
     assert ("2025-01-29", "2026-01-10") == found["torch"]
     assert ("None", "None") == found["requests"]
 
@@ -39,4 +42,6 @@ def test_the_same_lock_moves_nothing() -> None:
 def test_a_requirement_that_is_no_name_is_left_out() -> None:
     """A wheel or a path says by itself nothing of a name."""
     lock = replace(NEW, requirements=("./dist/thing.whl", "TRL[quantization]>=1"))
-    assert {"trl"} == {each.name for each in packages_moved(replace(OLD, requirements=()), lock) if each.direct}
+    assert {"trl"} == {
+        each.name for each in packages_moved(replace(OLD, requirements=()), lock) if each.direct
+    }

@@ -15,10 +15,26 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Record
 
 STACKS = {
-    "old": {"torch": Version("2.0.1"), "lightning": Version("2.0.3"), "transformers": Version("4.30.2")},
-    "middle": {"torch": Version("2.6.0"), "lightning": Version("2.2.2"), "transformers": Version("4.49.0")},
-    "mixed": {"torch": Version("2.13.0"), "lightning": Version("2.6.6"), "transformers": Version("4.57.6")},
-    "new": {"torch": Version("2.13.0"), "lightning": Version("2.6.6"), "transformers": Version("5.4.0")},
+    "old": {
+        "torch": Version("2.0.1"),
+        "lightning": Version("2.0.3"),
+        "transformers": Version("4.30.2"),
+    },
+    "middle": {
+        "torch": Version("2.6.0"),
+        "lightning": Version("2.2.2"),
+        "transformers": Version("4.49.0"),
+    },
+    "mixed": {
+        "torch": Version("2.13.0"),
+        "lightning": Version("2.6.6"),
+        "transformers": Version("4.57.6"),
+    },
+    "new": {
+        "torch": Version("2.13.0"),
+        "lightning": Version("2.6.6"),
+        "transformers": Version("5.4.0"),
+    },
 }
 
 
@@ -30,7 +46,11 @@ def here(**versions: str) -> dict[str, Version]:
 def column(**outcomes: str) -> list[Record]:
     """The records of one cell on some stacks."""
     return [
-        make_record(outcome, make_cell(stack), passed=None if outcome == "setup:unsupported" else outcome == "trains")
+        make_record(
+            outcome,
+            make_cell(stack),
+            passed=None if outcome == "setup:unsupported" else outcome == "trains",
+        )
         for stack, outcome in outcomes.items()
     ]
 
@@ -46,7 +66,10 @@ OWN = here(torch="2.6.0", lightning="2.5.0", transformers="4.50.0")
 
 def test_the_same_versions_are_nearest() -> None:
     """Whatever build of torch it is."""
-    locks = [make_lock("a", versions={"torch": "2.6.0"}), make_lock("b", versions={"torch": "2.6.1"})]
+    locks = [
+        make_lock("a", versions={"torch": "2.6.0"}),
+        make_lock("b", versions={"torch": "2.6.1"}),
+    ]
     closest = nearest.nearest(here(torch="2.6.0+cpu"), locks)
     assert closest is locks[0]
 
@@ -81,24 +104,32 @@ def test_where_nothing_is_published_nothing_is_near() -> None:
 
 def test_a_version_made_by_hand_does_not_count() -> None:
     """It cannot be compared."""
-    assert here(trl="0.15") == nearest.versions(make_lock(versions={"torch": "mine", "trl": "0.15"}))
+    assert here(trl="0.15") == nearest.versions(
+        make_lock(versions={"torch": "mine", "trl": "0.15"})
+    )
 
 
 def test_one_bound_separates() -> None:
     """It lies between two releases that were measured, and is told so."""
     told = words(OWN, old=FAILS, middle=FAILS, mixed=FAILS, new="trains")
-    assert "as every published stack with transformers up to 4.57.6 (not from 5.4.0 on) does" == told
+    assert (
+        "as every published stack with transformers up to 4.57.6 (not from 5.4.0 on) does" == told
+    )
 
 
 def test_newer_releases_may_be_the_ones_that_fail() -> None:
     """The other way around."""
     told = words(OWN, "transformers", old="trains", middle=FAILS, mixed=FAILS, new=FAILS)
-    assert "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
+    assert (
+        "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
+    )
 
 
 def test_several_bounds_cannot_be_told_apart() -> None:
     """All that the variant needs are named; what it does not need is not."""
-    told = words(OWN, "torch>=2.0", "lightning", old=FAILS, middle=FAILS, mixed="trains", new="trains")
+    told = words(
+        OWN, "torch>=2.0", "lightning", old=FAILS, middle=FAILS, mixed="trains", new="trains"
+    )
     assert (
         "as every published stack with torch up to 2.6.0 (not from 2.13.0 on) or lightning up to 2.2.2 (not from 2.6.6 "
         "on; 2.5.0 lies between) does; the published stacks do not tell which of these it is"
@@ -108,7 +139,9 @@ def test_several_bounds_cannot_be_told_apart() -> None:
 def test_a_bound_with_the_environment_on_the_other_side_explains_nothing() -> None:
     """It fails although its release is one that passes."""
     own = here(torch="2.13.0", lightning="2.6.6", transformers="5.4.0")
-    assert "as on old, middle, mixed" == words(own, old=FAILS, middle=FAILS, mixed=FAILS, new="trains")
+    assert "as on old, middle, mixed" == words(
+        own, old=FAILS, middle=FAILS, mixed=FAILS, new="trains"
+    )
 
 
 def test_without_a_bound_the_stacks_are_named() -> None:
@@ -119,7 +152,9 @@ def test_without_a_bound_the_stacks_are_named() -> None:
 def test_another_failure_is_on_the_other_side() -> None:
     """Only what fails in the same way is alike."""
     told = words(OWN, "transformers", old="step:exception", middle=FAILS, mixed=FAILS, new=FAILS)
-    assert "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
+    assert (
+        "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +163,10 @@ def test_another_failure_is_on_the_other_side() -> None:
         ({"old": FAILS, "middle": FAILS}, "as all 2 published stacks do"),
         ({"old": FAILS, "middle": "setup:unsupported"}, "as on old"),
         ({"old": "trains", "new": "trains"}, "that no published stack fails"),
-        ({"old": "gradient:none", "new": "trains"}, "in another way than published stacks do (gradient:none)"),
+        (
+            {"old": "gradient:none", "new": "trains"},
+            "in another way than published stacks do (gradient:none)",
+        ),
         ({"old": "setup:unsupported"}, "that no published stack was judged on"),
         ({}, "that no published stack was judged on"),
     ],
@@ -141,9 +179,15 @@ def test_what_is_published_is_said_as_it_is(outcomes: dict[str, str], expected: 
 def test_what_cannot_be_imported_is_like_nothing_that_ran() -> None:
     """Where no published stack lacks the same; where one does, it is as there."""
     records = column(old=FAILS, new="trains")
-    assert "that cannot even be imported here" == nearest.like("import:missing-module", records, STACKS, OWN).words
+    assert (
+        "that cannot even be imported here"
+        == nearest.like("import:missing-module", records, STACKS, OWN).words
+    )
     records = column(old="import:missing-module", new="import:missing-module")
-    assert "as all 2 published stacks do" == nearest.like("import:missing-module", records, STACKS, OWN).words
+    assert (
+        "as all 2 published stacks do"
+        == nearest.like("import:missing-module", records, STACKS, OWN).words
+    )
 
 
 def test_most_stacks_are_told_by_the_exception() -> None:

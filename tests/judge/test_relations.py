@@ -32,7 +32,9 @@ LOSSES = (1.0, 0.75, 0.5, 0.25)
 OTHERS = (1.0, 0.75, 0.625, 0.25)
 SIMPLE = Relation(first="a", second="b")
 FIRST_LOSS = Relation(first="a", second="b", only="first loss")
-VALUES = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf", "-inf", None]))
+VALUES = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf", "-inf", None])
+)
 SCRIPT = """
 VARIANTS = {
     "a": {"role": "control", "summary": "one way"},
@@ -61,7 +63,9 @@ def judgement(*records: Record, agree: tuple[Relation, ...] = ()) -> dict[str, s
 
 def test_variants_that_agree_train() -> None:
     """To the last digit, or nearly."""
-    assert {"a": "trains", "b": "trains"} == judgement(ran("a"), ran("b", (1.0005, 0.75, 0.5, 0.25)))
+    assert {"a": "trains", "b": "trains"} == judgement(
+        ran("a"), ran("b", (1.0005, 0.75, 0.5, 0.25))
+    )
 
 
 def test_the_second_one_disagrees_with_the_first() -> None:
@@ -83,7 +87,9 @@ def test_gradient_norms_must_agree_too() -> None:
 def test_only_the_first_loss_may_be_meant() -> None:
     """A fresh adapter changes nothing, until it has learned."""
     assert "trains" == judgement(ran("a"), ran("b", OTHERS), agree=(FIRST_LOSS,))["b"]
-    told = difference(FIRST_LOSS, make_observation(losses=LOSSES), make_observation(losses=(2.0, *LOSSES[1:])))
+    told = difference(
+        FIRST_LOSS, make_observation(losses=LOSSES), make_observation(losses=(2.0, *LOSSES[1:]))
+    )
     assert "first loss 2 against 1 of a" == told
 
 
@@ -107,18 +113,24 @@ def test_a_disagreement_does_not_spread() -> None:
 def test_only_variants_that_train_are_compared(failing: str) -> None:
     """A failure has an outcome of its own."""
     records = [ran("a"), ran("b", OTHERS)]
-    broken = [replace(r, outcome="gradient:partial") if r.cell.variant == failing else r for r in records]
+    broken = [
+        replace(r, outcome="gradient:partial") if r.cell.variant == failing else r for r in records
+    ]
     assert broken == judged(broken, sums())
 
 
-@pytest.mark.parametrize("fields", [{"key": "another"}, {"role": Role.MISUSE}, {"observation": None}], ids=str)
+@pytest.mark.parametrize(
+    "fields", [{"key": "another"}, {"role": Role.MISUSE}, {"observation": None}], ids=str
+)
 def test_what_cannot_be_compared_is_not(fields: dict[str, object]) -> None:
     """A record of another lock or script, a misuse, nothing seen."""
     second = replace(ran("b", OTHERS), **fields)
     assert [ran("a"), second] == judged([ran("a"), second], sums())
 
 
-@pytest.mark.parametrize("cell", [make_cell("second", "sums", "a"), make_cell("first", "sums", "a", "cuda")], ids=str)
+@pytest.mark.parametrize(
+    "cell", [make_cell("second", "sums", "a"), make_cell("first", "sums", "a", "cuda")], ids=str
+)
 def test_stacks_and_devices_are_never_compared(cell: object) -> None:
     """A relation holds inside one stack, on one device."""
     records = [replace(ran("a"), cell=cell), ran("b", OTHERS)]
@@ -155,10 +167,14 @@ def test_a_judgement_that_no_longer_holds_is_taken_back() -> None:
     ],
 )
 def test_sequences_are_told_in_short(
-    ours: tuple[float | str | None, ...], theirs: tuple[float | str | None, ...], expected: str | None
+    ours: tuple[float | str | None, ...],
+    theirs: tuple[float | str | None, ...],
+    expected: str | None,
 ) -> None:
     """A non-finite value is only like itself; a missing step is a difference; next to zero is zero."""
-    assert expected == difference(SIMPLE, make_observation(losses=theirs), make_observation(losses=ours))
+    assert expected == difference(
+        SIMPLE, make_observation(losses=theirs), make_observation(losses=ours)
+    )
 
 
 def test_of_many_steps_those_around_the_first_difference_are_told() -> None:
@@ -179,8 +195,14 @@ def test_closeness_is_symmetric_and_grows_with_the_tolerance(
     assert close(one, other, small + more) or not close(one, other, small)
 
 
-@given(st.permutations("abc"), st.lists(st.sampled_from([LOSSES, OTHERS]), min_size=3, max_size=3), st.booleans())
-def test_judging_again_changes_nothing(order: list[str], losses: list[tuple[float, ...]], chained: bool) -> None:  # noqa: FBT001
+@given(
+    st.permutations("abc"),
+    st.lists(st.sampled_from([LOSSES, OTHERS]), min_size=3, max_size=3),
+    st.booleans(),
+)
+def test_judging_again_changes_nothing(
+    order: list[str], losses: list[tuple[float, ...]], chained: bool
+) -> None:  # noqa: FBT001
     """Neither does the order of the records, and the raw records come back out of the judged ones."""
     scenarios = sums(SIMPLE, Relation(first="b" if chained else "a", second="c"))
     raw = {name: ran(name, each) for name, each in zip("abc", losses, strict=True)}
@@ -208,8 +230,12 @@ def test_a_pair_of_two_runs_is_judged_when_it_is_published(project: Project) -> 
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
     publish(project)
     assert {"first/sums/a": "trains", "first/sums/b": DISAGREES} == outcomes(project.root)
-    assert "✗ relation:disagrees (gradient flowing)" in (project.results / "matrix.md").read_text("utf-8")
-    assert ["trains", "trains"] == [r.outcome for r in project.store.recorded_here("first").values()]
+    assert "✗ relation:disagrees (gradient flowing)" in (project.results / "matrix.md").read_text(
+        "utf-8"
+    )
+    assert ["trains", "trains"] == [
+        r.outcome for r in project.store.recorded_here("first").values()
+    ]
     published = (project.results / "records" / "first.jsonl").read_text("utf-8").splitlines()
     assert ["trains", DISAGREES] == [json.loads(line)["outcome"] for line in published]
 
@@ -218,7 +244,9 @@ def test_a_published_disagreement_is_not_for_ever(project: Project) -> None:
     """The published record is as new as the one in the journal; both are judged from scratch."""
     project.store.append(ran("b", OTHERS))
     publish(project)
-    (project.root / "scenarios" / "sums.py").write_text(SCRIPT.partition("AGREE")[0], encoding="utf-8")
+    (project.root / "scenarios" / "sums.py").write_text(
+        SCRIPT.partition("AGREE")[0], encoding="utf-8"
+    )
     again = Project.at(project.root)
     publish(again)
     assert {"first/sums/a": "trains", "first/sums/b": "trains"} == outcomes(project.root)
@@ -235,10 +263,15 @@ def test_a_clone_publishes_what_was_published(project: Project) -> None:
     assert content == path.read_bytes()
 
 
-def test_a_disagreement_is_a_failure_that_is_printed(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disagreement_is_a_failure_that_is_printed(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With both sequences, in the list of what did not pass."""
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
     assert 0 == main(["table", "--root", str(project.root)])
     printed = capsys.readouterr().out
     assert "Did not pass: 1 remedy" in printed
-    assert "first  sums/b (remedy)  relation:disagrees (gradient flowing)  loss 1 0.75 0.625 0.25 against" in printed
+    assert (
+        "first  sums/b (remedy)  relation:disagrees (gradient flowing)  loss 1 0.75 0.625 0.25 against"
+        in printed
+    )

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.core.model import Role
-from gradmatrix.judge.causes import PLAIN, Cause, Diagnosis, Remedy, advice, explained, remedy_for, remedy_on_its_stack
+from gradmatrix.judge.causes import (
+    PLAIN,
+    Cause,
+    Diagnosis,
+    Remedy,
+    advice,
+    explained,
+    remedy_for,
+    remedy_on_its_stack,
+)
 from tests.factories import make_cell, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:
@@ -25,24 +34,39 @@ SCENARIOS = {
 }
 
 
-def cells(*names: str, stack: str = "stack", device: str = "cpu", outcome: str = "trains") -> list[Record]:
+def cells(
+    *names: str, stack: str = "stack", device: str = "cpu", outcome: str = "trains"
+) -> list[Record]:
     """Records of these cells, by ``scenario/variant``."""
     pairs = (name.split("/") for name in names)
-    return [make_record(outcome, make_cell(stack, scenario, variant, device)) for scenario, variant in pairs]
+    return [
+        make_record(outcome, make_cell(stack, scenario, variant, device))
+        for scenario, variant in pairs
+    ]
 
 
-EVERYTHING = cells("one/other", "one/control", "one/first", "one/second", "two/first", "three/other")
+EVERYTHING = cells(
+    "one/other", "one/control", "one/first", "one/second", "two/first", "three/other"
+)
 
 
 def found(records: list[Record], scenario: str | None = None, device: str = "cpu") -> str | None:
     """The remedy that is found for frozen parameters, as ``scenario/variant``."""
-    remedy = remedy_for(FROZEN, SCENARIOS, records, stack="stack", same_stack=True, scenario=scenario, device=device)
+    remedy = remedy_for(
+        FROZEN, SCENARIOS, records, stack="stack", same_stack=True, scenario=scenario, device=device
+    )
     return None if remedy is None else f"{remedy.cell.scenario}/{remedy.cell.variant}"
 
 
 @pytest.mark.parametrize(
     ("scenario", "expected"),
-    [(None, "one/first"), ("one", "one/first"), ("two", "two/first"), ("three", "one/first"), ("gone", "one/first")],
+    [
+        (None, "one/first"),
+        ("one", "one/first"),
+        ("two", "two/first"),
+        ("three", "one/first"),
+        ("gone", "one/first"),
+    ],
 )
 def test_a_remedy_of_the_same_scenario_comes_first(scenario: str | None, expected: str) -> None:
     """Then any other that cures it; a remedy before a control."""
@@ -61,7 +85,9 @@ def test_a_remedy_of_the_same_scenario_comes_first(scenario: str | None, expecte
         ([], None),
     ],
 )
-def test_only_a_cell_that_trains_there_is_a_remedy(records: list[Record], expected: str | None) -> None:
+def test_only_a_cell_that_trains_there_is_a_remedy(
+    records: list[Record], expected: str | None
+) -> None:
     """On that stack and on that device, and said to cure this cause."""
     assert expected == found(records)
 
@@ -75,9 +101,16 @@ def test_a_remedy_on_another_device_is_none_of_this_one() -> None:
 def test_the_remedy_of_a_cell_is_of_its_stack_device_and_scenario() -> None:
     """As for a red cell of the matrix."""
     records = [*EVERYTHING, *cells("two/first", stack="another", device="cuda")]
-    remedy = remedy_on_its_stack(FROZEN, SCENARIOS, records, make_cell("another", "one", "reported", "cuda"))
+    remedy = remedy_on_its_stack(
+        FROZEN, SCENARIOS, records, make_cell("another", "one", "reported", "cuda")
+    )
     assert (
-        Remedy(cell=make_cell("another", "two", "first", "cuda"), summary="what first means", same_stack=True) == remedy
+        Remedy(
+            cell=make_cell("another", "two", "first", "cuda"),
+            summary="what first means",
+            same_stack=True,
+        )
+        == remedy
     )
 
 
@@ -98,7 +131,9 @@ def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
 )
 def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) -> None:  # noqa: FBT001
     """And says whether it was seen on this very stack."""
-    remedy = Remedy(cell=make_cell("stack", "one", "first"), summary="what first means", same_stack=same_stack)
+    remedy = Remedy(
+        cell=make_cell("stack", "one", "first"), summary="what first means", same_stack=same_stack
+    )
     assert expected == advice(diagnosis(FROZEN), remedy)
 
 

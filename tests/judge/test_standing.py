@@ -47,7 +47,9 @@ def stood(outcome: str | None, *repeats: str, lock: object = OLD, **facts: objec
         ("setup:no-device", "setup:no-device", None),
     ],
 )
-def test_a_pair_of_outcomes_is_one_change(before: str | None, after: str | None, expected: str | None) -> None:
+def test_a_pair_of_outcomes_is_one_change(
+    before: str | None, after: str | None, expected: str | None
+) -> None:
     """A feature that is missing is gone or new and no regression; what speaks of a machine is never one.
 
     Of a cell that the candidate did not run nothing is said.
@@ -59,7 +61,11 @@ def test_every_pair_of_standings_has_a_change() -> None:
     """Nothing is left to chance: those where the candidate did not run, or no side has judged, are without one."""
     without = {pair for pair in itertools.product(Standing, repeat=2) if matched(*pair) is None}
     not_run = {(before, Standing.MISSING) for before in Standing}
-    assert {*not_run, (Standing.NOTHING, Standing.NOTHING), (Standing.MISSING, Standing.NOTHING)} == without
+    assert {
+        *not_run,
+        (Standing.NOTHING, Standing.NOTHING),
+        (Standing.MISSING, Standing.NOTHING),
+    } == without
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,9 @@ def test_a_cell_is_missing_where_the_candidate_did_not_run_it(
 def test_another_gradient_status_of_two_failures_broke_differently() -> None:
     """It is a column of its own."""
     before = stood("step:exception", gradient=Gradient.NONE)
-    assert Change.BROKE_DIFFERENTLY is change_of(before, stood("step:exception", lock=NEW, gradient=Gradient.ZERO))
+    assert Change.BROKE_DIFFERENTLY is change_of(
+        before, stood("step:exception", lock=NEW, gradient=Gradient.ZERO)
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,14 +102,18 @@ def test_another_gradient_status_of_two_failures_broke_differently() -> None:
         (("step:exception", "gradient:none"), ("gradient:none",)),
     ],
 )
-def test_repeats_that_disagree_make_a_cell_inconclusive(before: tuple[str, ...], after: tuple[str, ...]) -> None:
+def test_repeats_that_disagree_make_a_cell_inconclusive(
+    before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
     """Whichever side they are of."""
     assert Change.INCONCLUSIVE is change_of(stood(*before), stood(*after, lock=NEW))
 
 
 def test_who_fails_in_several_ways_has_regressed_all_the_same() -> None:
     """No run of the candidate passes: to call it flaky must not hide that."""
-    assert Change.REGRESSED is change_of(stood("trains"), stood("step:exception", "process:timeout", lock=NEW))
+    assert Change.REGRESSED is change_of(
+        stood("trains"), stood("step:exception", "process:timeout", lock=NEW)
+    )
 
 
 def test_repeats_that_agree_change_nothing() -> None:
@@ -150,7 +162,10 @@ def test_the_same_inputs_with_another_verdict_are_inconclusive() -> None:
     """Nothing that it depends on differs, so that nothing is to blame."""
     before, after = stood("trains"), stood("step:exception")
     expected = "Nothing that the verdict depends on differs: the same inputs gave another one."
-    assert (Change.INCONCLUSIVE, expected) == (change_of(before, after), why(Change.INCONCLUSIVE, before, after))
+    assert (Change.INCONCLUSIVE, expected) == (
+        change_of(before, after),
+        why(Change.INCONCLUSIVE, before, after),
+    )
 
 
 def test_another_machine_with_the_same_packages_is_judged_elsewhere() -> None:

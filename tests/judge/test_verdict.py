@@ -28,12 +28,16 @@ def outcome_of(seen: Observation | None, ended: Ended | None = None) -> str:
 
 def raising(message: str, kind: str = "RuntimeError", **facts: object) -> Observation:
     """What is seen of a script that ended with an exception in its first step."""
-    return make_observation(**({"reached": "step", "steps": 0, "raised": make_raised(message, kind)} | facts))
+    return make_observation(
+        **({"reached": "step", "steps": 0, "raised": make_raised(message, kind)} | facts)
+    )
 
 
 def test_a_healthy_script_trains() -> None:
     """Every parameter got a gradient and changed, and the loss stayed finite."""
-    assert Verdict(Outcome(None, ""), Gradient.FLOWING, "") == judge(make_observation(), Ended(exit=0))
+    assert Verdict(Outcome(None, ""), Gradient.FLOWING, "") == judge(
+        make_observation(), Ended(exit=0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,9 +50,18 @@ def test_a_healthy_script_trains() -> None:
         (Ended(exit=3), "process:exit-3"),
         (Ended(exit=0), "process:exit-0"),
         (Ended(), "process:exit-0"),
-        (Ended(signal=6, output_tail="terminate called after throwing 'std::bad_alloc'\n"), "process:out-of-memory"),
-        (Ended(exit=1, output_tail="DefaultCPUAllocator: can't allocate memory"), "process:out-of-memory"),
-        (Ended(exit=1, output_tail="torch.OutOfMemoryError: CUDA out of memory."), "process:out-of-memory"),
+        (
+            Ended(signal=6, output_tail="terminate called after throwing 'std::bad_alloc'\n"),
+            "process:out-of-memory",
+        ),
+        (
+            Ended(exit=1, output_tail="DefaultCPUAllocator: can't allocate memory"),
+            "process:out-of-memory",
+        ),
+        (
+            Ended(exit=1, output_tail="torch.OutOfMemoryError: CUDA out of memory."),
+            "process:out-of-memory",
+        ),
     ],
 )
 def test_a_missing_observation_is_evidence(ended: Ended, expected: str) -> None:
@@ -56,7 +69,9 @@ def test_a_missing_observation_is_evidence(ended: Ended, expected: str) -> None:
     assert expected == outcome_of(None, ended)
 
 
-@pytest.mark.parametrize("ended", [Ended(signal=9, timed_out=True), Ended(lost=True), Ended(signal=11)])
+@pytest.mark.parametrize(
+    "ended", [Ended(signal=9, timed_out=True), Ended(lost=True), Ended(signal=11)]
+)
 def test_an_observation_outweighs_how_the_process_ended(ended: Ended) -> None:
     """What was written down happened, even where the process died afterwards."""
     assert "trains" == outcome_of(make_observation(), ended)
@@ -70,12 +85,16 @@ def test_memory_is_named_with_the_last_thing_that_was_printed() -> None:
 
 def test_a_machine_without_the_device_is_not_a_failure() -> None:
     """The child found no CUDA."""
-    assert "setup:no-device" == outcome_of(make_observation(no_device=True, reached="setup", steps=0))
+    assert "setup:no-device" == outcome_of(
+        make_observation(no_device=True, reached="setup", steps=0)
+    )
 
 
 def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
     """SkipTest is how a script says that the stack has no such feature."""
-    verdict = judge(make_observation(skipped="no AdamW here", reached="setup", steps=0), Ended(exit=0))
+    verdict = judge(
+        make_observation(skipped="no AdamW here", reached="setup", steps=0), Ended(exit=0)
+    )
     assert ("setup:unsupported", "no AdamW here") == (str(verdict.outcome), verdict.message)
 
 
@@ -83,8 +102,18 @@ def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
     ("reached", "kind", "message", "expected"),
     [
         ("import", "ModuleNotFoundError", "No module named 'trl'", "import:missing-module"),
-        ("import", "ImportError", "cannot import name 'AdamW' from 'transformers'", "import:exception"),
-        ("import", "AttributeError", "module 'numpy' has no attribute 'object'", "import:exception"),
+        (
+            "import",
+            "ImportError",
+            "cannot import name 'AdamW' from 'transformers'",
+            "import:exception",
+        ),
+        (
+            "import",
+            "AttributeError",
+            "module 'numpy' has no attribute 'object'",
+            "import:exception",
+        ),
         ("setup", "ModuleNotFoundError", "No module named 'rich'", "import:missing-module"),
         (
             "setup",
@@ -109,7 +138,9 @@ def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
         ("step", "KeyboardInterrupt", "", "step:exception"),
     ],
 )
-def test_an_exception_belongs_where_it_happened(reached: str, kind: str, message: str, expected: str) -> None:
+def test_an_exception_belongs_where_it_happened(
+    reached: str, kind: str, message: str, expected: str
+) -> None:
     """To an import, setting up, the missing graph, memory or the step."""
     assert expected == outcome_of(raising(message, kind, reached=reached))
 
@@ -126,7 +157,13 @@ def test_an_exception_outweighs_what_was_audited_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"losses": (1.0, "nan")}, {"losses": ("inf",)}, {"last_loss": "-inf"}, {"last_loss": float("nan")}]
+    "facts",
+    [
+        {"losses": (1.0, "nan")},
+        {"losses": ("inf",)},
+        {"last_loss": "-inf"},
+        {"last_loss": float("nan")},
+    ],
 )
 def test_a_loss_that_is_not_finite_fails(facts: dict[str, object]) -> None:
     """In an audited step or at the end."""
@@ -162,12 +199,17 @@ def test_the_gradients_decide(letters: tuple[str, ...], expected: str) -> None:
 @pytest.mark.parametrize(
     ("letters", "expected"),
     [
-        (("ffff", "nnnn", "nnnn"), "2 of 3 trainable parameters got no gradient or only zeros: p1, p2"),
+        (
+            ("ffff", "nnnn", "nnnn"),
+            "2 of 3 trainable parameters got no gradient or only zeros: p1, p2",
+        ),
         (("nnnn",) * 5, "5 of 5 trainable parameters got no gradient: p0, p1, p2 and 2 more"),
         (("zzzz",), "1 of 1 trainable parameters got a gradient of exactly zero: p0"),
     ],
 )
-def test_the_message_counts_and_names_the_parameters(letters: tuple[str, ...], expected: str) -> None:
+def test_the_message_counts_and_names_the_parameters(
+    letters: tuple[str, ...], expected: str
+) -> None:
     """The first three names, and how many more there are."""
     assert expected == judge(make_observation(*letters), Ended(exit=0)).message
 
@@ -185,8 +227,12 @@ def test_what_need_not_learn_is_not_looked_at() -> None:
     assert "trains" == outcome_of(make_observation(parameters=(make_parameter(), frozen)))
 
 
-@pytest.mark.parametrize(("changed", "expected"), [((False, False), "update:none"), ((True, False), "update:partial")])
-def test_a_gradient_without_an_update_is_a_failure_of_its_own(changed: tuple[bool, ...], expected: str) -> None:
+@pytest.mark.parametrize(
+    ("changed", "expected"), [((False, False), "update:none"), ((True, False), "update:partial")]
+)
+def test_a_gradient_without_an_update_is_a_failure_of_its_own(
+    changed: tuple[bool, ...], expected: str
+) -> None:
     """The gradient flows and the optimizer leaves the parameter as it is."""
     parameters = tuple(make_parameter(changed=each) for each in changed)
     verdict = judge(make_observation(parameters=parameters), Ended(exit=0))
@@ -218,9 +264,13 @@ def test_a_script_without_an_optimizer_step_updates_nothing() -> None:
         ("nzfx", Gradient.NONFINITE),
     ],
 )
-def test_gradient_status_has_a_precedence_whatever_the_order(letters: str, expected: Gradient) -> None:
+def test_gradient_status_has_a_precedence_whatever_the_order(
+    letters: str, expected: Gradient
+) -> None:
     """Non-finite outweighs all, finite among others is partial, zero outweighs none."""
-    assert {expected} == {gradient_status(make_observation(*order)) for order in permutations(letters)}
+    assert {expected} == {
+        gradient_status(make_observation(*order)) for order in permutations(letters)
+    }
 
 
 @given(st.lists(st.text("nz", min_size=1, max_size=4), min_size=1, max_size=5))
@@ -236,7 +286,9 @@ def test_no_backward_pass_has_no_gradient_status() -> None:
 
 
 @pytest.mark.parametrize(("requires_grad", "expected"), [(False, Gradient.NONE), (True, None)])
-def test_a_backward_pass_before_any_step_tells_by_its_root(*, requires_grad: bool, expected: Gradient | None) -> None:
+def test_a_backward_pass_before_any_step_tells_by_its_root(
+    *, requires_grad: bool, expected: Gradient | None
+) -> None:
     """A root without a graph has no gradient; one with a graph was never looked at."""
     root = replace(BACKWARD, requires_grad=requires_grad)
     assert expected == gradient_status(make_observation(steps=0, parameters=(), backward=(root,)))

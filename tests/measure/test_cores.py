@@ -12,7 +12,9 @@ import pytest
 
 from gradmatrix.measure import servers
 
-needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux tells who runs where")
+needs_affinity = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity"), reason="only Linux tells who runs where"
+)
 
 
 @needs_affinity
@@ -32,7 +34,9 @@ def test_a_core_is_chosen_of_those_that_may_be_used(monkeypatch: pytest.MonkeyPa
 
 
 @needs_affinity
-def test_a_core_that_the_system_does_not_count_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_the_system_does_not_count_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What cannot be seen is not known to be quiet."""
     monkeypatch.setattr(servers, "_busy", dict)
     assert servers.quietest(1) == ()
@@ -61,8 +65,12 @@ def spin(core: int) -> None:
 def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
     """Also those that were there before."""
     core = min(os.sched_getaffinity(0))
-    code = "import threading,sys; threading.Thread(target=sys.stdin.read).start(); print(flush=True)"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    code = (
+        "import threading,sys; threading.Thread(target=sys.stdin.read).start(); print(flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         servers.pin(process.pid, (core,))

@@ -29,13 +29,21 @@ SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
 
 
 def raced(
-    folder: Path, variables: dict[str, str], *variants: str, script: Path = SCRIPT, margin: float = 0.05
+    folder: Path,
+    variables: dict[str, str],
+    *variants: str,
+    script: Path = SCRIPT,
+    margin: float = 0.05,
 ) -> list[Measured]:
     """Each variant by the same servers, of which the candidate's have ``variables``."""
     sources = [Source(script, own=False)]
-    with crew(contender(), contender(variables), sources, SETTINGS, folder, servers=SERVERS) as both:
+    with crew(
+        contender(), contender(variables), sources, SETTINGS, folder, servers=SERVERS
+    ) as both:
         return [
-            Race(both, Key("paced", variant, "cpu"), asks(variant, script=script), BUDGET_S, margin).run()
+            Race(
+                both, Key("paced", variant, "cpu"), asks(variant, script=script), BUDGET_S, margin
+            ).run()
             for variant in variants
         ]
 
@@ -48,11 +56,18 @@ def test_a_slowdown_of_thirty_per_cent_is_called_slower(tmp_path: Path) -> None:
     assert found.step_time.verdict in {Size.MORE, Size.INCONCLUSIVE}
 
 
-def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_cell_does_leaves_the_next_one_unharmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that fails is told; by the same servers an equal one is no slower, and 64 MiB more are seen."""
     monkeypatch.setattr(Race, "worth_renewing", False)  # a place has one server then
-    failed, equal, hashes = raced(tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash")
-    sides = [(f"not measured on the {side}: RuntimeError: the loss went away",) for side in ("baseline", "candidate")]
+    failed, equal, hashes = raced(
+        tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash"
+    )
+    sides = [
+        (f"not measured on the {side}: RuntimeError: the loss went away",)
+        for side in ("baseline", "candidate")
+    ]
     assert (failed.stopped, failed.notices in sides) == ("failed", True)
     assert equal.step_time is not None, equal
     assert equal.step_time.verdict in {Size.SAME, Size.INCONCLUSIVE}
@@ -60,7 +75,9 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(tmp_path: Path, monkeyp
     assert Size.MORE is equal.memory.verdict
     assert hashes.stopped != "failed"
     lines = [path.read_text(encoding="ascii").splitlines() for path in tmp_path.glob("*/hash.txt")]
-    assert [1] * 2 * SERVERS == [len(set(each)) for each in lines]  # the same in all that a server forked
+    assert [1] * 2 * SERVERS == [
+        len(set(each)) for each in lines
+    ]  # the same in all that a server forked
     assert len({each[0] for each in lines}) == 2 * SERVERS
     assert not list(tmp_path.glob("*/cell-*"))  # also of the one that failed
 
@@ -89,10 +106,16 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
     """Of one side; what the other one started is ended with it."""
     baseline, nowhere = contender(), Contender(tmp_path / "nowhere")
     others = set(descendants(os.getpid()))  # servers that other tests share
-    with crew(baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, servers=SERVERS) as both:
+    with crew(
+        baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, servers=SERVERS
+    ) as both:
         found = Race(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
         pids = set(descendants(os.getpid())) - others
-    assert ("failed", None, True) == (found.stopped, found.step_time, "No such file" in found.notices[0])
+    assert ("failed", None, True) == (
+        found.stopped,
+        found.step_time,
+        "No such file" in found.notices[0],
+    )
     assert pids
     assert all(ends(pid) for pid in pids)
 
@@ -105,7 +128,10 @@ def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
         try:
             # past the scouts, which are the first cells of the first servers; who is next is chance
             assert waits_until(
-                lambda: [*tmp_path.glob("*-0/cell-2/output.txt"), *tmp_path.glob("*-1/cell-1/output.txt")]
+                lambda: [
+                    *tmp_path.glob("*-0/cell-2/output.txt"),
+                    *tmp_path.glob("*-1/cell-1/output.txt"),
+                ]
             )
             pids = descendants(host.pid)
         finally:

@@ -72,7 +72,9 @@ def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.M
     planned = [a_cell(name) for name in ("one", "two", "three")]
     here = Path()
     stages: list[str] = []
-    found = measure(here, here, planned, SETTINGS, budget_s=90, margin=0.01, directory=here, stage=stages.append)
+    found = measure(
+        here, here, planned, SETTINGS, budget_s=90, margin=0.01, directory=here, stage=stages.append
+    )
     assert [("one", 30, 6), ("two", 40, 6), ("three", 70, 6)] == given
     assert [name for name, *_ in given] == [key.variant for key in found]
     assert stages[1] == "measuring 1 of 3: scenario/one/cpu, 30 s at most"
@@ -81,4 +83,6 @@ def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.M
 def a_cell(variant: str) -> Planned:
     """A cell that would be measured."""
     made = make_variant(variant)
-    return Planned(make_cell(variant=variant), make_scenario("scenario", made), made, "key", {}, Action.RUN, "")
+    return Planned(
+        make_cell(variant=variant), make_scenario("scenario", made), made, "key", {}, Action.RUN, ""
+    )

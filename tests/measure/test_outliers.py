@@ -21,7 +21,10 @@ def test_the_noise_floor_is_the_worst_parting_of_the_baseline() -> None:
 
 def test_servers_that_took_the_place_of_others_are_parted_with_them() -> None:
     """A floor of single servers would never fall, however many there are: of both crews together each place is 2 %."""
-    crews = [np.array(levels * 2) for levels in ([0, 0.01, 0.02, 0.03, 0.04], [0.04, 0.03, 0.02, 0.01, 0])]
+    crews = [
+        np.array(levels * 2)
+        for levels in ([0, 0.01, 0.02, 0.03, 0.04], [0.04, 0.03, 0.02, 0.01, 0])
+    ]
     times = [[np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))] for levels in crews]
     assert pytest.approx(0) == statistics.of_blocks(times, np.random.default_rng(1)).floor
 
@@ -66,14 +69,21 @@ def test_nothing_is_the_same_that_is_not_so_as_measured() -> None:
 
 @pytest.mark.parametrize("crews", [1, 4])
 @pytest.mark.parametrize("unlucky", [0.0, 0.05])
-def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(crews: int, unlucky: float) -> None:
+def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(
+    crews: int, unlucky: float
+) -> None:
     """Six servers a crew, of which so many are 5 to 15 % slower; of 1000, without margin or floor: 1 % and chance."""
     generator = np.random.default_rng(12)
     wrong = 0
     for _ in range(1000):
         levels = generator.normal(0, 0.01, (crews, 12))
-        levels += (generator.random(levels.shape) < unlucky) * generator.uniform(0.05, 0.15, levels.shape)
-        wrong += statistics.of_blocks([[np.exp(each)[None, :, None]] for each in levels], generator).p < ALPHA
+        levels += (generator.random(levels.shape) < unlucky) * generator.uniform(
+            0.05, 0.15, levels.shape
+        )
+        wrong += (
+            statistics.of_blocks([[np.exp(each)[None, :, None]] for each in levels], generator).p
+            < ALPHA
+        )
     assert wrong <= 19
 
 
@@ -91,7 +101,10 @@ def test_a_noisy_generation_hides_no_difference() -> None:
     generator = np.random.default_rng(2)
     generations = processes(generator, effect=0.05)
     before = estimate(generations)
-    noisy = [np.exp(generator.normal(0, 0.15, 2 * SERVERS))[None, :, None] * each for each in generations[::4]]
+    noisy = [
+        np.exp(generator.normal(0, 0.15, 2 * SERVERS))[None, :, None] * each
+        for each in generations[::4]
+    ]
     quiet = [each for number, each in enumerate(generations) if number % 4]
     assert estimate([*noisy, *quiet]).error < 1.5 * before.error
 

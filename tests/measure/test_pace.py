@@ -29,15 +29,23 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.count = 0
-        self.server = Server(python_of(NEWEST), [SCRIPT], folder / "server", environment.variables(1)).__enter__()
+        self.server = Server(
+            python_of(NEWEST), [SCRIPT], folder / "server", environment.variables(1)
+        ).__enter__()
 
-    def cell(self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None) -> PacedCell:
+    def cell(
+        self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None
+    ) -> PacedCell:
         """A script that has not been started."""
         self.count += 1
-        request = asks(variant, timeout_s=timeout_s, memory_bytes=memory_bytes)(self.folder / str(self.count))
+        request = asks(variant, timeout_s=timeout_s, memory_bytes=memory_bytes)(
+            self.folder / str(self.count)
+        )
         return PacedCell(self.server, request)
 
-    def started(self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None) -> PacedCell:
+    def started(
+        self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None
+    ) -> PacedCell:
         """One that waits after its first step."""
         cell = self.cell(variant, timeout_s=timeout_s, memory_bytes=memory_bytes)
         cell.start()
@@ -100,7 +108,10 @@ def test_the_script_has_an_empty_standard_input(paces: Bench) -> None:
     cell = paces.started("reads_input")
     steps = [len(cell.run(2).step_times_s) for _ in range(3)]
     cell.stop()
-    assert ([2, 2, 2], "''") == (steps, (cell.request.directory / "input.txt").read_text(encoding="utf-8"))
+    assert ([2, 2, 2], "''") == (
+        steps,
+        (cell.request.directory / "input.txt").read_text(encoding="utf-8"),
+    )
 
 
 def test_a_script_that_ends_is_exhausted(paces: Bench) -> None:

@@ -17,7 +17,9 @@ from tests.racing import HALF, a_race
 
 
 @pytest.mark.parametrize("half", [1, 2, 3, 5])
-def test_every_server_runs_two_blocks_of_a_round_in_an_order_that_is_the_same_backwards(half: int) -> None:
+def test_every_server_runs_two_blocks_of_a_round_in_an_order_that_is_the_same_backwards(
+    half: int,
+) -> None:
     """So that a machine that slows down steadily slows no server more than another."""
     with a_race(half=half) as (race, _, log):
         race.steps = 4
@@ -127,7 +129,10 @@ def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
     with a_race(slower=1.3, steps_left=10) as (race, told, _):
         found = race.run()
     assert found.step_time is not None
-    assert (Size.MORE, True) == (found.step_time.verdict, all(each.begun > FIRST_LOOK for each in told))
+    assert (Size.MORE, True) == (
+        found.step_time.verdict,
+        all(each.begun > FIRST_LOOK for each in told),
+    )
 
 
 def test_a_script_that_ends_before_a_round_does_is_told() -> None:
@@ -146,15 +151,26 @@ def test_a_script_that_ends_before_a_round_does_is_told() -> None:
     ("error", "words"),
     [
         (Broken("RuntimeError: no"), "not measured on the candidate: RuntimeError: no"),
-        (ServerDied(Ended(signal=9)), "not measured on the candidate: a server ended: killed by signal 9"),
-        (BrokenPipeError(32, "Broken pipe"), "not measured on the candidate: [Errno 32] Broken pipe"),
+        (
+            ServerDied(Ended(signal=9)),
+            "not measured on the candidate: a server ended: killed by signal 9",
+        ),
+        (
+            BrokenPipeError(32, "Broken pipe"),
+            "not measured on the candidate: [Errno 32] Broken pipe",
+        ),
     ],
 )
 def test_what_goes_wrong_is_told_and_ends_the_race(error: Exception, words: str) -> None:
     """At once, and no script goes on."""
     with a_race(error=error) as (race, told, _):
         found = race.run()
-    assert ((words,), "failed", None, None) == (found.notices, found.stopped, found.step_time, found.memory)
+    assert ((words,), "failed", None, None) == (
+        found.notices,
+        found.stopped,
+        found.step_time,
+        found.memory,
+    )
     assert not any(each.running for each in told)
 
 
@@ -176,9 +192,12 @@ def test_without_peaks_there_is_no_ratio_of_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step_s", "steps", "lead_in"), [(1e-5, 500, 1), (0.002, 10, 1), (0.005, 4, 1), (0.03, 2, 1), (0.2, 1, 0)]
+    ("step_s", "steps", "lead_in"),
+    [(1e-5, 500, 1), (0.002, 10, 1), (0.005, 4, 1), (0.03, 2, 1), (0.2, 1, 0)],
 )
-def test_a_block_takes_about_as_long_whatever_a_step_takes(step_s: float, steps: int, lead_in: int) -> None:
+def test_a_block_takes_about_as_long_whatever_a_step_takes(
+    step_s: float, steps: int, lead_in: int
+) -> None:
     """20 ms, within bounds; a slow step needs no lead-in."""
     with a_race(step_s=step_s) as (race, told, _):
         race.agree_on_blocks()

@@ -107,13 +107,18 @@ def test_what_starting_servers_takes_is_known_once_they_were_started_together(cl
         assert 3 == race.crew.opening_s
 
 
-def test_a_generation_that_the_budget_cuts_off_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generation_that_the_budget_cuts_off_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It would count like one of many rounds; the only one does."""
     with a_race(margin=1e-9, budget_s=100) as (race, _, _):
         race.generation()
         monkeypatch.setattr(Dated, "gone", 1.0)
         race.generation()
-        assert ([1], [1]) == ([len(each) for each in race.crews], [len(each) for each in race.peaks])
+        assert ([1], [1]) == (
+            [len(each) for each in race.crews],
+            [len(each) for each in race.peaks],
+        )
         race.crews, race.peaks = [[]], [[]]
         race.generation()
         assert [1] == [len(each) for each in race.generations]
@@ -124,4 +129,6 @@ def test_servers_that_lay_far_out_are_told() -> None:
     with a_race(half=6) as (race, told, _):
         told[7].step_s *= 1.2
         found = race.run()
-    assert ("1 of 6 servers of the candidate lay far out: bounded, the interval widened",) == found.notices
+    assert (
+        "1 of 6 servers of the candidate lay far out: bounded, the interval widened",
+    ) == found.notices

@@ -73,7 +73,9 @@ def test_after_its_warm_up_it_knows_what_a_step_takes(shared: Runner) -> None:
     assert 0 < shared.step_s < 0.1
 
 
-def test_a_warm_up_that_does_not_end_is_measured_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_up_that_does_not_end_is_measured_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After five seconds of steps, each longer than the last one."""
     runner = a_runner(tmp_path)
     times = [0.3 + 0.1 * number for number in range(100)]
@@ -119,7 +121,9 @@ def test_after_a_script_that_hangs_the_next_one_runs(shared: Runner) -> None:
     shared.end()
 
 
-def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(shared: Runner) -> None:
+def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(
+    shared: Runner,
+) -> None:
     """It did not read what it was told: the server would take that for a request."""
     shared.begin(asks())
     os.kill(script := cell_pid(shared), signal.SIGKILL)
@@ -161,14 +165,20 @@ class Clocked:
         return Block(self.blocks.pop(0), None)
 
 
-def test_a_block_whose_clock_ran_backwards_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_whose_clock_ran_backwards_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where it was in the lead-in: the next step is too long then."""
     runner = a_runner(tmp_path)
-    monkeypatch.setattr(runner, "_cell", Clocked((0.1, -0.01, 0.1), (0.0, 0.1, 0.2), (0.1, 0.2, 0.3)))
+    monkeypatch.setattr(
+        runner, "_cell", Clocked((0.1, -0.01, 0.1), (0.0, 0.1, 0.2), (0.1, 0.2, 0.3))
+    )
     assert (0.2, 0.3) == runner.block(2)
 
 
-def test_a_clock_that_only_runs_backwards_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_only_runs_backwards_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody measures for ever."""
     runner = a_runner(tmp_path)
     monkeypatch.setattr(runner, "_cell", Clocked(*[(-0.1, 0.1)] * 100))
@@ -176,7 +186,9 @@ def test_a_clock_that_only_runs_backwards_is_told(tmp_path: Path, monkeypatch: p
         runner.block(1)
 
 
-def test_what_one_script_had_to_import_another_server_imports_ahead(shared: Runner, runner: Runner) -> None:
+def test_what_one_script_had_to_import_another_server_imports_ahead(
+    shared: Runner, runner: Runner
+) -> None:
     """So that no process of the measurement has to."""
     runner.learn(shared.scout(asks("imports_late")))
     runner.begin(asks("imports_late"))
@@ -189,7 +201,9 @@ def had_to_import(runner: Runner) -> bool:
     return (runner.directory / "late.txt").read_text(encoding="ascii") == "True"
 
 
-def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(shared: Runner, runner: Runner) -> None:
+def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(
+    shared: Runner, runner: Runner
+) -> None:
     """By as much, within a few."""
     peaks = []
     for each in (shared, runner):
@@ -220,7 +234,9 @@ def test_a_server_that_its_script_kills_is_told(runner: Runner) -> None:
     runner.end()
 
 
-def test_a_server_that_does_not_answer_any_more_is_ended(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_any_more_is_ended(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it might say later would be taken for an answer to something else."""
     monkeypatch.setattr("gradmatrix.measure.servers.START_TIMEOUT_S", 0.5)
     runner.begin(asks())
@@ -244,10 +260,15 @@ def test_where_a_server_cannot_fork_each_script_has_its_own(tmp_path: Path) -> N
             runner.end()
     finally:
         runner.close()
-    assert ([STEPS, STEPS], 2) == ([steps for _, steps in servers], len({pid for pid, _ in servers}))
+    assert ([STEPS, STEPS], 2) == (
+        [steps for _, steps in servers],
+        len({pid for pid, _ in servers}),
+    )
 
 
-def test_a_server_in_which_cuda_was_opened_does_not_fork(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_in_which_cuda_was_opened_does_not_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A fork could not use it."""
     entered = Server.__enter__
 
@@ -274,7 +295,9 @@ def test_a_closed_runner_leaves_no_process(tmp_path: Path) -> None:
     assert [False, False] == [is_running(pid) for pid in pids]
 
 
-def test_peak_memory_is_that_of_the_last_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_memory_is_that_of_the_last_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """None where the system does not tell it."""
     runner = a_runner(tmp_path)
     runner.peak_bytes = 1

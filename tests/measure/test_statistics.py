@@ -64,7 +64,9 @@ def test_a_difference_that_is_there_is_the_estimate() -> None:
     times = np.full((ROUNDS, 2 * SERVERS, 2), 0.002)
     times[:, SERVERS:] *= 1.05
     found = estimate([times, times])
-    assert (math.log(1.05), 0.002, 0.0021) == pytest.approx((found.difference, found.baseline, found.candidate))
+    assert (math.log(1.05), 0.002, 0.0021) == pytest.approx(
+        (found.difference, found.baseline, found.candidate)
+    )
     assert (statistics.SMALLEST, 0.0) == pytest.approx((found.error, found.floor))
 
 
@@ -73,7 +75,8 @@ def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, proc
     """Over many simulated comparisons the estimates scatter by as much as each of them says."""
     generator = np.random.default_rng(11)
     found = [
-        statistics.of_blocks([processes(generator, server=server, process=process)], generator) for _ in range(250)
+        statistics.of_blocks([processes(generator, server=server, process=process)], generator)
+        for _ in range(250)
     ]
     scatter = float(np.std([each.difference for each in found]))
     said = math.sqrt(float(np.mean([each.error**2 for each in found])))
@@ -86,7 +89,8 @@ def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: 
     generator = np.random.default_rng(2)
     noise = np.repeat([0.01, 0.01 * noisier], SERVERS)
     found = [
-        statistics.of_servers([np.exp(generator.normal(0, noise, (1, 2 * SERVERS)))], generator) for _ in range(2000)
+        statistics.of_servers([np.exp(generator.normal(0, noise, (1, 2 * SERVERS)))], generator)
+        for _ in range(2000)
     ]
     assert sum(each.p < 0.01 for each in found) <= 34
 
@@ -96,7 +100,9 @@ def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> 
     scatter = np.array([-0.02, -0.01, 0, 0.01, 0.02])
     generator = np.random.default_rng(1)
     alike, unlike = (
-        statistics.of_servers([np.exp(np.concatenate([scatter * factor, scatter]))[None, :]], generator)
+        statistics.of_servers(
+            [np.exp(np.concatenate([scatter * factor, scatter]))[None, :]], generator
+        )
         for factor in (1, 1e-3)
     )
     assert (8, 4) == pytest.approx((alike.freedom, unlike.freedom), rel=1e-3)
@@ -141,7 +147,10 @@ def test_however_often_one_looks_no_more_is_spent(looks: list[float]) -> None:
 
 def test_past_its_end_a_budget_gives_no_more() -> None:
     """The last look comes a little late."""
-    assert (statistics.spent(0), statistics.spent(1)) == (statistics.spent(-1), statistics.spent(1.5))
+    assert (statistics.spent(0), statistics.spent(1)) == (
+        statistics.spent(-1),
+        statistics.spent(1.5),
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +172,9 @@ def test_the_verdict(difference: float, half: float, floor: float, size: Size) -
     assert size is statistics.verdict(known(difference, floor=floor), half, 0.01)
 
 
-@pytest.mark.parametrize(("margin", "size"), [(0.01, Size.MORE), (0.03, Size.INCONCLUSIVE), (0.1, Size.SAME)])
+@pytest.mark.parametrize(
+    ("margin", "size"), [(0.01, Size.MORE), (0.03, Size.INCONCLUSIVE), (0.1, Size.SAME)]
+)
 def test_a_wider_margin_makes_the_same_of_more(margin: float, size: Size) -> None:
     """What counts as the same is for who asks to say."""
     assert size is judged(known(0.025, error=0.002), margin).verdict
@@ -180,12 +191,16 @@ def test_the_interval_holds_the_ratio() -> None:
 def test_the_interval_is_the_published_quantile() -> None:
     """Student's t with 10 degrees of freedom: 3.169 standard errors for 99 %, 4.587 for 99.9 %."""
     found = known(0, error=1)
-    assert (3.169, 4.587) == pytest.approx((found.half_width(0.01), found.half_width(0.001)), rel=1e-3)
+    assert (3.169, 4.587) == pytest.approx(
+        (found.half_width(0.01), found.half_width(0.001)), rel=1e-3
+    )
 
 
 def test_many_comparisons_widen_every_interval() -> None:
     """Each of ten has a tenth of the error probability; p is told as it is."""
-    alone, among = (statistics.ratio(known(0.05), alpha=ALPHA, margin=MARGIN, among=many) for many in (1, 10))
+    alone, among = (
+        statistics.ratio(known(0.05), alpha=ALPHA, margin=MARGIN, among=many) for many in (1, 10)
+    )
     assert among.low < alone.low
     assert (among.p, among.confidence, among.among) == (alone.p, 1 - ALPHA, 10)
 
@@ -200,7 +215,9 @@ def test_memory_is_compared_by_one_value_for_each_process() -> None:
     """A tenth more on every server of the candidate, in every generation."""
     peaks = np.array([[100.0] * 5 + [110.0] * 5, [102.0] * 5 + [112.2] * 5])
     found = statistics.of_servers([peaks], np.random.default_rng(1))
-    assert (math.log(1.1), 101.0, 111.1) == pytest.approx((found.difference, found.baseline, found.candidate))
+    assert (math.log(1.1), 101.0, 111.1) == pytest.approx(
+        (found.difference, found.baseline, found.candidate)
+    )
     assert judged(found).verdict is Size.MORE
 
 
@@ -213,7 +230,9 @@ def test_what_is_constant_is_steady_from_the_start(step_s: int, count: int) -> N
 def test_a_warm_up_is_left_out() -> None:
     """Eight steps that become shorter, then forty that scatter by a per cent."""
     steady = np.random.default_rng(1).normal(0.01, 0.0001, 40)
-    found = statistics.steady_from([*(0.01 * (1 + 2.0 ** (3 - each)) for each in range(8)), *steady])
+    found = statistics.steady_from(
+        [*(0.01 * (1 + 2.0 ** (3 - each)) for each in range(8)), *steady]
+    )
     assert found is not None
     assert 5 <= found <= 16
 

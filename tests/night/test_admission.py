@@ -14,7 +14,15 @@ from gradmatrix.night.night import AHEAD, Here, objections
 from gradmatrix.run.plan import key_of
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from tests import factories
-from tests.factories import HEALTHY, NOON, make_cell, make_observation, make_parameter, make_raised, make_warned
+from tests.factories import (
+    HEALTHY,
+    NOON,
+    make_cell,
+    make_observation,
+    make_parameter,
+    make_raised,
+    make_warned,
+)
 
 HERE = Here(
     stacks={"stack"},
@@ -27,18 +35,24 @@ BROKEN = make_observation(raised=make_raised(), reached="step")
 MISUSED = make_cell(variant="misused")
 
 
-def make_record(outcome: str = "trains", cell: Cell | None = None, lock: str = "lock", **fields: object) -> Record:
+def make_record(
+    outcome: str = "trains", cell: Cell | None = None, lock: str = "lock", **fields: object
+) -> Record:
     """A record with the key of its inputs."""
     inputs = {"lock": lock, "timeout_s": "120", "memory_bytes": "inf"}
     role = HERE.roles.get((cell.scenario, cell.variant), Role.CONTROL) if cell else Role.CONTROL
-    judged = passes(role, Verdict(Outcome.parse(outcome), None, ""), HEALTHY if outcome == "trains" else None)
+    judged = passes(
+        role, Verdict(Outcome.parse(outcome), None, ""), HEALTHY if outcome == "trains" else None
+    )
     given = {"inputs": inputs, "key": key_of(inputs), "role": role, "passed": judged, **fields}
     return factories.make_record(outcome, cell, **given)
 
 
 def make_failing(recorded_at: dt.datetime = NOON) -> Record:
     """A record of a cell that raised."""
-    return make_record("step:exception", observation=BROKEN, gradient=Gradient.FLOWING, recorded_at=recorded_at)
+    return make_record(
+        "step:exception", observation=BROKEN, gradient=Gradient.FLOWING, recorded_at=recorded_at
+    )
 
 
 def against(record: Record) -> str | None:
@@ -58,7 +72,9 @@ def against(record: Record) -> str | None:
         make_record("resolve:conflict"),
         make_record("setup:no-device"),
         make_record("process:timeout", MISUSED),
-        make_record("gradient:zero", MISUSED, observation=STUCK, gradient=Gradient.ZERO, passed=False),
+        make_record(
+            "gradient:zero", MISUSED, observation=STUCK, gradient=Gradient.ZERO, passed=False
+        ),
         make_record(
             "gradient:zero",
             MISUSED,
@@ -82,8 +98,14 @@ def test_what_holds_is_taken(record: Record) -> None:
         (make_record(cell=make_cell(variant="x")), "there is no variant scenario/x here"),
         (make_record(cell=make_cell(device="../../x")), "there is no device '../../x' here"),
         (make_record(role=Role.MISUSE), "scenario/plain is no misuse"),
-        (make_record(recorded_at=NOON + 2 * AHEAD), "it was not recorded by now, but at 2026-01-15 14:00:00+00:00"),
-        (make_record(recorded_at=dt.datetime(2026, 1, 15)), "it was not recorded by now, but at 2026-01-15 00:00:00"),  # noqa: DTZ001  (that is the fault)
+        (
+            make_record(recorded_at=NOON + 2 * AHEAD),
+            "it was not recorded by now, but at 2026-01-15 14:00:00+00:00",
+        ),
+        (
+            make_record(recorded_at=dt.datetime(2026, 1, 15)),
+            "it was not recorded by now, but at 2026-01-15 00:00:00",
+        ),  # noqa: DTZ001  (that is the fault)
         (make_record(key="x"), "its key is not that of its inputs"),
     ],
     ids=["stack", "variant", "device", "role", "future", "no time zone", "key"],
@@ -98,26 +120,58 @@ def test_what_is_not_of_this_matrix_is_not_taken(record: Record, told: str) -> N
 def test_a_limit_is_a_number(name: str, limit: str) -> None:
     """The key does not have them, and the next plan reads them."""
     record = make_record()
-    assert "its limits are no numbers" == against(replace(record, inputs={**record.inputs, name: limit}))
+    assert "its limits are no numbers" == against(
+        replace(record, inputs={**record.inputs, name: limit})
+    )
 
 
 @pytest.mark.parametrize(
     ("record", "told"),
     [
-        (make_record(observation=STUCK), "what was observed is gradient:zero, gradient zero, passed False"),
-        (make_record("step:exception", observation=HEALTHY), "what was observed is trains, gradient flowing, passed"),
-        (make_record("process:lost", observation=HEALTHY), "what was observed is trains, gradient flowing, passed"),
+        (
+            make_record(observation=STUCK),
+            "what was observed is gradient:zero, gradient zero, passed False",
+        ),
+        (
+            make_record("step:exception", observation=HEALTHY),
+            "what was observed is trains, gradient flowing, passed",
+        ),
+        (
+            make_record("process:lost", observation=HEALTHY),
+            "what was observed is trains, gradient flowing, passed",
+        ),
         (make_record(passed=False), "what was observed is trains, gradient flowing, passed True"),
-        (make_record(gradient=Gradient.ZERO), "what was observed is trains, gradient flowing, passed True"),
-        (make_record("process:timeout", passed=True), "what was observed is process:timeout, gradient None, passed"),
-        (make_record("process:timeout", gradient=Gradient.FLOWING), "is process:timeout, gradient None, passed False"),
-        (make_record("setup:unsupported", passed=False), "is setup:unsupported, gradient None, passed None"),
-        (make_record("process:timeout", MISUSED, passed=True), "is process:timeout, gradient None, passed False"),
+        (
+            make_record(gradient=Gradient.ZERO),
+            "what was observed is trains, gradient flowing, passed True",
+        ),
+        (
+            make_record("process:timeout", passed=True),
+            "what was observed is process:timeout, gradient None, passed",
+        ),
+        (
+            make_record("process:timeout", gradient=Gradient.FLOWING),
+            "is process:timeout, gradient None, passed False",
+        ),
+        (
+            make_record("setup:unsupported", passed=False),
+            "is setup:unsupported, gradient None, passed None",
+        ),
+        (
+            make_record("process:timeout", MISUSED, passed=True),
+            "is process:timeout, gradient None, passed False",
+        ),
         (make_record(observation=None), "nothing was observed, so that it cannot be trains"),
         (make_record("gradient:none"), "nothing was observed, so that it cannot be gradient:none"),
-        (make_record("setup:exception"), "nothing was observed, so that it cannot be setup:exception"),
+        (
+            make_record("setup:exception"),
+            "nothing was observed, so that it cannot be setup:exception",
+        ),
         (make_record(message="x" * (MESSAGE_LIMIT + 1)), "its message has 501 characters"),
-        (make_record("resolve:conflict", message="x" * (RESOLVERS_LIMIT + 1)), "its message has 5001 characters"),
+        (
+            make_record("resolve:conflict", message="x" * (RESOLVERS_LIMIT + 1)),
+            "its message has 5001 characters",
+        ),
     ],
 )
 def test_what_does_not_follow_from_the_observation_is_not_taken(record: Record, told: str) -> None:

@@ -34,7 +34,9 @@ def write(folder: Path, *records: Record | bytes, name: str = "stack") -> Path:
     """A folder as a shard leaves it."""
     path = folder / ".gradmatrix" / "records" / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"".join(each if isinstance(each, bytes) else encode(each) for each in records))
+    path.write_bytes(
+        b"".join(each if isinstance(each, bytes) else encode(each) for each in records)
+    )
     return folder
 
 
@@ -45,8 +47,13 @@ def found(*folders: Path, plan: Shards | None = None) -> Found:
 
 def make_plan(*names: str) -> Shards:
     """A plan in which shard A has the variant "plain", and every other one the variant "other"."""
-    dues = {name: Due(cell=make_cell(variant="plain" if name == "A" else "other"), key=KEY) for name in names}
-    shards = tuple(Shard(name=name, stack="stack", expected_s=1.0, cells=(due,)) for name, due in dues.items())
+    dues = {
+        name: Due(cell=make_cell(variant="plain" if name == "A" else "other"), key=KEY)
+        for name in names
+    }
+    shards = tuple(
+        Shard(name=name, stack="stack", expected_s=1.0, cells=(due,)) for name, due in dues.items()
+    )
     return Shards(schema=1, shards=shards, settled=0)
 
 
@@ -95,38 +102,50 @@ def test_a_newer_record_of_this_checkout_stays_the_cell(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     store.append(make_any_record("step:exception", key="now", recorded_at=LATER))
     assert 1 == night.take([make_any_record(key="then")], store, tmp_path / "environments")
-    assert ["step:exception"] == [record.outcome for record in store.recorded_here("stack").values()]
+    assert ["step:exception"] == [
+        record.outcome for record in store.recorded_here("stack").values()
+    ]
 
 
 def test_of_two_shards_the_newest_record_counts(tmp_path: Path) -> None:
     """In whichever folder it is."""
     new = write(tmp_path / "new", make_failing(recorded_at=LATER))
     old = write(tmp_path / "old", make_record())
-    assert [["step:exception"]] * 2 == [[r.outcome for r in found(*pair).records] for pair in ((new, old), (old, new))]
+    assert [["step:exception"]] * 2 == [
+        [r.outcome for r in found(*pair).records] for pair in ((new, old), (old, new))
+    ]
 
 
 def test_a_lost_process_hides_no_verdict(tmp_path: Path) -> None:
     """It speaks of a machine, the other one of the stack."""
     lost = make_record("process:lost", passed=None, recorded_at=LATER)
-    assert ["trains"] == [r.outcome for r in found(write(tmp_path / "shard", make_record(), lost)).records]
+    assert ["trains"] == [
+        r.outcome for r in found(write(tmp_path / "shard", make_record(), lost)).records
+    ]
 
 
 def test_a_judgement_on_relations_is_taken_back(tmp_path: Path) -> None:
     """It is judged again when all records are together."""
-    judged = replace(make_record(), outcome="relation:disagrees", passed=False, message="loss 1 against 2")
+    judged = replace(
+        make_record(), outcome="relation:disagrees", passed=False, message="loss 1 against 2"
+    )
     (record,) = found(write(tmp_path / "shard", judged)).records
     assert ("trains", True, "") == (record.outcome, record.passed, record.message)
 
 
 def test_a_truncated_line_is_told_and_skipped(tmp_path: Path) -> None:
     """Never silently; the others are taken."""
-    whole = found(write(tmp_path / "shard", encode(make_record())[:80] + b"\n", b"\n", make_record()))
+    whole = found(
+        write(tmp_path / "shard", encode(make_record())[:80] + b"\n", b"\n", make_record())
+    )
     assert 1 == len(whole.records)
     (problem,) = whole.problems
     assert problem.startswith(".gradmatrix/records/stack.jsonl, line 1 was skipped: ")
 
 
-@pytest.mark.parametrize("line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(make_any_record("step:magic"))])
+@pytest.mark.parametrize(
+    "line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(make_any_record("step:magic"))]
+)
 def test_what_is_no_record_is_told_and_skipped(tmp_path: Path, line: bytes) -> None:
     """Whatever it is."""
     seen = found(write(tmp_path / "shard", line, make_record()))
@@ -137,7 +156,10 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     """Nothing is taken, of any folder."""
     foreign = encode(make_record()).replace(b'"schema":1', b'"schema":2', 1)
     with pytest.raises(UserError, match="line 2 has schema 2, this release reads 1"):
-        found(write(tmp_path / "ours", make_record()), write(tmp_path / "theirs", make_record(), foreign))
+        found(
+            write(tmp_path / "ours", make_record()),
+            write(tmp_path / "theirs", make_record(), foreign),
+        )
 
 
 @pytest.mark.parametrize(
@@ -148,7 +170,9 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
         (make_cell(device='cpu"><script>'), """there is no device 'cpu"><script>' here"""),
     ],
 )
-def test_a_cell_that_is_unknown_here_is_told_and_skipped(tmp_path: Path, cell: object, told: str) -> None:
+def test_a_cell_that_is_unknown_here_is_told_and_skipped(
+    tmp_path: Path, cell: object, told: str
+) -> None:
     """It would be in no matrix."""
     record = replace(make_record(), cell=cell)
     seen = found(write(tmp_path / "shard", record, make_record()))
@@ -194,7 +218,9 @@ def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_record_of_the_future_is_told_and_skipped(tmp_path: Path) -> None:
     """It would be the newest one for ever."""
-    seen = found(write(tmp_path / "shard", make_record(recorded_at=dt.datetime(2999, 1, 1, tzinfo=dt.UTC))))
+    seen = found(
+        write(tmp_path / "shard", make_record(recorded_at=dt.datetime(2999, 1, 1, tzinfo=dt.UTC)))
+    )
     assert (0, 1) == (len(seen.records), len(seen.problems))
     assert "was not recorded by now, but at 2999-01-01" in seen.problems[0]
 
@@ -229,4 +255,6 @@ def test_elsewhere_only_what_did_not_run_is_taken(tmp_path: Path) -> None:
     settled = make_record("setup:unsupported", make_cell(variant="other"))
     seen = found(write(tmp_path / "taken", make_record(), settled), plan=make_plan("A", "B"))
     assert [settled] == list(seen.records)
-    assert seen.problems[0].endswith("line 1 was skipped: it was run, and its folder is of no shard of the plan")
+    assert seen.problems[0].endswith(
+        "line 1 was skipped: it was run, and its folder is of no shard of the plan"
+    )

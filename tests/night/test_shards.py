@@ -41,7 +41,9 @@ STACKS = st.dictionaries(
 def due_of(stacks: dict[str, list[float]]) -> tuple[list[Due], dict[Cell, float]]:
     """A cell per scenario, and how long it takes."""
     seconds = {
-        make_cell(stack, f"s{number}"): value for stack, values in stacks.items() for number, value in enumerate(values)
+        make_cell(stack, f"s{number}"): value
+        for stack, values in stacks.items()
+        for number, value in enumerate(values)
     }
     return [Due(cell=cell, key="key") for cell in seconds], seconds
 
@@ -61,7 +63,8 @@ def optimum(stacks: dict[str, list[float]], jobs: int) -> float:
     """The shortest that the longest job can be when every stack has its own."""
     spare = range(1, jobs - len(stacks) + 2)
     bests = {
-        stack: {count: best(values, min(count, len(values))) for count in spare} for stack, values in stacks.items()
+        stack: {count: best(values, min(count, len(values))) for count in spare}
+        for stack, values in stacks.items()
     }
     return min(
         max(bests[stack][count] for stack, count in zip(stacks, counts, strict=True))
@@ -80,13 +83,17 @@ def test_every_cell_is_in_one_job_of_its_stack(stacks: dict[str, list[float]], j
     """And there are no more jobs than allowed, each under a name of its own."""
     due, seconds = due_of(stacks)
     shards = pack(due, seconds, jobs, SETTING_UP_S)
-    assert sorted(each.cell for each in due) == sorted(each.cell for shard in shards for each in shard.cells)
+    assert sorted(each.cell for each in due) == sorted(
+        each.cell for shard in shards for each in shard.cells
+    )
     assert all({shard.stack} == {each.cell.stack for each in shard.cells} for shard in shards)
     assert len({shard.name for shard in shards}) == len(shards) <= jobs
 
 
 @given(STACKS, st.integers(3, 8))
-def test_the_longest_job_is_within_a_third_of_the_best(stacks: dict[str, list[float]], jobs: int) -> None:
+def test_the_longest_job_is_within_a_third_of_the_best(
+    stacks: dict[str, list[float]], jobs: int
+) -> None:
     """Unless its cells take no longer than setting it up; and never longer than with a job per stack."""
     due, seconds = due_of(stacks)
     found = longest(pack(due, seconds, jobs, SETTING_UP_S))
@@ -96,7 +103,9 @@ def test_the_longest_job_is_within_a_third_of_the_best(stacks: dict[str, list[fl
 
 
 @given(STACKS, st.integers(3, 12))
-def test_a_stack_is_split_only_where_that_shortens_the_longest_job(stacks: dict[str, list[float]], jobs: int) -> None:
+def test_a_stack_is_split_only_where_that_shortens_the_longest_job(
+    stacks: dict[str, list[float]], jobs: int
+) -> None:
     """With one job less for any of them it would be longer."""
     due, seconds = due_of(stacks)
     batches = batched(due, seconds)
@@ -106,7 +115,9 @@ def test_a_stack_is_split_only_where_that_shortens_the_longest_job(stacks: dict[
         return max(sum(batch.seconds for batch in part) for part in divided(batches[stack], count))
 
     end = max(length(stack, count) for stack, count in counts.items())
-    assert [] == [stack for stack, count in counts.items() if count > 1 and length(stack, count - 1) <= end]
+    assert [] == [
+        stack for stack, count in counts.items() if count > 1 and length(stack, count - 1) <= end
+    ]
 
 
 def test_a_short_job_is_not_split() -> None:
@@ -117,10 +128,17 @@ def test_a_short_job_is_not_split() -> None:
 
 def test_a_long_stack_is_split_by_scenario() -> None:
     """The variants of one run on one machine, so that their step times compare and those agree that must."""
-    cells = [make_cell("a", scenario, variant) for scenario in ("s", "t") for variant in ("plain", "checkpointed")]
-    shards = pack([Due(cell=cell, key="key") for cell in cells], dict.fromkeys(cells, 10.0), 10, SETTING_UP_S)
+    cells = [
+        make_cell("a", scenario, variant)
+        for scenario in ("s", "t")
+        for variant in ("plain", "checkpointed")
+    ]
+    shards = pack(
+        [Due(cell=cell, key="key") for cell in cells], dict.fromkeys(cells, 10.0), 10, SETTING_UP_S
+    )
     assert [("a-1-of-2", 23.0, {"s"}), ("a-2-of-2", 23.0, {"t"})] == [
-        (shard.name, shard.expected_s, {due.cell.scenario for due in shard.cells}) for shard in shards
+        (shard.name, shard.expected_s, {due.cell.scenario for due in shard.cells})
+        for shard in shards
     ]
 
 
@@ -154,7 +172,9 @@ def test_the_matrix_names_each_job() -> None:
 
 def test_a_cell_is_expected_to_take_as_long_as_the_last_time() -> None:
     """One that never ran as long as the median of its scenario, and one of an unknown scenario some seconds."""
-    ran, timed_out, new, unknown = (make_cell(scenario=s, variant=v) for s, v in ("sa", "sb", "sc", "ud"))
+    ran, timed_out, new, unknown = (
+        make_cell(scenario=s, variant=v) for s, v in ("sa", "sb", "sc", "ud")
+    )
     other = make_cell("other", "s", "a")
     recorded = {
         ran: make_record(cell=ran, observation=make_observation(wall_s=4.0)),
@@ -168,8 +188,12 @@ def test_a_cell_is_expected_to_take_as_long_as_the_last_time() -> None:
 
 def test_listed_cells_are_selected_and_no_other() -> None:
     """Not every combination of their scenarios, variants and devices."""
-    listed = Listed(cells=frozenset({make_cell(variant="a"), make_cell(variant="b", device="cuda")}))
-    cells = [make_cell(variant=variant, device=device) for variant in "ab" for device in ("cpu", "cuda")]
+    listed = Listed(
+        cells=frozenset({make_cell(variant="a"), make_cell(variant="b", device="cuda")})
+    )
+    cells = [
+        make_cell(variant=variant, device=device) for variant in "ab" for device in ("cpu", "cuda")
+    ]
     assert [True, False, False, True] == [listed.has(cell) for cell in cells]
 
 
@@ -179,7 +203,9 @@ def test_nox_says_which_stacks_there_are() -> None:
     assert ["b", "a"] == stacks_of(msgspec.json.encode(sessions))
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"[1]", b'[{"name": "matrix"}]', b'[{"session": "lint"}]', b"\xff"])
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[1]", b'[{"name": "matrix"}]', b'[{"session": "lint"}]', b"\xff"]
+)
 def test_what_is_no_list_of_stacks_is_refused(text: bytes) -> None:
     """With what prints one."""
     with pytest.raises(UserError, match="nox -t all --list --json"):

@@ -78,12 +78,16 @@ def make_root(tmp_path: Path) -> Path:
 def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Servers of which some cells do not train, and two disagree that must not: however often they are asked."""
     monkeypatch.setattr(
-        "gradmatrix.run.project.device_class", lambda device: "Linux-x86_64" if device == "cpu" else None
+        "gradmatrix.run.project.device_class",
+        lambda device: "Linux-x86_64" if device == "cpu" else None,
     )
     world = pretend(monkeypatch)
     stuck = make_observation(parameters=(make_parameter("zzzz", changed=False),))
     world.answers = {
-        "checkpointed": [Answer(make_observation(losses=(1.0, 0.9, 0.8, 0.7)), Ended(exit=0), wall_s=0.5)] * 9,
+        "checkpointed": [
+            Answer(make_observation(losses=(1.0, 0.9, 0.8, 0.7)), Ended(exit=0), wall_s=0.5)
+        ]
+        * 9,
         "frozen": [Answer(stuck, Ended(exit=0), wall_s=0.5)] * 9,
         "one": [Answer(None, Ended(exit=1), wall_s=0.5)] * 9,
     }
@@ -107,7 +111,9 @@ def run(root: Path, *arguments: str) -> int:
     return main([*arguments, "--root", str(root)])
 
 
-def plan(root: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
+def plan(
+    root: Path, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> list[dict[str, object]]:
     """The jobs of a plan that never pays for a machine to be saved."""
     capsys.readouterr()
     assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0", *arguments)
@@ -125,10 +131,20 @@ def timeless(root: Path, results: Path | None = None) -> dict[Cell, Record]:
 
 def a_night(root: Path, folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> int:
     """Plan, run each shard and merge, in as many processes as machines; how many jobs there were."""
-    jobs = plan(root, capsys, "--output", str(folder / "p.json"), "--settled", str(folder / "settled"), *arguments)
+    jobs = plan(
+        root,
+        capsys,
+        "--output",
+        str(folder / "p.json"),
+        "--settled",
+        str(folder / "settled"),
+        *arguments,
+    )
     for job in jobs:
         results = folder / str(job["name"])
-        assert 0 == run(root, "shard", str(folder / "p.json"), str(job["name"]), "--results", str(results))
+        assert 0 == run(
+            root, "shard", str(folder / "p.json"), str(job["name"]), "--results", str(results)
+        )
     assert 0 == run(root, "merge", str(folder), "--plan", str(folder / "p.json"))
     assert "warning" not in capsys.readouterr().out
     return len(jobs)
@@ -143,9 +159,13 @@ def test_a_night_gives_the_matrix_of_a_plain_run(
     assert 4 == a_night(root, tmp_path / "night", capsys)
     expected = timeless(root, plain)
     assert (30, expected) == (len(expected), timeless(root))
-    assert {"trains", "setup:no-device", "setup:unsupported", "resolve:conflict", "relation:disagrees"} < {
-        record.outcome for record in expected.values()
-    }
+    assert {
+        "trains",
+        "setup:no-device",
+        "setup:unsupported",
+        "resolve:conflict",
+        "relation:disagrees",
+    } < {record.outcome for record in expected.values()}
 
 
 def test_nothing_changed_is_no_job(
@@ -166,9 +186,13 @@ def test_only_what_changed_is_planned(
     """Of a stack that was locked anew, all; what ran elsewhere keeps its record."""
     a_night(root, tmp_path / "night", capsys)
     write_lock(root, make_lock("second", versions={"torch": "2.7.0"}))
-    (root / "scenarios" / "products.py").write_text(PRODUCTS.replace("two", "three"), encoding="utf-8")
+    (root / "scenarios" / "products.py").write_text(
+        PRODUCTS.replace("two", "three"), encoding="utf-8"
+    )
     jobs = plan(root, capsys, "--since-published", "--output", str(tmp_path / "p.json"))
-    cells = [str(due.cell) for shard in nightly.read(tmp_path / "p.json").shards for due in shard.cells]
+    cells = [
+        str(due.cell) for shard in nightly.read(tmp_path / "p.json").shards for due in shard.cells
+    ]
     assert ({"first", "second"}, ["first/products/one/cpu", "second/products/one/cpu"]) == (
         {job["stack"] for job in jobs},
         sorted(cells),
@@ -181,7 +205,9 @@ def test_a_lost_cell_is_planned_again(
     """A published record that speaks of a machine only is not known."""
     world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * 6
     a_night(root, tmp_path / "night", capsys)
-    lost = {cell.stack for cell, record in timeless(root).items() if record.outcome == "process:lost"}
+    lost = {
+        cell.stack for cell, record in timeless(root).items() if record.outcome == "process:lost"
+    }
     assert {"first", "second"} == lost
     assert [1, 1] == [job["cells"] for job in plan(root, capsys, "--since-published")]
 
@@ -194,17 +220,23 @@ def test_variants_of_two_nights_are_compared(
     world.answers["checkpointed"] = [lost] * 6 + world.answers["checkpointed"]
     a_night(root, tmp_path / "once", capsys)
     assert 2 == a_night(root, tmp_path / "later", capsys, "--since-published")
-    disagreeing = {cell.stack for cell, r in timeless(root).items() if r.outcome == "relation:disagrees"}
+    disagreeing = {
+        cell.stack for cell, r in timeless(root).items() if r.outcome == "relation:disagrees"
+    }
     assert {"first", "second"} == disagreeing
 
 
-def test_fewer_jobs_than_stacks_are_bad_input(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fewer_jobs_than_stacks_are_bad_input(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A job installs one stack; the one that does not resolve needs none."""
     assert 2 == run(root, "shards", str(root / "sessions.json"), "--jobs", "1")
     assert "2 stacks have cells to run, and there may be 1 jobs" in capsys.readouterr().err
 
 
-def test_a_plan_records_nothing(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_records_nothing(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And asks no server."""
     before = {path for path in root.rglob("*") if path.is_file()}
     plan(root, capsys)
@@ -218,8 +250,18 @@ def test_a_shard_that_was_planned_for_something_else_is_refused(
     (job, *_) = plan(root, capsys, "--output", str(tmp_path / "p.json"))
     for path in (root / "scenarios").glob("*.py"):
         path.write_text(path.read_text(encoding="utf-8").replace("two", "three"), encoding="utf-8")
-    assert 2 == run(root, "shard", str(tmp_path / "p.json"), str(job["name"]), "--results", str(tmp_path / "out"))
-    assert ("was planned for something else" in capsys.readouterr().err, []) == (True, world.started)
+    assert 2 == run(
+        root,
+        "shard",
+        str(tmp_path / "p.json"),
+        str(job["name"]),
+        "--results",
+        str(tmp_path / "out"),
+    )
+    assert ("was planned for something else" in capsys.readouterr().err, []) == (
+        True,
+        world.started,
+    )
 
 
 @pytest.mark.parametrize("content", [None, b"{", b'{"schema": 2, "shards": [], "settled": 0}'])
@@ -233,7 +275,9 @@ def test_a_plan_that_cannot_be_read_is_bad_input(
     assert "nox -s shards" in capsys.readouterr().err
 
 
-def test_sessions_of_another_matrix_are_bad_input(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sessions_of_another_matrix_are_bad_input(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A stack that is not here, and a file that is not there."""
     (root / "other.json").write_text('[{"session": "matrix(frist)"}]', encoding="utf-8")
     assert 2 == run(root, "shards", str(root / "other.json"))
@@ -253,7 +297,9 @@ def test_merging_tells_what_it_skipped(
     assert "0 cells found, 0 records were new" in printed
 
 
-def test_a_folder_without_records_is_bad_input(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_without_records_is_bad_input(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing was run, or another folder is meant."""
     assert 2 == run(root, "merge", str(tmp_path / "nowhere"))
     assert "There are no records in" in capsys.readouterr().err
@@ -268,11 +314,19 @@ def test_what_a_shard_forged_is_told_and_not_taken(
     expected = timeless(root)
     lines = Store(tmp_path, root / "results" / "records").of_stack("first").values()
     later = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=5)
-    forged = [replace(r, cell=replace(r.cell, stack="second"), recorded_at=later) for r in lines if r.observation]
-    files.write_atomically(night / "first-1-of-2" / "records" / "second.jsonl", b"".join(map(encode, forged)))
+    forged = [
+        replace(r, cell=replace(r.cell, stack="second"), recorded_at=later)
+        for r in lines
+        if r.observation
+    ]
+    files.write_atomically(
+        night / "first-1-of-2" / "records" / "second.jsonl", b"".join(map(encode, forged))
+    )
     capsys.readouterr()
     assert 0 == run(root, "merge", str(night), "--plan", str(night / "p.json"))
-    told = capsys.readouterr().out.count("was skipped: shard first-1-of-2 was not asked for second/")
+    told = capsys.readouterr().out.count(
+        "was skipped: shard first-1-of-2 was not asked for second/"
+    )
     assert (expected, len(forged)) == (timeless(root), told)
 
 
@@ -283,7 +337,9 @@ def test_durations_of_another_lock_are_known(
     a_night(root, tmp_path / "night", capsys)
     lock, text = root / "results" / "locks" / "second.json", "torch==2.7.0\n"
     known = msgspec.json.decode(lock.read_bytes(), type=Lock)
-    lock.write_bytes(msgspec.json.encode(replace(known, digest=hashlib.sha256(text.encode()).hexdigest())))
+    lock.write_bytes(
+        msgspec.json.encode(replace(known, digest=hashlib.sha256(text.encode()).hexdigest()))
+    )
     lock.with_suffix(".txt").write_text(text, encoding="utf-8")
     plan(root, capsys, "--output", str(tmp_path / "p.json"), "--jobs", "1")
     (shard,) = nightly.read(tmp_path / "p.json").shards
@@ -291,7 +347,9 @@ def test_durations_of_another_lock_are_known(
 
 
 @pytest.mark.parametrize("word", ["0", "257", "many"])
-def test_jobs_are_a_number_that_github_allows(root: Path, word: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_a_number_that_github_allows(
+    root: Path, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Another one ends the command line."""
     with pytest.raises(SystemExit, match="2"):
         run(root, "shards", "-", "--jobs", word)

@@ -31,24 +31,36 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return make_world(monkeypatch)
 
 
-def test_a_night_can_be_rehearsed(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_night_can_be_rehearsed(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On one machine, in folders of its own: 0 where both ways agree."""
     before = {path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
     sessions = str(root / "sessions.json")
     assert 0 == run(root, "dry-run", sessions, "first", "broken", "--setting-up", "0")
-    assert "20 cells published twice, of which 4 ran plainly and in 2 shards: 0 differ" in capsys.readouterr().out
+    assert (
+        "20 cells published twice, of which 4 ran plainly and in 2 shards: 0 differ"
+        in capsys.readouterr().out
+    )
     assert before == {path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
-def test_a_rehearsal_tells_what_differs(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_tells_what_differs(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """1, and each cell of which another thing is published."""
     world.answers["one"] = world.answers["one"][:1]
     assert 1 == run(root, "dry-run", str(root / "sessions.json"), "first")
     printed = capsys.readouterr().out
-    assert "first/products/one/cpu: outcome: plain process:exit-1, merged trains; passed: plain False" in printed
+    assert (
+        "first/products/one/cpu: outcome: plain process:exit-1, merged trains; passed: plain False"
+        in printed
+    )
 
 
-def test_a_rehearsal_of_nothing_is_bad_input(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_of_nothing_is_bad_input(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two matrices of which no cell ran are equal for no reason."""
     assert 2 == run(root, "dry-run", str(root / "sessions.json"), "broken")
     assert "no cell of these stacks ran in a shard" in capsys.readouterr().err
@@ -60,11 +72,15 @@ def test_a_rehearsal_knows_its_stacks(root: Path, capsys: pytest.CaptureFixture[
     assert "perhaps you meant 'first'" in capsys.readouterr().err
 
 
-def test_what_does_not_resolve_has_a_code_of_its_own(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_resolve_has_a_code_of_its_own(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With 1 ends what goes wrong by a fault of ours, also in nox: the night must not take it for this."""
     monkeypatch.setattr(Project, "relock", lambda _, stack: make_lock(stack.name))
     assert 0 == run(root, "lock", "--all")
-    monkeypatch.setattr(Project, "relock", lambda _, stack: make_lock(stack.name, versions={}, failure=CONFLICT))
+    monkeypatch.setattr(
+        Project, "relock", lambda _, stack: make_lock(stack.name, versions={}, failure=CONFLICT)
+    )
     assert 3 == run(root, "lock", "--all")
 
 
@@ -74,13 +90,16 @@ def test_a_stack_without_such_a_release_is_left_out_and_told(
     """The night of the other stacks goes on; where no other is left, that is bad input."""
     lost = Failure(outcome="resolve:no-release", message="torch==99 is not there")
     monkeypatch.setattr(
-        "gradmatrix.stacks.lock.resolve", lambda stack, *_: make_lock(stack.name, versions={}, failure=lost)
+        "gradmatrix.stacks.lock.resolve",
+        lambda stack, *_: make_lock(stack.name, versions={}, failure=lost),
     )
     (root / "results" / "locks" / "second.json").unlink()
     assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0")
     out, err = capsys.readouterr()
     assert {"first"} == {job["stack"] for job in json.loads(out)["include"]}
-    assert "left out: Stack second asks for a release that there is not. torch==99 is not there" in err
+    assert (
+        "left out: Stack second asks for a release that there is not. torch==99 is not there" in err
+    )
     (root / "sessions.json").write_text('[{"session": "matrix(second)"}]', encoding="utf-8")
     assert 2 == run(root, "shards", str(root / "sessions.json"))
     assert "Stack second asks for a release that there is not." in capsys.readouterr().err

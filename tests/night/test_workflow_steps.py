@@ -15,12 +15,16 @@ import pytest
 from gradmatrix.publish.feeds import as_issue
 from tests.publish.test_regressions import regressed
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the machines of the night have GNU's tools")
-
-NIGHT = (Path(__file__).resolve().parent.parent.parent / ".github" / "workflows" / "nightly.yml").read_text(
-    encoding="utf-8"
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the machines of the night have GNU's tools"
 )
-GH = 'printf "%s\\n" "$*" >> "$CALLS"\nif [ "$1 $2" = "issue list" ]; then printf "%s" "$OPEN"; fi\n'
+
+NIGHT = (
+    Path(__file__).resolve().parent.parent.parent / ".github" / "workflows" / "nightly.yml"
+).read_text(encoding="utf-8")
+GH = (
+    'printf "%s\\n" "$*" >> "$CALLS"\nif [ "$1 $2" = "issue list" ]; then printf "%s" "$OPEN"; fi\n'
+)
 
 
 def script(step: str) -> str:
@@ -55,7 +59,9 @@ def run(place: Path, step: str, **variables: str) -> subprocess.CompletedProcess
         **variables,
     }  # fmt: skip
     command = ["bash", "-e", "-c", script(step)]
-    return subprocess.run(command, cwd=place, env=given, text=True, capture_output=True, check=False)
+    return subprocess.run(
+        command, cwd=place, env=given, text=True, capture_output=True, check=False
+    )
 
 
 def calls(place: Path) -> list[str]:
@@ -71,7 +77,9 @@ def test_a_stack_that_does_not_resolve_ends_no_night(place: Path, code: int, exp
 
 
 @pytest.mark.parametrize(("code", "regressed"), [(0, "regressed=0\n"), (1, "regressed=1\n")])
-def test_a_regression_is_told_to_the_jobs_that_follow(place: Path, code: int, regressed: str) -> None:
+def test_a_regression_is_told_to_the_jobs_that_follow(
+    place: Path, code: int, regressed: str
+) -> None:
     """By the code of the command that wrote what there is to tell."""
     pretend(place, "nox", f"echo told > regressions.md\nexit {code}\n")
     assert 0 == run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
@@ -94,15 +102,30 @@ def test_the_checksums_are_those_of_all_files(place: Path) -> None:
     for _ in range(2):
         assert 0 == run(place, "List the checksums").returncode
     checked = subprocess.run(
-        ["sha256sum", "-c", "SHA256SUMS"], cwd=place / "results", text=True, capture_output=True, check=True
+        ["sha256sum", "-c", "SHA256SUMS"],
+        cwd=place / "results",
+        text=True,
+        capture_output=True,
+        check=True,
     )
-    assert ["./index.html: OK", "./matrix.json: OK", "./records/a stack.jsonl: OK"] == checked.stdout.splitlines()
+    assert [
+        "./index.html: OK",
+        "./matrix.json: OK",
+        "./records/a stack.jsonl: OK",
+    ] == checked.stdout.splitlines()
 
 
 def report(place: Path, *, regressed: str, number: str = "") -> list[str]:
     """What ``gh`` was asked to do about the issue, of which ``number`` is open."""
     pretend(place, "gh", GH)
-    ran = run(place, "Open, update or close the issue", REGRESSED=regressed, OPEN=number, LABEL="regression", RUN="URL")
+    ran = run(
+        place,
+        "Open, update or close the issue",
+        REGRESSED=regressed,
+        OPEN=number,
+        LABEL="regression",
+        RUN="URL",
+    )
     assert (0, "") == (ran.returncode, ran.stderr)
     first, *others = calls(place)
     assert first.startswith("issue list --app github-actions --label regression --state open")
@@ -116,7 +139,9 @@ def test_where_nothing_is_regressed_no_issue_is_opened(place: Path) -> None:
 
 def test_the_issue_is_closed_when_nothing_is_regressed(place: Path) -> None:
     """With the run that found so."""
-    assert ["issue close 7 --comment Nothing is regressed any more: URL"] == report(place, regressed="0", number="7")
+    assert ["issue close 7 --comment Nothing is regressed any more: URL"] == report(
+        place, regressed="0", number="7"
+    )
 
 
 @pytest.mark.parametrize(
@@ -189,8 +214,14 @@ def test_a_night_is_committed(place: Path, meanwhile: str | None) -> None:
 def test_a_night_that_conflicts_is_not_committed_and_says_so(place: Path) -> None:
     """It fails, so that nothing is deployed."""
     ran = a_night_in(place, "results/matrix.md")
-    assert (1, "of another\n") == (ran.returncode, git(place.parent / "origin", "show", "main:results/matrix.md"))
-    assert "::error title=Not committed::main cannot be joined with the results/ of this night" in ran.stdout
+    assert (1, "of another\n") == (
+        ran.returncode,
+        git(place.parent / "origin", "show", "main:results/matrix.md"),
+    )
+    assert (
+        "::error title=Not committed::main cannot be joined with the results/ of this night"
+        in ran.stdout
+    )
 
 
 def test_where_nothing_changed_nothing_is_committed(place: Path) -> None:
@@ -199,7 +230,10 @@ def test_where_nothing_changed_nothing_is_committed(place: Path) -> None:
     git(place, "init", "--quiet")
     commit(place, "results/matrix.md", "old\n")
     commit(place, "README.md", "old\n")
-    assert (0, "Nothing changed.\n") == ((ran := run(place, "Commit and push", BRANCH="main")).returncode, ran.stdout)
+    assert (0, "Nothing changed.\n") == (
+        (ran := run(place, "Commit and push", BRANCH="main")).returncode,
+        ran.stdout,
+    )
 
 
 def test_no_step_needs_more_than_its_shell() -> None:

@@ -21,7 +21,9 @@ ENDS_A_COMMAND = {"|", "||", "&&", ";", ">", ">>", "#"}
 
 def uses() -> list[tuple[str, str]]:
     """Each action that a workflow uses, with its comment."""
-    return [(name, found) for name, text in TEXTS.items() for found in re.findall(r"uses: (.+)", text)]
+    return [
+        (name, found) for name, text in TEXTS.items() for found in re.findall(r"uses: (.+)", text)
+    ]
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
@@ -45,13 +47,19 @@ def jobs(text: str) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-JOBS = [pytest.param(job, id=f"{name}-{key}") for name, text in TEXTS.items() for key, job in jobs(text).items()]
+JOBS = [
+    pytest.param(job, id=f"{name}-{key}")
+    for name, text in TEXTS.items()
+    for key, job in jobs(text).items()
+]
 
 
 def test_there_are_workflows() -> None:
     """So that no test here passes for want of them."""
     assert {"checks.yml", "nightly.yml"} == set(TEXTS)
-    assert {"plan", "cells", "publish", "attest", "pages", "commit", "report"} == set(jobs(TEXTS["nightly.yml"]))
+    assert {"plan", "cells", "publish", "attest", "pages", "commit", "report"} == set(
+        jobs(TEXTS["nightly.yml"])
+    )
 
 
 def test_every_action_is_pinned_by_a_hash() -> None:
@@ -84,7 +92,9 @@ def test_a_checkout_leaves_no_token_behind(text: str) -> None:
 @pytest.mark.parametrize("job", ["plan", "cells", "publish"])
 def test_where_packages_of_others_run_nothing_can_be_written(job: str) -> None:
     """Neither to the repository, nor a page, nor an issue, nor a signature."""
-    granted = re.findall(r"^      [\w-]+: (?:read|write)", jobs(TEXTS["nightly.yml"])[job], re.MULTILINE)
+    granted = re.findall(
+        r"^      [\w-]+: (?:read|write)", jobs(TEXTS["nightly.yml"])[job], re.MULTILINE
+    )
     assert ["      contents: read"] == granted
 
 
@@ -112,7 +122,9 @@ def test_cells_that_take_too_long_leave_their_records() -> None:
 
 def test_the_checks_are_the_ones_of_the_readme() -> None:
     """Who runs them by hand runs the same."""
-    command = re.search(r"run: (pip install nox && nox -s tests)$", TEXTS["checks.yml"], re.MULTILINE)
+    command = re.search(
+        r"run: (pip install nox && nox -s tests)$", TEXTS["checks.yml"], re.MULTILINE
+    )
     assert command is not None
     assert f"    {command[1]}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
@@ -133,13 +145,21 @@ def test_the_commands_were_found() -> None:
     """All that a night consists of."""
     called = {" ".join(words[2:5]) for name, words in commands() if name == "nightly.yml"}
     published = "publish -- --base-url"
-    assert {"lock", published, "harness -- merge", "harness -- shard", "harness -- regressions"} < called
+    assert {
+        "lock",
+        published,
+        "harness -- merge",
+        "harness -- shard",
+        "harness -- regressions",
+    } < called
 
 
 def test_nox_is_new_enough() -> None:
     """The night pins it; the noxfile says what it needs."""
     pinned = re.search(r"NOX: nox\[uv\]==([\d.]+)", TEXTS["nightly.yml"])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (needed,) = [each.rpartition("=")[2] for each in project["dependencies"] if each.startswith("nox[")]
+    (needed,) = [
+        each.rpartition("=")[2] for each in project["dependencies"] if each.startswith("nox[")
+    ]
     assert pinned is not None
     assert tuple(map(int, pinned[1].split("."))) >= tuple(map(int, needed.split(".")))

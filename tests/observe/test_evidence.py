@@ -78,11 +78,22 @@ BY_SCRIPT = {
     "stepping": STEPPING,
     "breaking": BREAKING,
 }
-CASES = [(script, name, *said) for script, table in BY_SCRIPT.items() for name, said in table.items()]
+CASES = [
+    (script, name, *said) for script, table in BY_SCRIPT.items() for name, said in table.items()
+]
 HEALTHY = [
-    *(("recomputing", name) for name in ("reentrant", "non_reentrant", "generation", "inference_evaluation")),
-    *(("watched", name) for name in ("whole", "penalised", "scripted", "thread", "generators", "exits_twisted")),
-    *(("training", name) for name in ("closure", "autocast", "adapter", "shared", "two_optimizers", "functional")),
+    *(
+        ("recomputing", name)
+        for name in ("reentrant", "non_reentrant", "generation", "inference_evaluation")
+    ),
+    *(
+        ("watched", name)
+        for name in ("whole", "penalised", "scripted", "thread", "generators", "exits_twisted")
+    ),
+    *(
+        ("training", name)
+        for name in ("closure", "autocast", "adapter", "shared", "two_optimizers", "functional")
+    ),
 ]
 
 
@@ -113,7 +124,9 @@ def test_cause_module_and_line_are_named(
         ("poisoned_cache_inference", "poisoned_cache_inference"),
     ],
 )
-def test_a_poisoned_autocast_cache_is_named(gradient_bench: Workbench, variant: str, line: str) -> None:
+def test_a_poisoned_autocast_cache_is_named(
+    gradient_bench: Workbench, variant: str, line: str
+) -> None:
     """By the pass that filled it; torch 2.11 keeps the copies of both kinds of pass apart, and all is well."""
     at = "recomputing.py", culprit("recomputing", line)
     expected = {OLDEST: (Cause.AUTOCAST_CACHE, "embed", *at), NEWEST: None}
@@ -124,7 +137,12 @@ def test_an_update_in_half_precision_is_named(gradient_bench: Workbench) -> None
     """Its second moment and its eps are both 0; the oldest torch has none for processors, and raises."""
     expected = {
         OLDEST: (Cause.EXCEPTION, None, "loop.py"),
-        NEWEST: (Cause.NONFINITE_UPDATE, "Scale", "breaking.py", culprit("breaking", "half_update")),
+        NEWEST: (
+            Cause.NONFINITE_UPDATE,
+            "Scale",
+            "breaking.py",
+            culprit("breaking", "half_update"),
+        ),
     }[gradient_bench.stack]
     assert expected == (named(gradient_bench.run("half_update")) or ())[: len(expected)]
 
@@ -137,7 +155,9 @@ def test_one_optimizer_of_two_that_never_steps_is_named(gradient_bench: Workbenc
 
 def test_an_output_that_is_not_used_is_named(gradient_bench: Workbench) -> None:
     """No operation took it out of the graph: the line of what was run next is all that is known."""
-    assert (Cause.UNUSED, "blocks.0", "loop.py") == (named(gradient_bench.run("forgotten")) or ())[:3]
+    assert (Cause.UNUSED, "blocks.0", "loop.py") == (named(gradient_bench.run("forgotten")) or ())[
+        :3
+    ]
 
 
 def test_gradients_of_zeros_without_a_reason_have_no_line(gradient_bench: Workbench) -> None:
@@ -169,20 +189,32 @@ def test_modules_that_lost_it_in_one_way_are_one_entry(gradient_bench: Workbench
     assert (9, False, "embed") == (lost.modules, lost.entered, lost.module)
 
 
-def test_of_a_tensor_that_was_severed_it_is_known_what_lies_behind(gradient_bench: Workbench) -> None:
+def test_of_a_tensor_that_was_severed_it_is_known_what_lies_behind(
+    gradient_bench: Workbench,
+) -> None:
     """The embeddings and the first layer, weight and bias."""
     [severed] = gradient_bench.run("detached").seen.severed
-    assert ("detach", "blocks.0", "Block", 4) == (severed.how, severed.module, severed.type, severed.parameters)
+    assert ("detach", "blocks.0", "Block", 4) == (
+        severed.how,
+        severed.module,
+        severed.type,
+        severed.parameters,
+    )
 
 
 def test_frozen_parameters_are_counted_by_line(gradient_bench: Workbench) -> None:
     """All ten, by the one line that did it."""
     [froze] = gradient_bench.run("all_frozen_by_hand").seen.frozen
-    assert (10, culprit("stepping", "all_frozen_by_hand")) == (froze.parameters, froze.frames[0].line)
+    assert (10, culprit("stepping", "all_frozen_by_hand")) == (
+        froze.parameters,
+        froze.frames[0].line,
+    )
 
 
 @pytest.mark.parametrize(("script", "variant"), HEALTHY)
-def test_a_healthy_script_has_no_findings(gradient_bench: Workbench, script: str, variant: str) -> None:
+def test_a_healthy_script_has_no_findings(
+    gradient_bench: Workbench, script: str, variant: str
+) -> None:
     """Nothing is accused, whatever is detached, frozen or run without gradients beside what learns."""
     seen = gradient_bench.run(variant, script=script).seen
     assert ((), (), (), (), (), (), None) == (

@@ -63,7 +63,9 @@ MIB = 2**20
         ("allocates", "trains", "flowing"),
     ],
 )
-def test_a_script_gets_its_outcome(gradient_bench: Workbench, variant: str, outcome: str, gradient: str | None) -> None:
+def test_a_script_gets_its_outcome(
+    gradient_bench: Workbench, variant: str, outcome: str, gradient: str | None
+) -> None:
     """Outcome and gradient status, and no error of the observer's own."""
     ran = gradient_bench.run(variant)
     assert (outcome, gradient, ()) == (ran.outcome, ran.verdict.gradient, ran.seen.observer_errors)
@@ -105,7 +107,9 @@ def test_two_optimizers_are_one_clock(gradient_bench: Workbench) -> None:
 def test_a_compiled_model_is_watched_without_a_word(gradient_bench: Workbench) -> None:
     """torch.compile warns of hooks like ours: its user neither hears of them nor loses the full graph."""
     ran = gradient_bench.run("compiled")
-    assert ran.outcome == ("setup:unsupported" if gradient_bench.stack == "lightning-2.0.3" else "trains")
+    assert ran.outcome == (
+        "setup:unsupported" if gradient_bench.stack == "lightning-2.0.3" else "trains"
+    )
     assert () == ran.seen.warnings
 
 
@@ -116,7 +120,10 @@ def test_a_skipped_step_is_no_step(gradient_bench: Workbench) -> None:
 
 def test_a_zero_gradient_is_told_from_a_missing_one(gradient_bench: Workbench) -> None:
     """LoRA's A: zero at step 1, finite from then on."""
-    names = {parameter.name: parameter.gradients for parameter in gradient_bench.run("adapter").seen.parameters}
+    names = {
+        parameter.name: parameter.gradients
+        for parameter in gradient_bench.run("adapter").seen.parameters
+    }
     assert {"0.weight": "zfff", "1.weight": "ffff"} == names
 
 
@@ -133,10 +140,14 @@ def test_parameters_that_no_optimizer_holds_are_seen(gradient_bench: Workbench) 
     assert [("0.weight", True, "ffff"), ("0.bias", True, "ffff")] == still
 
 
-def test_parts_are_named_by_the_whole_after_the_script_let_go_of_it(gradient_bench: Workbench) -> None:
+def test_parts_are_named_by_the_whole_after_the_script_let_go_of_it(
+    gradient_bench: Workbench,
+) -> None:
     """The module around the two that ran has no forward, and is gone when `train` has returned."""
     parameters = gradient_bench.run("held_half_apart").seen.parameters
-    assert ["encoder.weight", "encoder.bias", "head.weight", "head.bias"] == [p.name for p in parameters]
+    assert ["encoder.weight", "encoder.bias", "head.weight", "head.bias"] == [
+        p.name for p in parameters
+    ]
 
 
 def test_what_is_frozen_on_purpose_need_not_learn(gradient_bench: Workbench) -> None:
@@ -172,7 +183,9 @@ def test_a_missing_graph_is_traced_to_the_decorated_step(gradient_bench: Workben
 
 
 @pytest.mark.parametrize("variant", ["detached_encoder", "inference_encoder"])
-def test_the_module_that_lost_its_gradient_is_named(gradient_bench: Workbench, variant: str) -> None:
+def test_the_module_that_lost_its_gradient_is_named(
+    gradient_bench: Workbench, variant: str
+) -> None:
     """Once for all steps, with the modes of that moment, and the line of the script it was called from."""
     [lost] = gradient_bench.run(variant).seen.lost
     assert ("0", 1, 1) == (lost.module, lost.step, lost.modules)
@@ -218,20 +231,33 @@ def test_memory_of_the_cell_is_measured(gradient_bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", ["healthy", "randomness", "accumulated", "two_optimizers", "closure", "autocast", "adapter"]
+    "variant",
+    ["healthy", "randomness", "accumulated", "two_optimizers", "closure", "autocast", "adapter"],
 )
-def test_what_is_learned_does_not_depend_on_the_observer(gradient_bench: Workbench, variant: str) -> None:
+def test_what_is_learned_does_not_depend_on_the_observer(
+    gradient_bench: Workbench, variant: str
+) -> None:
     """Every parameter and the state of the random numbers, bit for bit, with the observer and without."""
-    watched, unwatched = (gradient_bench.run(variant, observe=observe).output for observe in (True, False))
+    watched, unwatched = (
+        gradient_bench.run(variant, observe=observe).output for observe in (True, False)
+    )
     assert watched == unwatched
     assert "0x" in watched
 
 
 def test_what_is_learned_is_what_the_plain_script_learns(gradient_bench: Workbench) -> None:
     """Run by hand in the same environment, without this project."""
-    command = [str(python_of(gradient_bench.stack)), "-m", "tests.fakes.training", "randomness", "8"]
+    command = [
+        str(python_of(gradient_bench.stack)),
+        "-m",
+        "tests.fakes.training",
+        "randomness",
+        "8",
+    ]
     variables = environment.variables(threads=1)
-    plain = subprocess.run(command, capture_output=True, check=True, text=True, env=variables, cwd=ROOT).stdout
+    plain = subprocess.run(
+        command, capture_output=True, check=True, text=True, env=variables, cwd=ROOT
+    ).stdout
     assert plain == gradient_bench.run("randomness").output
 
 

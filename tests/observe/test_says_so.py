@@ -76,14 +76,18 @@ def verdict_of(text: str) -> Verdict:
 def test_an_ordinary_variant_passes_when_it_trains(role: Role) -> None:
     """And never otherwise, whatever is said about it."""
     said = make_observation(warnings=(make_warned(SAYS_SO[0]),))
-    assert [True, False] == [passes(role, verdict_of(text), said) for text in ("trains", "gradient:none")]
+    assert [True, False] == [
+        passes(role, verdict_of(text), said) for text in ("trains", "gradient:none")
+    ]
 
 
 def test_a_misuse_passes_when_the_stack_says_so() -> None:
     """It cannot train: an exception or a warning that names the problem is all one can ask for."""
     said = make_observation(warnings=(make_warned(SAYS_SO[1]),))
     silent = make_observation(warnings=(make_warned(MISLEADS[0]),))
-    assert [True, False] == [passes(Role.MISUSE, verdict_of("gradient:none"), seen) for seen in (said, silent)]
+    assert [True, False] == [
+        passes(Role.MISUSE, verdict_of("gradient:none"), seen) for seen in (said, silent)
+    ]
 
 
 def test_a_misuse_without_an_observation_is_silent() -> None:
@@ -92,7 +96,9 @@ def test_a_misuse_without_an_observation_is_silent() -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-@pytest.mark.parametrize("text", ["setup:unsupported", "setup:no-device", "process:lost", "install:network"])
+@pytest.mark.parametrize(
+    "text", ["setup:unsupported", "setup:no-device", "process:lost", "install:network"]
+)
 def test_what_was_not_judged_neither_passes_nor_fails(role: Role, text: str) -> None:
     """Not the stack's fault: no verdict."""
     assert passes(role, verdict_of(text), make_observation()) is None

@@ -40,7 +40,9 @@ def test_what_lies_beside_a_script_is_no_library(tmp_path: Path, beside: str) ->
 
 def test_a_folder_of_data_shadows_nothing(tmp_path: Path) -> None:
     """Without an ``__init__.py`` it comes after every installed package."""
-    assert ["wave"] == cell.libraries(written(tmp_path, "import wave\n", "wave/sounds.txt", "notes.txt"))
+    assert ["wave"] == cell.libraries(
+        written(tmp_path, "import wave\n", "wave/sounds.txt", "notes.txt")
+    )
 
 
 def test_what_is_shadowed_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +55,9 @@ def test_what_is_shadowed_is_forgotten(tmp_path: Path, monkeypatch: pytest.Monke
     assert ["a_library_too", "json"] == [name for name in (*names, "json") if name in sys.modules]
 
 
-def test_only_what_the_environment_has_is_imported_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_the_environment_has_is_imported_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a cell imported from its own folder, or made up, would be another thing in the next one."""
     written(tmp_path, "", "own_module.py")
     monkeypatch.syspath_prepend(tmp_path)

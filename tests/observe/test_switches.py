@@ -51,7 +51,9 @@ def traces(gradient_bench: Workbench) -> dict[str, set[str]]:
     """The names that are not what they were, by moment of an observer that the script itself uses."""
     lines = gradient_bench.run("traces", observe=False).output.splitlines()
     moments = ("after step 1", "after step 2", "at last")
-    return {at: set(line[len(at) :].split()) for at in moments for line in lines if line.startswith(at)}
+    return {
+        at: set(line[len(at) :].split()) for at in moments for line in lines if line.startswith(at)
+    }
 
 
 def test_an_audit_watches_much(traces: dict[str, set[str]]) -> None:
@@ -70,22 +72,42 @@ def test_an_observer_leaves_no_trace(traces: dict[str, set[str]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", ["whole", "reentrant", "non_reentrant", "penalised", "scripted", "thread", "generators", "exits_twisted"]
+    "variant",
+    [
+        "whole",
+        "reentrant",
+        "non_reentrant",
+        "penalised",
+        "scripted",
+        "thread",
+        "generators",
+        "exits_twisted",
+    ],
 )
 def test_numbers_do_not_depend_on_the_observer(gradient_bench: Workbench, variant: str) -> None:
     """Weights after each step, tensors saved for backward and random numbers: those of a run that only counts steps."""
-    watched, light = (gradient_bench.run(variant, script="watched", observe=observe) for observe in (True, False))
+    watched, light = (
+        gradient_bench.run(variant, script="watched", observe=observe) for observe in (True, False)
+    )
     assert ("trains", watched.output) == (watched.outcome, light.output)
     assert 9 == len([line for line in light.output.splitlines() if "0x" in line])
 
 
 @pytest.mark.parametrize("variant", ["compiled_eager", "compiled_aot"])
-def test_a_compiled_model_with_a_broken_graph_is_watched(gradient_bench: Workbench, variant: str) -> None:
+def test_a_compiled_model_with_a_broken_graph_is_watched(
+    gradient_bench: Workbench, variant: str
+) -> None:
     """Its parts are compiled while the audit goes on; nothing is accused, and the numbers are the same."""
     watched, light = (gradient_bench.run(variant, observe=observe) for observe in (True, False))
-    numbers = [[line for line in ran.output.splitlines() if "0x" in line] for ran in (watched, light)]
+    numbers = [
+        [line for line in ran.output.splitlines() if "0x" in line] for ran in (watched, light)
+    ]
     assert ("setup:unsupported" if gradient_bench.stack == OLDEST else "trains") == watched.outcome
-    assert (numbers[1], None, ()) == (numbers[0], diagnose(watched.seen), watched.seen.observer_errors)
+    assert (numbers[1], None, ()) == (
+        numbers[0],
+        diagnose(watched.seen),
+        watched.seen.observer_errors,
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,4 +125,8 @@ def test_what_happens_beside_it_does_not_hide_a_fault(
     found = diagnose(gradient_bench.run(variant).seen)
     assert found is not None
     assert found.place is not None
-    assert (cause, module, culprit("watched", variant)) == (found.cause, found.module, found.place.line)
+    assert (cause, module, culprit("watched", variant)) == (
+        found.cause,
+        found.module,
+        found.place.line,
+    )

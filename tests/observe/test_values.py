@@ -14,14 +14,22 @@ if TYPE_CHECKING:
 pytestmark = needs_fork
 
 
-@pytest.mark.parametrize("variant", ["odd_columns", "opposite", "transposed", "half_table", "last_number", "one_bit"])
+@pytest.mark.parametrize(
+    "variant", ["odd_columns", "opposite", "transposed", "half_table", "last_number", "one_bit"]
+)
 def test_a_small_change_is_seen(gradient_bench: Workbench, variant: str) -> None:
     """Also of a few rows of a large table, which a sample of it does not hold."""
     ran = gradient_bench.run(variant)
-    assert ("trains", [True]) == (ran.outcome, [parameter.changed for parameter in ran.seen.parameters])
+    assert ("trains", [True]) == (
+        ran.outcome,
+        [parameter.changed for parameter in ran.seen.parameters],
+    )
 
 
 def test_what_does_not_change_is_not_said_to(gradient_bench: Workbench) -> None:
     """A large table, and a learning rate of 0."""
     ran = gradient_bench.run("large_still")
-    assert ("update:none", [False]) == (ran.outcome, [parameter.changed for parameter in ran.seen.parameters])
+    assert ("update:none", [False]) == (
+        ran.outcome,
+        [parameter.changed for parameter in ran.seen.parameters],
+    )

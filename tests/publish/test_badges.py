@@ -25,7 +25,12 @@ def badges_of(cells: str) -> dict[str, dict[str, object]]:
     """The badges of a stack; each cell is the letter of a role and a sign: + trains, - fails, 0 was not judged."""
     passed = {"+": True, "-": False, "0": None}
     return read(
-        make_record(OUTCOMES[each[1]], make_cell(variant=f"v{number}"), role=LETTERS[each[0]], passed=passed[each[1]])
+        make_record(
+            OUTCOMES[each[1]],
+            make_cell(variant=f"v{number}"),
+            role=LETTERS[each[0]],
+            passed=passed[each[1]],
+        )
         for number, each in enumerate(cells.split())
     )
 
@@ -51,7 +56,9 @@ def read(records: Iterable[Record]) -> dict[str, dict[str, object]]:
         ("i- c+", "1 of 1 controls train", "brightgreen"),
     ],
 )
-def test_a_badge_counts_the_reports_and_trusts_the_controls(cells: str, message: str, color: str) -> None:
+def test_a_badge_counts_the_reports_and_trusts_the_controls(
+    cells: str, message: str, color: str
+) -> None:
     """Misuse is left out, what was not judged too."""
     badge = badges_of(cells)["stack.json"]
     assert (message, color) == (badge["message"], badge["color"])
@@ -60,7 +67,12 @@ def test_a_badge_counts_the_reports_and_trusts_the_controls(cells: str, message:
 def test_a_badge_is_what_shields_reads() -> None:
     """Its endpoint schema, a file per stack and one per scenario of it."""
     assert {
-        "stack.json": {"schemaVersion": 1, "label": "stack", "message": "1 of 1 reports train", "color": "brightgreen"},
+        "stack.json": {
+            "schemaVersion": 1,
+            "label": "stack",
+            "message": "1 of 1 reports train",
+            "color": "brightgreen",
+        },
         "stack/scenario.json": {
             "schemaVersion": 1,
             "label": "scenario on stack",
@@ -81,4 +93,6 @@ def test_a_variant_trains_where_it_does_on_every_device() -> None:
 
 def test_a_stack_without_cells_has_a_badge() -> None:
     """An address in a README must not break."""
-    assert {"stack.json": "not judged"} == {path: badge["message"] for path, badge in read([]).items()}
+    assert {"stack.json": "not judged"} == {
+        path: badge["message"] for path, badge in read([]).items()
+    }

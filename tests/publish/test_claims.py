@@ -45,9 +45,14 @@ def bearing(expectation: Expectation, *rows: Row) -> list[tuple[str, str]]:
         (("setup:unsupported", "setup:no-device"), Verdict.UNTESTED),
     ],
 )
-def test_a_verdict_follows_from_all_cells_that_bear_on_a_claim(outcomes: tuple[str, str], expected: Verdict) -> None:
+def test_a_verdict_follows_from_all_cells_that_bear_on_a_claim(
+    outcomes: tuple[str, str], expected: Verdict
+) -> None:
     """All for it, all against it, some of each, none: cells that were not judged say nothing."""
-    rows = [make_row(stack, outcome=outcome) for stack, outcome in zip(("old", "new"), outcomes, strict=True)]
+    rows = [
+        make_row(stack, outcome=outcome)
+        for stack, outcome in zip(("old", "new"), outcomes, strict=True)
+    ]
     assert expected is judge(make_claim(make_expectation()), make_table(*rows)).verdict
 
 
@@ -68,13 +73,18 @@ def test_what_leaves_an_expectation_untested_is_refuted_by_the_other_one() -> No
     """Nothing speaks for the claim."""
     before = make_expectation(where=("lightning<2.2",), outcome="fails")
     after = make_expectation(where=("lightning>=2.2",), outcome="trains")
-    assert Verdict.REFUTED is judge(make_claim(before, after), make_table(make_row("new", outcome=FAILS))).verdict
+    assert (
+        Verdict.REFUTED
+        is judge(make_claim(before, after), make_table(make_row("new", outcome=FAILS))).verdict
+    )
 
 
 def test_a_version_range_is_tested_at_every_stack_in_it() -> None:
     """Not only at the two releases that the sentence names."""
     rows = [make_row("old", outcome=FAILS), make_row("middle"), make_row("new")]
-    assert [("middle", "for"), ("new", "for")] == bearing(make_expectation(where=("lightning>=2.2.2",)), *rows)
+    assert [("middle", "for"), ("new", "for")] == bearing(
+        make_expectation(where=("lightning>=2.2.2",)), *rows
+    )
 
 
 def test_several_version_ranges_must_all_be_met() -> None:
@@ -96,8 +106,12 @@ def test_a_range_may_be_of_the_python() -> None:
 
 def test_a_remedy_is_tested_only_where_the_report_fails() -> None:
     """That it trains where the report trains too is no merit of the remedy."""
-    expectation = make_expectation("remedy", given=(Given(cell=("amp", "reported"), outcome="fails"),))
-    rows = [make_row(stack, outcome=outcome) for stack, outcome in (("old", FAILS), ("new", "trains"))]
+    expectation = make_expectation(
+        "remedy", given=(Given(cell=("amp", "reported"), outcome="fails"),)
+    )
+    rows = [
+        make_row(stack, outcome=outcome) for stack, outcome in (("old", FAILS), ("new", "trains"))
+    ]
     rows += [make_row(stack, "remedy") for stack in ("old", "middle", "new")]
     assert [("old", "for")] == bearing(expectation, *rows)
 
@@ -105,25 +119,39 @@ def test_a_remedy_is_tested_only_where_the_report_fails() -> None:
 def test_a_condition_without_a_cell_is_on_the_cell_itself() -> None:
     """Of those that warn, the ones that train."""
     expectation = make_expectation(given=(Given(warns="None of the inputs"),))
-    rows = [make_row("old", outcome=FAILS, warnings=(WARNING,)), make_row("middle", warnings=(WARNING,)), make_row()]
+    rows = [
+        make_row("old", outcome=FAILS, warnings=(WARNING,)),
+        make_row("middle", warnings=(WARNING,)),
+        make_row(),
+    ]
     assert [("old", "against"), ("middle", "for")] == bearing(expectation, *rows)
 
 
 def test_a_condition_looks_at_the_same_device() -> None:
     """What fails on a GPU says nothing of a remedy on the CPU."""
-    expectation = make_expectation("remedy", given=(Given(cell=("amp", "reported"), outcome="fails"),))
-    assert [] == bearing(expectation, make_row(outcome=FAILS, device="cuda"), make_row(variant="remedy"))
+    expectation = make_expectation(
+        "remedy", given=(Given(cell=("amp", "reported"), outcome="fails"),)
+    )
+    assert [] == bearing(
+        expectation, make_row(outcome=FAILS, device="cuda"), make_row(variant="remedy")
+    )
 
 
 def test_every_judged_device_bears_on_a_claim_that_names_none() -> None:
     """One that names a device is tested there only."""
     rows = [make_row(), make_row(device="cuda", outcome=FAILS)]
-    everywhere, there = (bearing(make_expectation(device=device), *rows) for device in (None, "cuda"))
-    assert (["for", "against"], ["against"]) == ([side for _, side in everywhere], [side for _, side in there])
+    everywhere, there = (
+        bearing(make_expectation(device=device), *rows) for device in (None, "cuda")
+    )
+    assert (["for", "against"], ["against"]) == (
+        [side for _, side in everywhere],
+        [side for _, side in there],
+    )
 
 
 @pytest.mark.parametrize(
-    "outcome", ["resolve:conflict", "install:build", "import:exception", "setup:exception", "process:timeout"]
+    "outcome",
+    ["resolve:conflict", "install:build", "import:exception", "setup:exception", "process:timeout"],
 )
 def test_a_stack_that_was_never_tried_says_nothing(outcome: str) -> None:
     """Nothing was trained where it could not be installed, imported, set up or kept alive."""
@@ -149,12 +177,24 @@ def test_a_claim_may_name_what_is_otherwise_no_trial() -> None:
         (Sign(outcome="says-so"), make_row(outcome=FAILS, role=Role.MISUSE, passed=True), True),
         (Sign(outcome="says-so"), make_row(outcome="update:none", role=Role.MISUSE), False),
         (Sign(outcome="silent"), make_row(outcome="update:none", role=Role.MISUSE), True),
-        (Sign(outcome="silent"), make_row(outcome=FAILS, role=Role.MISUSE, raised="RuntimeError"), False),
+        (
+            Sign(outcome="silent"),
+            make_row(outcome=FAILS, role=Role.MISUSE, raised="RuntimeError"),
+            False,
+        ),
         (Sign(outcome="silent"), make_row(outcome="update:none"), False),
         (Sign(gradient=Gradient.PARTIAL), make_row(gradient=Gradient.PARTIAL), True),
         (Sign(gradient=Gradient.PARTIAL), make_row(gradient=Gradient.NONE), False),
-        (Sign(raises="leaf Var"), make_row(outcome="step:exception", raised="E", message="E: a leaf Variable"), True),
-        (Sign(raises="leaf"), make_row(outcome="update:none", message="a leaf did not change"), False),
+        (
+            Sign(raises="leaf Var"),
+            make_row(outcome="step:exception", raised="E", message="E: a leaf Variable"),
+            True,
+        ),
+        (
+            Sign(raises="leaf"),
+            make_row(outcome="update:none", message="a leaf did not change"),
+            False,
+        ),
         (Sign(warns="requires_grad=True"), make_row(warnings=("other", WARNING)), True),
         (Sign(warns="requires_grad=True"), make_row(), False),
         (Sign(quiet="requires_grad=True"), make_row(warnings=("other",)), True),
@@ -162,7 +202,11 @@ def test_a_claim_may_name_what_is_otherwise_no_trial() -> None:
         (Sign(cause="frozen"), make_row(outcome=FAILS, diagnosis=make_explained("frozen")), True),
         (Sign(cause="frozen"), make_row(outcome=FAILS, diagnosis=make_explained("rebuilt")), False),
         (Sign(cause="frozen"), make_row(), False),
-        (Sign(outcome="trains", warns="requires_grad"), make_row(outcome=FAILS, warnings=(WARNING,)), False),
+        (
+            Sign(outcome="trains", warns="requires_grad"),
+            make_row(outcome=FAILS, warnings=(WARNING,)),
+            False,
+        ),
         (Sign(outcome="fails"), make_row(outcome="setup:unsupported"), None),
         (Sign(than="remedy", memory="more"), make_row(), None),
     ],
@@ -173,25 +217,44 @@ def test_a_sign_is_seen_of_a_cell_or_not(sign: Sign, row: Row, expected: bool | 
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "expected"), [(1_050, 1_000, "more"), (950, 1_000, "less"), (1_004, 1_000, "same")]
+    ("ours", "theirs", "expected"),
+    [(1_050, 1_000, "more"), (950, 1_000, "less"), (1_004, 1_000, "same")],
 )
 def test_memory_is_compared_within_a_stack(ours: int, theirs: int, expected: str) -> None:
     """A difference of less than one percent is none."""
-    row, other = make_row(peak_memory_bytes=ours), make_row(variant="remedy", peak_memory_bytes=theirs)
+    row, other = (
+        make_row(peak_memory_bytes=ours),
+        make_row(variant="remedy", peak_memory_bytes=theirs),
+    )
     cells = Cells(make_table(row, other))
-    found = [memory for memory in ("more", "less", "same") if shows(cells, row, Sign(than="remedy", memory=memory))]
+    found = [
+        memory
+        for memory in ("more", "less", "same")
+        if shows(cells, row, Sign(than="remedy", memory=memory))
+    ]
     assert [expected] == found
 
 
 @pytest.mark.parametrize(
     ("ours", "spread", "expected"),
-    [(40.0, 0.5, "slower"), (48.0, 0.5, "faster"), (44.5, 2.0, "same"), (40.0, 5.0, None), (43.0, 0.1, None)],
+    [
+        (40.0, 0.5, "slower"),
+        (48.0, 0.5, "faster"),
+        (44.5, 2.0, "same"),
+        (40.0, 5.0, None),
+        (43.0, 0.1, None),
+    ],
 )
-def test_speed_is_told_only_where_the_noise_lets_it_be(ours: float, spread: float, expected: str | None) -> None:
+def test_speed_is_told_only_where_the_noise_lets_it_be(
+    ours: float, spread: float, expected: str | None
+) -> None:
     """Far apart but overlapping, or apart by as much as two runs of one thing: the cell bears on nothing."""
     row = make_row(steps_per_s=make_rate(ours, spread))
     cells = Cells(make_table(row, make_row(variant="remedy", steps_per_s=make_rate(44.0, spread))))
-    answers = {speed: shows(cells, row, Sign(than="remedy", speed=speed)) for speed in ("slower", "faster", "same")}
+    answers = {
+        speed: shows(cells, row, Sign(than="remedy", speed=speed))
+        for speed in ("slower", "faster", "same")
+    }
     expected_answers = {speed: None if expected is None else speed == expected for speed in answers}
     assert expected_answers == answers
 

@@ -66,7 +66,9 @@ def test_a_pattern_means_every_variant_that_it_fits(tmp_path: Path) -> None:
 
 def test_an_expectation_may_be_of_all_scenarios(tmp_path: Path) -> None:
     """Of a warning, say, that comes in many of them."""
-    (claim,) = load(tmp_path, CLAIM.replace('variants = ["remedy"]', 'scenario = "*"\nvariants = ["*"]'))
+    (claim,) = load(
+        tmp_path, CLAIM.replace('variants = ["remedy"]', 'scenario = "*"\nvariants = ["*"]')
+    )
     assert {"amp", "other"} == {scenario for scenario, _ in claim.expect[0].cells}
 
 
@@ -106,34 +108,94 @@ def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
     ("old", "new", "expected"),
     [
         ("says =", "sais =", ["unknown key 'sais' in claim 'upgrade'", "perhaps you meant 'says'"]),
-        ("where =", "were =", ["unknown key 'were' in claim 'upgrade', expectation 1", "perhaps you meant 'where'"]),
-        ("{ variant", "{ varient", ["unknown key 'varient' in claim 'upgrade', expectation 1, condition 1"]),
+        (
+            "where =",
+            "were =",
+            ["unknown key 'were' in claim 'upgrade', expectation 1", "perhaps you meant 'where'"],
+        ),
+        (
+            "{ variant",
+            "{ varient",
+            ["unknown key 'varient' in claim 'upgrade', expectation 1, condition 1"],
+        ),
         ("[[claims]]", "[[claim]]", ["unknown key 'claim'", "perhaps you meant 'claims'"]),
         ('id = "upgrade"\n', "", ["lacks the key 'id' in claim number 1"]),
-        ('variants = ["remedy"]\n', "", ["lacks the key 'variants' in claim 'upgrade', expectation 1"]),
-        ('["remedy"]', '"remedy"', ["wrong value in claim 'upgrade', expectation 1, key 'variants'", "`array`"]),
+        (
+            'variants = ["remedy"]\n',
+            "",
+            ["lacks the key 'variants' in claim 'upgrade', expectation 1"],
+        ),
+        (
+            '["remedy"]',
+            '"remedy"',
+            ["wrong value in claim 'upgrade', expectation 1, key 'variants'", "`array`"],
+        ),
         ('["remedy"]', "[]", ["wrong value in claim 'upgrade', expectation 1, key 'variants'"]),
         ("2024-04-14", '"in spring"', ["wrong value in claim 'upgrade', key 'date'"]),
         ('"Upgrading solves it."', '""', ["wrong value in claim 'upgrade', key 'says'"]),
         ('"upgrade"', '"up grade"', ["claim id 'up grade'"]),
-        ('"owner/library#12"', '"javascript:alert(1)"', ["source 'javascript:alert(1)', in claim 'upgrade'"]),
-        ('"amp"', '"ampp"', ["unknown scenario 'ampp', in claim 'upgrade'", "perhaps you meant 'amp'"]),
-        ('["remedy"]', '["remedi"]', ["unknown variant 'remedi', in claim 'upgrade'", "perhaps you meant 'remedy'"]),
+        (
+            '"owner/library#12"',
+            '"javascript:alert(1)"',
+            ["source 'javascript:alert(1)', in claim 'upgrade'"],
+        ),
+        (
+            '"amp"',
+            '"ampp"',
+            ["unknown scenario 'ampp', in claim 'upgrade'", "perhaps you meant 'amp'"],
+        ),
+        (
+            '["remedy"]',
+            '["remedi"]',
+            ["unknown variant 'remedi', in claim 'upgrade'", "perhaps you meant 'remedy'"],
+        ),
         ('["remedy"]', '["x*"]', ["unknown variant 'x*'", "known are: reported, remedy, frozen"]),
-        ('"reported", outcome', '"report", outcome', ["unknown variant 'report'", "perhaps you meant 'reported'"]),
-        ("{ variant =", '{ scenario = "othr", variant =', ["unknown scenario 'othr'", "perhaps you meant 'other'"]),
-        ('{ variant = "reported"', '{ scenario = "amp"', ["a scenario and no variant", "those of amp: reported"]),
+        (
+            '"reported", outcome',
+            '"report", outcome',
+            ["unknown variant 'report'", "perhaps you meant 'reported'"],
+        ),
+        (
+            "{ variant =",
+            '{ scenario = "othr", variant =',
+            ["unknown scenario 'othr'", "perhaps you meant 'other'"],
+        ),
+        (
+            '{ variant = "reported"',
+            '{ scenario = "amp"',
+            ["a scenario and no variant", "those of amp: reported"],
+        ),
         (', outcome = "fails" }', " }", ["asks nothing of a cell, in claim 'upgrade'"]),
         ('\noutcome = "trains"', "", ["asks nothing of a cell, in claim 'upgrade'"]),
-        ('"lightning>=2.2.2"', '"lightning=>2.2.2"', ["unreadable version range 'lightning=>2.2.2'"]),
+        (
+            '"lightning>=2.2.2"',
+            '"lightning=>2.2.2"',
+            ["unreadable version range 'lightning=>2.2.2'"],
+        ),
         ('"lightning>=2.2.2"', '"lightning"', ["version range 'lightning'", "write it like"]),
-        ('"lightning>=2.2.2"', '"lightnin>=2.2.2"', ["unknown package 'lightnin'", "perhaps you meant 'lightning'"]),
+        (
+            '"lightning>=2.2.2"',
+            '"lightnin>=2.2.2"',
+            ["unknown package 'lightnin'", "perhaps you meant 'lightning'"],
+        ),
         ('"trains"', '"train"', ["unknown outcome 'train'", "perhaps you meant 'trains'"]),
-        ('"trains"', '"step:no-grad"', ["unknown outcome 'step:no-grad'", "perhaps you meant 'step:no-grad-fn'"]),
+        (
+            '"trains"',
+            '"step:no-grad"',
+            ["unknown outcome 'step:no-grad'", "perhaps you meant 'step:no-grad-fn'"],
+        ),
         ('"trains"', '["trains", "stop:*"]', ["unknown outcome 'stop:*'"]),
-        ('outcome = "trains"', 'cause = "frosen"', ["unknown cause 'frosen'", "perhaps you meant 'frozen'"]),
+        (
+            'outcome = "trains"',
+            'cause = "frosen"',
+            ["unknown cause 'frosen'", "perhaps you meant 'frozen'"],
+        ),
         ('outcome = "trains"', 'warns = "("', ["unreadable pattern '(', in claim 'upgrade'"]),
-        ('outcome = "trains"', 'gradient = "zeros"', ["wrong value in claim 'upgrade', expectation 1, key 'gradient'"]),
+        (
+            'outcome = "trains"',
+            'gradient = "zeros"',
+            ["wrong value in claim 'upgrade', expectation 1, key 'gradient'"],
+        ),
         ('outcome = "trains"', 'speed = "slower"', ["compares memory or speed", "than ="]),
         ('outcome = "trains"', 'than = "reported"', ["compares memory or speed"]),
         ('outcome = "trains"', 'than = "x"\nspeed = "slower"', ["unknown variant 'x'"]),

@@ -10,7 +10,13 @@ import msgspec
 import pytest
 
 from gradmatrix.publish.claims.judge import judge
-from gradmatrix.publish.formats import ClaimsDocument, claims_block, claims_json, claims_table, coded
+from gradmatrix.publish.formats import (
+    ClaimsDocument,
+    claims_block,
+    claims_json,
+    claims_table,
+    coded,
+)
 from tests.claimed import make_claim, make_expectation, make_row, make_table
 
 if TYPE_CHECKING:
@@ -68,7 +74,10 @@ def test_the_block_for_readme_counts_the_verdicts() -> None:
 def test_the_json_has_every_cell_that_bears_on_a_claim() -> None:
     """As typed data."""
     (entry,) = msgspec.json.decode(claims_json([confirmed()]), type=ClaimsDocument).claims
-    assert ("confirmed", ["new/amp/reported/cpu"]) == (entry.verdict, [each.cell for each in entry.evidence])
+    assert ("confirmed", ["new/amp/reported/cpu"]) == (
+        entry.verdict,
+        [each.cell for each in entry.evidence],
+    )
 
 
 def test_no_claims_are_an_empty_list() -> None:

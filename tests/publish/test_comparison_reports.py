@@ -19,9 +19,18 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from gradmatrix.cli.show import show_comparison
-from gradmatrix.compare.comparison import Comparison, compare, compare_stacks
+from gradmatrix.compare.comparison import Comparison, as_json, compare, compare_stacks
 from gradmatrix.core.model import Role
-from gradmatrix.publish.reports import MOST_BYTES, Form, as_html, as_json, as_markdown, as_schema, hash_of, reports
+from gradmatrix.publish.reports import (
+    MOST_BYTES,
+    Form,
+    as_html,
+    as_json,
+    as_markdown,
+    as_schema,
+    hash_of,
+    reports,
+)
 from tests.compared import HOSTILE, NEW, OLD, SCENARIOS, everything, raising, record, side
 from tests.factories import make_lock, make_observation, make_scenario, make_variant
 
@@ -34,7 +43,9 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 def terminal(comparison: Comparison, *, width: int = 120, is_terminal: bool = False) -> str:
     """What the terminal shows."""
     file = io.StringIO()
-    console = Console(file=file, width=width, highlight=False, force_terminal=is_terminal, color_system=None)
+    console = Console(
+        file=file, width=width, highlight=False, force_terminal=is_terminal, color_system=None
+    )
     show_comparison(console, comparison)
     return file.getvalue()
 
@@ -57,7 +68,9 @@ def test_the_data_keeps_its_schema() -> None:
     schema = json.loads(as_schema())
     Draft202012Validator.check_schema(schema)
     written = as_json(everything(HOSTILE))
-    Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(json.loads(written))
+    Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
+        json.loads(written)
+    )
     assert everything(HOSTILE) == msgspec.json.decode(written, type=Comparison)
 
 
@@ -65,14 +78,20 @@ def test_the_schema_describes_every_type() -> None:
     """With the words of its docstring."""
     schema = json.loads(as_schema())
     assert [] == [
-        name for name, each in schema["$defs"].items() if "properties" in each and not each.get("description")
+        name
+        for name, each in schema["$defs"].items()
+        if "properties" in each and not each.get("description")
     ]
 
 
 def test_a_hostile_stack_writes_no_markdown() -> None:
     """No markup, no link, nobody is mentioned, no control character."""
     text = as_markdown(everything(HOSTILE))
-    assert [] == [each for each in ("<script", "@someone", " #1", "\x1b", "\u202e", " ```", "[x](") if each in text]
+    assert [] == [
+        each
+        for each in ("<script", "@someone", " #1", "\x1b", "\u202e", " ```", "[x](")
+        if each in text
+    ]
 
 
 def test_a_line_of_a_stack_begins_no_list_or_heading() -> None:
@@ -95,8 +114,12 @@ def enormous() -> Comparison:
     names = [f"variant_{number}" for number in range(1000)]
     scenarios = {"sums": make_scenario("sums", *(make_variant(name) for name in names))}
     facts = (raising(7, f"trouble {'x' * 900}", f"library/of_{name}.py") for name in names)
-    failing = [record(NEW, name, "step:exception", **each) for name, each in zip(names, facts, strict=True)]
-    return compare(side(OLD, *(record(OLD, name) for name in names)), side(NEW, *failing), scenarios)
+    failing = [
+        record(NEW, name, "step:exception", **each) for name, each in zip(names, facts, strict=True)
+    ]
+    return compare(
+        side(OLD, *(record(OLD, name) for name in names)), side(NEW, *failing), scenarios
+    )
 
 
 def test_a_comment_is_never_too_long() -> None:
@@ -110,7 +133,10 @@ def test_a_comment_is_never_too_long() -> None:
 def test_the_largest_cause_is_told_in_a_comment() -> None:
     """However many cells share it, over however many stacks."""
     names = [f"variant_with_a_long_name_{number}" for number in range(140)]
-    locks = [make_lock(f"stack-with-a-name-{number}", versions={"torch": f"2.{number}"}) for number in range(40)]
+    locks = [
+        make_lock(f"stack-with-a-name-{number}", versions={"torch": f"2.{number}"})
+        for number in range(40)
+    ]
     scenarios = {"sums": make_scenario("sums", *(make_variant(name) for name in names))}
     sides = [
         (
@@ -120,7 +146,10 @@ def test_the_largest_cause_is_told_in_a_comment() -> None:
         for lock in locks
     ]
     text = as_markdown(compare_stacks(("then", "now"), sides, scenarios))
-    assert ("step:exception" in text.partition("### Regressed")[2], len(text.encode()) <= MOST_BYTES) == (True, True)
+    assert (
+        "step:exception" in text.partition("### Regressed")[2],
+        len(text.encode()) <= MOST_BYTES,
+    ) == (True, True)
 
 
 def test_what_nobody_has_to_look_at_is_folded_away() -> None:
@@ -152,7 +181,10 @@ def test_the_page_loads_and_runs_nothing() -> None:
     page = Page(as_html(everything(HOSTILE)))
     assert [] == [*page.of("script"), *page.of("img"), *page.of("iframe")]
     assert [] == [a for _, each in page.tags for a in each if a.startswith("on") or a == "style"]
-    assert all((each.get("href") or "").startswith(("#", "data:")) for each in [*page.of("a"), *page.of("link")])
+    assert all(
+        (each.get("href") or "").startswith(("#", "data:"))
+        for each in [*page.of("a"), *page.of("link")]
+    )
 
 
 def test_the_policy_of_the_page_allows_its_own_style_alone() -> None:
@@ -160,7 +192,9 @@ def test_the_policy_of_the_page_allows_its_own_style_alone() -> None:
     text = as_html(everything()).decode()
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     assert style is not None
-    policy = next(each["content"] or "" for each in Page(text.encode()).of("meta") if "http-equiv" in each)
+    policy = next(
+        each["content"] or "" for each in Page(text.encode()).of("meta") if "http-equiv" in each
+    )
     assert f"style-src '{hash_of(style[1])}'" in policy
     assert "default-src 'none'" in policy
 
@@ -188,7 +222,9 @@ def test_without_a_measurement_no_ratio_is_shown() -> None:
         assert "slower" not in text
 
 
-@pytest.mark.parametrize("form", [terminal, as_markdown, lambda comparison: as_html(comparison).decode()])
+@pytest.mark.parametrize(
+    "form", [terminal, as_markdown, lambda comparison: as_html(comparison).decode()]
+)
 def test_cells_that_fail_on_both_sides_are_named(form: Callable[[Comparison], str]) -> None:
     """They are what is to be mended next; a misuse of which both are silent is told apart, and what trains is not."""
     sides = [
@@ -203,7 +239,9 @@ def test_cells_that_fail_on_both_sides_are_named(form: Callable[[Comparison], st
     text = form(compare(sides[0], sides[1], SCENARIOS))
     _, title, rest = text.partition("Fail on both sides")
     assert title
-    found = re.search(r"step:exception.*?first.*?misuse, silent: gradient:none.*?frozen", rest, re.DOTALL)
+    found = re.search(
+        r"step:exception.*?first.*?misuse, silent: gradient:none.*?frozen", rest, re.DOTALL
+    )
     assert (True, False) == (found is not None, found is not None and "plain" in found[0])
     assert "ValueError: it broke" in rest
 
@@ -219,7 +257,10 @@ def test_no_advice_is_given_for_a_misuse_of_which_the_stack_is_silent() -> None:
 
 def test_cells_of_several_stacks_are_named_with_their_stacks() -> None:
     """A variant once, and where it changed."""
-    before, after = side(OLD, record(OLD, "first")), side(NEW, record(NEW, "first", "step:exception", **raising()))
+    before, after = (
+        side(OLD, record(OLD, "first")),
+        side(NEW, record(NEW, "first", "step:exception", **raising())),
+    )
     shown = terminal(compare_stacks(("a", "b"), [(before, after), (before, after)], SCENARIOS))
     assert "sums/first: new, new" in shown
     assert "a → b, 2 stacks" in shown

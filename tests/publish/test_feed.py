@@ -35,7 +35,9 @@ def test_a_feed_and_its_entries_have_what_atom_asks_for(entries: tuple[Entry, ..
     """Exactly one title, id and date each; an author for all of them; an entry says where it is to be read."""
     top = read(*entries)
     for element in (top, *top.findall(f"{ATOM}entry")):
-        assert [1, 1, 1] == [len(element.findall(f"{ATOM}{tag}")) for tag in ("title", "id", "updated")]
+        assert [1, 1, 1] == [
+            len(element.findall(f"{ATOM}{tag}")) for tag in ("title", "id", "updated")
+        ]
     assert ["gradmatrix"] == words(top, "name")
     assert len(entries) == len(top.findall(f"{ATOM}entry/{ATOM}link[@rel='alternate']"))
 
@@ -82,7 +84,10 @@ def test_the_feed_is_as_old_as_its_newest_entry() -> None:
 
 def test_ids_stay_when_the_history_goes_on() -> None:
     """A reader has seen them."""
-    before, after = words(read(*REGRESSED), "id"), words(read(*REGRESSED, entry(day=2, changed="lock")), "id")
+    before, after = (
+        words(read(*REGRESSED), "id"),
+        words(read(*REGRESSED, entry(day=2, changed="lock")), "id"),
+    )
     assert (before, len(after)) == ([after[0], *after[2:]], len(set(after)))
 
 
@@ -102,7 +107,10 @@ def test_links_are_relative_without_an_address() -> None:
 def test_links_are_whole_with_one(url: str) -> None:
     """With or without a slash at its end."""
     hrefs = [link.get("href") for link in read(entry(), base_url=url).iter(f"{ATOM}link")]
-    assert [f"https://example.org/matrix/{path}" for path in ("feed.xml", "index.html", "stacks/stack.html")] == hrefs
+    assert [
+        f"https://example.org/matrix/{path}"
+        for path in ("feed.xml", "index.html", "stacks/stack.html")
+    ] == hrefs
 
 
 @pytest.mark.parametrize("url", ["example.org", "javascript:alert(1)", "https://a b", ""])
@@ -129,6 +137,7 @@ def test_what_is_hostile_is_text() -> None:
     """Markup is escaped, and what XML has no place for left out."""
     name = "<script>\x00\x1b[31m\ufffe\u202e&'\ud800"
     top = read(
-        entry(cell=make_cell(variant=name)), entry("step:exception", 1, "observer", cell=make_cell(variant=name))
+        entry(cell=make_cell(variant=name)),
+        entry("step:exception", 1, "observer", cell=make_cell(variant=name)),
     )
     assert "regressed: scenario/<script>&' on cpu" in words(top, "content")[0]

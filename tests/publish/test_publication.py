@@ -68,7 +68,9 @@ def test_several_processes_publish_what_one_does(
     assert alone == files(project)
 
 
-def test_what_another_process_could_not_read_is_told(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_could_not_read_is_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where this one reads."""
     with (project.store.journal / "second.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"ce')
@@ -83,7 +85,9 @@ def test_records_of_another_schema_stop_a_publication(project: Project) -> None:
     theirs = project.store.published / "second.jsonl"
     theirs.write_bytes(theirs.read_bytes() + b'{"schema":2}\n')
     before = files(project)
-    with pytest.raises(UserError, match=r"second\.jsonl cannot be published anew: line 3 has schema 2"):
+    with pytest.raises(
+        UserError, match=r"second\.jsonl cannot be published anew: line 3 has schema 2"
+    ):
         publish(Project.at(project.root))
     assert before == files(project)
 
@@ -105,7 +109,9 @@ def test_the_pages_are_current_until_the_data_changes(project: Project) -> None:
     assert (True, False) == (is_current(project), is_current(project, site=True))
     publish(project, site=True)
     assert is_current(project, site=True)
-    later = make_record(cell=make_cell("first", "sums", "plain"), recorded_at=NOON + dt.timedelta(hours=1))
+    later = make_record(
+        cell=make_cell("first", "sums", "plain"), recorded_at=NOON + dt.timedelta(hours=1)
+    )
     project.store.append(later)
     assert not is_current(project, site=True)
 
@@ -114,21 +120,30 @@ def test_the_build_is_that_of_the_newest_cell() -> None:
     """A record from before a driver came, and one from after."""
     old = make_record(build="cpu")
     new = make_record(build="cuda", recorded_at=NOON + dt.timedelta(hours=1))
-    assert ("cuda", None) == (publication.build_of([new, old]), publication.build_of([make_record(build="")]))
+    assert ("cuda", None) == (
+        publication.build_of([new, old]),
+        publication.build_of([make_record(build="")]),
+    )
 
 
 def test_a_cell_whose_line_cannot_be_read_is_not_gone(project: Project) -> None:
     """Its history does not end, and the line is there until somebody mends it."""
     publish(project)
     path = project.store.published / "second.jsonl"
-    whole, cut = path.read_bytes().splitlines(keepends=True)[0], path.read_bytes().splitlines()[1][:40]
+    whole, cut = (
+        path.read_bytes().splitlines(keepends=True)[0],
+        path.read_bytes().splitlines()[1][:40],
+    )
     path.write_bytes(whole + cut)
     for journal in project.store.journal.glob("*.jsonl"):
         journal.unlink()
     before = (project.history_folder / "second.jsonl").read_bytes()
     clone = Project.at(project.root)
     publish(clone)
-    assert (before, whole + cut) == ((project.history_folder / "second.jsonl").read_bytes(), path.read_bytes())
+    assert (before, whole + cut) == (
+        (project.history_folder / "second.jsonl").read_bytes(),
+        path.read_bytes(),
+    )
     assert ["second.jsonl, line 2 was skipped: Input data was truncated"] == clone.store.problems
 
 
@@ -190,7 +205,9 @@ def test_records_of_a_scenario_that_is_not_run_are_kept(project: Project) -> Non
     )
 
 
-@pytest.mark.parametrize("path", ["cells/first.html", "site/style.css", "matrix.parquet", "site/pages.txt"])
+@pytest.mark.parametrize(
+    "path", ["cells/first.html", "site/style.css", "matrix.parquet", "site/pages.txt"]
+)
 def test_a_page_that_is_missing_is_written_again(project: Project, path: str) -> None:
     """Each of them is looked for, not the first page alone."""
     publish(project, site=True)
@@ -220,8 +237,12 @@ def test_what_a_killed_publication_left_is_deleted(project: Project) -> None:
     assert (False, True) == (left.exists(), theirs.exists())
 
 
-def test_only_the_newest_stacks_have_badges(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_stacks_have_badges(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a matrix of hundreds nobody shows the others, and they are thousands of files."""
     monkeypatch.setattr(publication, "MOST_BADGED", 1)
     publish(project, site=True)
-    assert {"badges/second.json", "badges/second/sums.json"} == {p for p in files(project) if p.startswith("badges")}
+    assert {"badges/second.json", "badges/second/sums.json"} == {
+        p for p in files(project) if p.startswith("badges")
+    }

@@ -65,7 +65,9 @@ LOCKS = [
         requirements=("torch", "trl"),
         packages=(
             LockedPackage(name="numpy", version="1.25.0"),
-            LockedPackage(name="torch", version="2.0.1", released=DAY, newest="2.0.1", newest_released=DAY),
+            LockedPackage(
+                name="torch", version="2.0.1", released=DAY, newest="2.0.1", newest_released=DAY
+            ),
             LockedPackage(
                 name="trl",
                 version="0.1.0",
@@ -75,12 +77,22 @@ LOCKS = [
             ),
         ),
     ),
-    make_lock("torn", versions={}, digest="", failure=Failure(outcome="resolve:conflict", message=HOSTILE["markup"])),
+    make_lock(
+        "torn",
+        versions={},
+        digest="",
+        failure=Failure(outcome="resolve:conflict", message=HOSTILE["markup"]),
+    ),
 ]
 
 
 def at(
-    stack: str, scenario: str, variant: str, outcome: str = "trains", device: str = "cpu", **fields: object
+    stack: str,
+    scenario: str,
+    variant: str,
+    outcome: str = "trains",
+    device: str = "cpu",
+    **fields: object,
 ) -> Record:
     """A record of a cell of the sample."""
     return make_record(outcome, make_cell(stack, scenario, variant, device), **fields)
@@ -88,11 +100,23 @@ def at(
 
 def records() -> list[Record]:
     """A cell of every kind, in no particular order."""
-    silent: dict[str, Any] = {"role": Role.MISUSE, "gradient": Gradient.NONE, "observation": make_observation("nnnn")}
+    silent: dict[str, Any] = {
+        "role": Role.MISUSE,
+        "gradient": Gradient.NONE,
+        "observation": make_observation("nnnn"),
+    }
     failed: dict[str, Any] = {"isolation": "none", "build": ""}
     not_run: dict[str, Any] = {"passed": None, **failed}
     return [
-        at("new", "sums", "plain", "setup:no-device", "cuda", **not_run, message=HOSTILE["terminal"]),
+        at(
+            "new",
+            "sums",
+            "plain",
+            "setup:no-device",
+            "cuda",
+            **not_run,
+            message=HOSTILE["terminal"],
+        ),
         at("new", "sums", "plain"),
         at(
             "new",
@@ -112,11 +136,42 @@ def records() -> list[Record]:
             role=Role.REPORTED,
             message=HOSTILE["direction"],
         ),
-        at("new", "sums", "remedy", role=Role.REMEDY, observation=make_observation(step_times_s=(0.03125, 0.015625))),
-        at("new", "sums", "frozen", "step:no-grad-fn", **silent, passed=True, message=HOSTILE["markup"]),
-        at("new", "sums", "lr_zero", "update:none", **silent, passed=False, message=HOSTILE["terminal"]),
-        at("old", "products", "plain", "setup:unsupported", **not_run, message="needs trl>=0.14, this stack has 0.1.0"),
-        at("old", "sums", "plain", "gradient:partial", gradient=Gradient.PARTIAL, message="-1 of 2"),
+        at(
+            "new",
+            "sums",
+            "remedy",
+            role=Role.REMEDY,
+            observation=make_observation(step_times_s=(0.03125, 0.015625)),
+        ),
+        at(
+            "new",
+            "sums",
+            "frozen",
+            "step:no-grad-fn",
+            **silent,
+            passed=True,
+            message=HOSTILE["markup"],
+        ),
+        at(
+            "new",
+            "sums",
+            "lr_zero",
+            "update:none",
+            **silent,
+            passed=False,
+            message=HOSTILE["terminal"],
+        ),
+        at(
+            "old",
+            "products",
+            "plain",
+            "setup:unsupported",
+            **not_run,
+            message="needs trl>=0.14, this stack has 0.1.0",
+        ),
+        at(
+            "old", "sums", "plain", "gradient:partial", gradient=Gradient.PARTIAL, message="-1 of 2"
+        ),
         at("old", "sums", "reported", "process:lost", **not_run, role=Role.REPORTED),
         *(
             at("torn", s.name, v.name, "resolve:conflict", **failed, role=v.role)
@@ -184,7 +239,9 @@ def test_the_data_has_the_promised_keys(published: Table) -> None:
     """What others read by name: it may grow, and never shrinks."""
     data = json.loads(as_json(published))
     assert (1, {"schema", "stacks", "cells"}) == (data["schema"], set(data))
-    assert all({"name", "python", "as_of", "packages", "build"} <= set(stack) for stack in data["stacks"])
+    assert all(
+        {"name", "python", "as_of", "packages", "build"} <= set(stack) for stack in data["stacks"]
+    )
     keys = (
         "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message "
         "raised warnings diagnosis recorded_at key"
@@ -215,7 +272,9 @@ def test_hostile_text_adds_no_column_and_no_markup_to_the_page(published: Table)
     page = as_markdown(published)
     assert ("<script" in page, "\x1b" in page, "\u202e" in page) == (False, False, False)
     tables = [block.splitlines() for block in page.split("\n\n") if block.startswith("| scenario")]
-    assert [{6}, {6}] == [{len(re.findall(r"(?<!\\)\|", line)) for line in table} for table in tables]
+    assert [{6}, {6}] == [
+        {len(re.findall(r"(?<!\\)\|", line)) for line in table} for table in tables
+    ]
 
 
 def test_cells_of_what_left_the_matrix_are_not_published(published: Table) -> None:
@@ -251,7 +310,9 @@ def test_writing_again_changes_no_byte(tmp_path: Path, published: Table) -> None
 def test_the_table_for_analysis_has_types(published: Table) -> None:
     """What was not judged is missing, a number is a number, a moment is a moment."""
     table = pd.read_parquet(io.BytesIO(as_parquet(frame(published))))
-    types = {name: str(table[name].dtype) for name in ("passed", "steps_per_s", "peak_memory_bytes")}
+    types = {
+        name: str(table[name].dtype) for name in ("passed", "steps_per_s", "peak_memory_bytes")
+    }
     assert {"passed": "boolean", "steps_per_s": "Float64", "peak_memory_bytes": "Int64"} == types
     assert str(table["recorded_at"].dtype).endswith("UTC]")
     assert set(HOSTILE.values()) <= set(table["message"])
@@ -269,15 +330,17 @@ def test_a_matrix_in_which_nothing_was_judged_is_written(tmp_path: Path) -> None
     """Every cell unsupported: the table says so cell by cell."""
     record = at("new", "sums", "plain", "setup:unsupported", passed=None, observation=None)
     write_data(tmp_path, gather(LOCKS, [record]))
-    assert "| **sums** | `plain` | not run | not run | – setup:unsupported |" in (tmp_path / "matrix.md").read_text(
-        encoding="utf-8"
-    )
+    assert "| **sums** | `plain` | not run | not run | – setup:unsupported |" in (
+        tmp_path / "matrix.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_the_build_of_a_stack_is_told(published: Table) -> None:
     """Where something ran."""
     stacks = json.loads(as_json(published))["stacks"]
-    assert {"old": None, "torn": None, "new": "cuda"} == {stack["name"]: stack["build"] for stack in stacks}
+    assert {"old": None, "torn": None, "new": "cuda"} == {
+        stack["name"]: stack["build"] for stack in stacks
+    }
 
 
 def test_rows_follow_the_scenarios_and_columns_the_stacks(published: Table) -> None:

@@ -33,7 +33,14 @@ def test_what_does_not_train_has_no_rate() -> None:
 
 @pytest.mark.parametrize(
     ("per_second", "expected"),
-    [(0.125, "0.12/s"), (4.0, "4/s"), (9.5, "9.5/s"), (9.96, "10/s"), (43.7, "44/s"), (3461.7, "3500/s")],
+    [
+        (0.125, "0.12/s"),
+        (4.0, "4/s"),
+        (9.5, "9.5/s"),
+        (9.96, "10/s"),
+        (43.7, "44/s"),
+        (3461.7, "3500/s"),
+    ],
 )
 def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None:
     """Two digits: the third is noise."""
@@ -46,12 +53,17 @@ def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None
         (make_record(), "✓ trains, 4/s"),
         (make_record(observation=make_observation(step_times_s=())), "✓ trains"),
         (make_record("step:no-grad-fn", gradient=Gradient.NONE), "✗ step:no-grad-fn"),
-        (make_record("step:exception", gradient=Gradient.FLOWING), "✗ step:exception (gradient flowing)"),
+        (
+            make_record("step:exception", gradient=Gradient.FLOWING),
+            "✗ step:exception (gradient flowing)",
+        ),
         (make_record("update:none", gradient=Gradient.PARTIAL), "✗ update:none (gradient partial)"),
         (make_record("gradient:partial", gradient=Gradient.PARTIAL), "✗ gradient:partial"),
         (make_record("setup:unsupported", passed=None), "– setup:unsupported"),
         (
-            make_record("step:no-grad-fn", role=Role.MISUSE, passed=True, observation=make_observation()),
+            make_record(
+                "step:no-grad-fn", role=Role.MISUSE, passed=True, observation=make_observation()
+            ),
             "✓ says so: step:no-grad-fn",
         ),
         (make_record("trains", role=Role.MISUSE, passed=False), "✗ silent: trains"),
@@ -74,4 +86,6 @@ def test_a_disagreement_with_another_variant_shows_that_its_gradient_flows() -> 
 def test_a_warning_is_its_first_line_and_told_once() -> None:
     """The record has all of it."""
     warnings = (make_warned("one\nmore"), make_warned("two"), make_warned("one\nagain"))
-    assert ("one", "two") == as_row(make_record(observation=make_observation(warnings=warnings))).warnings
+    assert ("one", "two") == as_row(
+        make_record(observation=make_observation(warnings=warnings))
+    ).warnings

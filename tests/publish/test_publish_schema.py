@@ -40,7 +40,9 @@ def test_the_schema_refuses_what_the_data_never_is(published: Table) -> None:
     }
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results" / "records").glob("*.jsonl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "results" / "records").glob("*.jsonl")), ids=lambda path: path.stem
+)
 def test_the_published_records_keep_their_schema(path: Path) -> None:
     """The last line of each file, of a real run."""
     validator = Draft202012Validator(json.loads(as_schema_of_records()))

@@ -14,7 +14,9 @@ from gradmatrix.core import text
 @given(st.text())
 def test_plain_text_cannot_steer_a_terminal(untrusted: str) -> None:
     """No escape, no other control character, no mark that turns the direction."""
-    forbidden = {chr(n) for n in (*range(9), *range(11, 32), *range(0x7F, 0xA0), 0x200F, 0x202E, 0x2066)}
+    forbidden = {
+        chr(n) for n in (*range(9), *range(11, 32), *range(0x7F, 0xA0), 0x200F, 0x202E, 0x2066)
+    }
     assert set() == forbidden & set(text.plain(untrusted))
 
 

@@ -21,7 +21,11 @@ CELL = make_cell()
 
 
 def regressed(
-    *cells: Cell, changed: str = "lock", role: Role = Role.REPORTED, record: Record | None = None, base: str = ""
+    *cells: Cell,
+    changed: str = "lock",
+    role: Role = Role.REPORTED,
+    record: Record | None = None,
+    base: str = "",
 ) -> tuple[Reported, ...]:
     """Cells that broke when a lock moved; ``record`` is the newest one of the first."""
     entries = [
@@ -32,7 +36,9 @@ def regressed(
             entry("step:exception", 1, changed, cell=cell, role=role, lock=NEW),
         )
     ]
-    return reported(regressions(entries, LOCKS), {} if record is None else {record.cell: record}, base)
+    return reported(
+        regressions(entries, LOCKS), {} if record is None else {record.cell: record}, base
+    )
 
 
 def test_a_regression_has_all_that_a_reader_needs() -> None:
@@ -57,7 +63,10 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        (make_record("step:exception", message="it\n\x1b[31mbroke `here` @all"), "it broke 'here' @all"),
+        (
+            make_record("step:exception", message="it\n\x1b[31mbroke `here` @all"),
+            "it broke 'here' @all",
+        ),
         (
             make_record("step:no-grad-fn", observation=make_stopped()),
             "The loss does not depend on weight: nothing cut a graph to them that could be seen.",
@@ -79,9 +88,17 @@ def test_a_change_of_ours_at_the_same_time_is_told_first() -> None:
 
 def test_cells_are_grouped_by_scenario_and_outcome() -> None:
     """Under a title each."""
-    text = as_issue(regressed(*(make_cell(scenario=scenario, variant=v) for scenario in "ba" for v in "dc")))
+    text = as_issue(
+        regressed(*(make_cell(scenario=scenario, variant=v) for scenario in "ba" for v in "dc"))
+    )
     lines = [line.split(":")[0] for line in text.splitlines() if line.startswith(("#", "- "))]
-    expected = ["### a", "- **stack/a/c on cpu**", "- **stack/a/d on cpu**", "### b", "- **stack/b/c on cpu**"]
+    expected = [
+        "### a",
+        "- **stack/a/c on cpu**",
+        "- **stack/a/d on cpu**",
+        "### b",
+        "- **stack/b/c on cpu**",
+    ]
     assert ["## Regressed", *expected, "- **stack/b/d on cpu**"] == lines
 
 
@@ -98,7 +115,9 @@ def test_an_issue_is_never_too_long() -> None:
     text = as_issue(found, "https://example.org/")
     shown = text.count("\n- **")
     assert MOST_BYTES - 1000 < len(text.encode()) <= MOST_BYTES
-    assert text.endswith(f"\n… and {500 - shown} more: [history](https://example.org/history.html)\n")
+    assert text.endswith(
+        f"\n… and {500 - shown} more: [history](https://example.org/history.html)\n"
+    )
 
 
 def test_where_nothing_is_regressed_the_issue_says_so() -> None:
@@ -123,14 +142,23 @@ def test_names_from_records_are_code() -> None:
     """A machine or a build may be called anything, and the issue mentions nobody."""
     entries = [
         entry(device="A100 #1"),
-        entry("step:exception", 1, "lock device build", device="@all `x`", build="www.evil.example"),
+        entry(
+            "step:exception", 1, "lock device build", device="@all `x`", build="www.evil.example"
+        ),
     ]
     text = as_issue(reported(regressions(entries, LOCKS), {}))
-    assert "`tokenizers (none) → 1.0`. It ran on another machine: `A100 #1` → `@all 'x'`. It ran on" in text
+    assert (
+        "`tokenizers (none) → 1.0`. It ran on another machine: `A100 #1` → `@all 'x'`. It ran on"
+        in text
+    )
     assert "→ `www.evil.example`.\n" in text
 
 
 def test_as_data_it_has_every_package_that_moved() -> None:
     """With both versions."""
     [found] = json.loads(msgspec.json.encode(regressed()))
-    assert {"transformers": ["4.1", "5.0"], "aiohttp": ["3.1", "3.2"], "tokenizers": [None, "1.0"]} == found["moved"]
+    assert {
+        "transformers": ["4.1", "5.0"],
+        "aiohttp": ["3.1", "3.2"],
+        "tokenizers": [None, "1.0"],
+    } == found["moved"]

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from gradmatrix.core.model import Role
 from gradmatrix.publish.site.site import data_file
-from tests.factories import DAY, make_cell, make_lock, make_observation, make_record, make_scenario, make_variant
+from tests.factories import (
+    DAY,
+    make_cell,
+    make_lock,
+    make_observation,
+    make_record,
+    make_scenario,
+    make_variant,
+)
 from tests.sites import view_of
 
 if TYPE_CHECKING:
@@ -22,7 +30,11 @@ SCENARIO = make_scenario("sums", make_variant("plain"), make_variant("frozen", R
 def data(*records: Record, locks: Sequence[Lock] = ()) -> dict[str, Any]:
     """What draw.js reads."""
     path, content = data_file(
-        view_of(records, locks or [make_lock("old"), make_lock("new", as_of=DAY + dt.timedelta(1))], SCENARIO)
+        view_of(
+            records,
+            locks or [make_lock("old"), make_lock("new", as_of=DAY + dt.timedelta(1))],
+            SCENARIO,
+        )
     )
     assert "site/data.js" == path
     text = content.decode()
@@ -40,14 +52,18 @@ def test_a_row_has_a_letter_for_each_stack() -> None:
     """The newest one first; a cell that was not run has one too."""
     found = data(make_record(cell=make_cell("new", "sums")))
     assert ["new", "old"] == [name for name, *_ in found["stacks"]]
-    assert [["p", "✓ trains", "#", "trains", "flowing"], ["x", "not run", "", "not run", ""]] == cells(found)
+    assert [
+        ["p", "✓ trains", "#", "trains", "flowing"],
+        ["x", "not run", "", "not run", ""],
+    ] == cells(found)
 
 
 def test_rates_stand_apart_in_the_order_of_the_letters() -> None:
     """So that cells that differ in their rate only are of one kind."""
     slow = make_observation(step_times_s=(1.0, 1.0, 1.0))
     found = data(
-        make_record(cell=make_cell("new", "sums")), make_record(cell=make_cell("old", "sums"), observation=slow)
+        make_record(cell=make_cell("new", "sums")),
+        make_record(cell=make_cell("old", "sums"), observation=slow),
     )
     assert "4,1" == found["rows"][0][5]
     assert 1 == len(found["kinds"])
@@ -61,7 +77,9 @@ def test_versions_are_known_by_their_rank() -> None:
     ]
     found = data(locks=locks)
     assert ["2.9.1", "2.10.0"] == found["packages"]["torch"]
-    assert {"a": [1, None, None, None, None], "b": [0, None, None, 0, None]} == {n: r for n, _, r, _ in found["stacks"]}
+    assert {"a": [1, None, None, None, None], "b": [0, None, None, 0, None]} == {
+        n: r for n, _, r, _ in found["stacks"]
+    }
 
 
 def test_the_build_of_torch_is_told_where_stacks_differ_in_it() -> None:
@@ -77,11 +95,18 @@ def test_the_build_of_torch_is_told_where_stacks_differ_in_it() -> None:
 def test_misuse_is_a_section_of_its_own() -> None:
     """As on the page."""
     silent = make_record(
-        "update:none", make_cell("new", "sums", "frozen"), role=Role.MISUSE, observation=make_observation()
+        "update:none",
+        make_cell("new", "sums", "frozen"),
+        role=Role.MISUSE,
+        observation=make_observation(),
     )
     found = data(make_record(cell=make_cell("new", "sums")), silent)
-    assert [["Does it train?", "cpu", False], ["Does the stack tell you?", "cpu", True]] == found["sections"]
-    assert [[0, "sums", "plain", "control"], [1, "sums", "frozen", "misuse"]] == [row[:4] for row in found["rows"]]
+    assert [["Does it train?", "cpu", False], ["Does the stack tell you?", "cpu", True]] == found[
+        "sections"
+    ]
+    assert [[0, "sums", "plain", "control"], [1, "sums", "frozen", "misuse"]] == [
+        row[:4] for row in found["rows"]
+    ]
 
 
 def test_the_file_holds_no_markup() -> None:

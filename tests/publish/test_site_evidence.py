@@ -34,7 +34,9 @@ SCENARIO = make_scenario(
 HOSTILE = "<script>alert(1)</script>\x1b[31m\u202egnp.exe & \"quoted\" 'too'"
 
 
-def page(outcome: str = "trains", variant: str = "reported", device: str = "cpu", **fields: object) -> Page:
+def page(
+    outcome: str = "trains", variant: str = "reported", device: str = "cpu", **fields: object
+) -> Page:
     """The evidence page of one cell."""
     record = make_record(outcome, make_cell("stack", "sums", variant, device), **fields)
     return Page(evidence_of(record, LOCK, SCENARIO))
@@ -48,7 +50,9 @@ def test_a_cell_is_found_by_its_anchor() -> None:
 def test_a_cell_says_which_one_it_is() -> None:
     """Who lands in the middle of the page sees scenario, variant, stack, device and main versions."""
     found = page()
-    assert "sums/ reported on stack, cpu torch 2.6.0 . The variant: what reported means." in found.text
+    assert (
+        "sums/ reported on stack, cpu torch 2.6.0 . The variant: what reported means." in found.text
+    )
     assert "../stacks/stack.html" in found.links
 
 
@@ -99,13 +103,18 @@ def test_where_two_variants_part_tells_what_differs(message: str, expected: str)
 def test_another_message_of_what_disagrees_stands_alone() -> None:
     """A record of another release, or hostile text: there are no sequences in it."""
     found = disagreeing("something else")
-    assert ("something else" in found.text, "Why" in found.text.partition("What the words")[0]) == (True, False)
+    assert ("something else" in found.text, "Why" in found.text.partition("What the words")[0]) == (
+        True,
+        False,
+    )
 
 
 def test_the_diagnosis_names_its_place_and_links_the_remedy() -> None:
     """What was seen to train on the same stack is one click away."""
     seen = make_stopped(lost=(make_checkpoint(),))
-    failing = make_record("step:no-grad-fn", make_cell("stack", "sums", "reported"), observation=seen)
+    failing = make_record(
+        "step:no-grad-fn", make_cell("stack", "sums", "reported"), observation=seen
+    )
     trained = make_record("trains", make_cell("stack", "sums", "remedy"))
     found = Page(evidence_of(failing, LOCK, SCENARIO, trained))
     assert "checkpoint-inputs in layers.0" in found.text
@@ -116,7 +125,9 @@ def test_parameters_that_fared_alike_share_a_line() -> None:
     """Names that differ by a number are one name, whose letters are told in words."""
     parameters = tuple(make_parameter("fffn", name=f"layers.{n}.weight") for n in range(3))
     bias = make_parameter("nnnn", name="bias", changed=False)
-    text = page("gradient:partial", observation=make_observation(parameters=(*parameters, bias))).text
+    text = page(
+        "gradient:partial", observation=make_observation(parameters=(*parameters, bias))
+    ).text
     assert "3 parameters layers.0-2.weight fffn finite, none yes yes yes" in text
     assert "bias nnnn none no yes yes" in text
 
@@ -147,7 +158,9 @@ def test_exception_and_warnings_are_shown_whole() -> None:
 def test_what_strangers_wrote_does_nothing() -> None:
     """No markup, no escape sequences, no marks that turn the direction of writing."""
     seen = make_stopped(
-        raised=make_raised(HOSTILE), warnings=(make_warned(HOSTILE, HOSTILE),), environment={HOSTILE: HOSTILE}
+        raised=make_raised(HOSTILE),
+        warnings=(make_warned(HOSTILE, HOSTILE),),
+        environment={HOSTILE: HOSTILE},
     )
     found = page("step:exception", observation=seen, message=HOSTILE, build=HOSTILE)
     assert [] == found.scripts
@@ -168,16 +181,23 @@ def test_the_commands_repeat_the_cell() -> None:
 def test_what_it_takes_to_repeat_a_cell_is_told() -> None:
     """Each command says what it does, and the page where the command comes from."""
     text = page().text
-    assert "# run it in a clean environment, and compare with what was published gradmatrix reproduce" in text
+    assert (
+        "# run it in a clean environment, and compare with what was published gradmatrix reproduce"
+        in text
+    )
     assert "pip install -e ." in text
 
 
 def test_a_cell_leads_to_claims_and_changes() -> None:
     """What rests on its variant, and what became of its stack."""
-    assert {"../claims.html#on%2Fsums%2Freported", "../history.html#of%2Fstack"} <= set(page().links)
+    assert {"../claims.html#on%2Fsums%2Freported", "../history.html#of%2Fstack"} <= set(
+        page().links
+    )
 
 
-@pytest.mark.parametrize("outcome", ["trains", "relation:disagrees", "resolve:conflict", "install:build"])
+@pytest.mark.parametrize(
+    "outcome", ["trains", "relation:disagrees", "resolve:conflict", "install:build"]
+)
 def test_no_capsule_is_offered_where_none_can_be_written(outcome: str) -> None:
     """It passed, never ran, or trains by itself."""
     assert "gradmatrix capsule" not in page(outcome).text
@@ -185,7 +205,11 @@ def test_no_capsule_is_offered_where_none_can_be_written(outcome: str) -> None:
 
 def test_a_silent_misuse_is_told_as_one() -> None:
     """It never reads as a stack that cannot train."""
-    fields: dict[str, Any] = {"role": Role.MISUSE, "gradient": Gradient.NONE, "observation": make_observation("nnnn")}
+    fields: dict[str, Any] = {
+        "role": Role.MISUSE,
+        "gradient": Gradient.NONE,
+        "observation": make_observation("nnnn"),
+    }
     text = page("gradient:none", "frozen", **fields).text
     assert "✗ silent gradient:none" in text
     assert "This variant cannot train. The stack says nothing about it." in text

@@ -41,7 +41,9 @@ def site() -> dict[str, str]:
 
 def test_every_link_leads_somewhere(site: dict[str, str]) -> None:
     """To a page of the site and an anchor on it, by a relative address."""
-    anchors = {path: set(Page(html).anchors) for path, html in site.items() if path.endswith(".html")}
+    anchors = {
+        path: set(Page(html).anchors) for path, html in site.items() if path.endswith(".html")
+    }
     lost = []
     for path in anchors:
         for link in Page(site[path]).links:
@@ -61,7 +63,11 @@ def test_every_link_leads_somewhere(site: dict[str, str]) -> None:
 
 def test_tags_close_in_order_everywhere(site: dict[str, str]) -> None:
     """A browser need not mend them."""
-    assert {} == {path: found for path, html in site.items() if ".html" in path and (found := Page(html).problems)}
+    assert {} == {
+        path: found
+        for path, html in site.items()
+        if ".html" in path and (found := Page(html).problems)
+    }
 
 
 def test_nothing_is_fetched_from_elsewhere_and_nothing_runs_inline(site: dict[str, str]) -> None:
@@ -71,7 +77,9 @@ def test_nothing_is_fetched_from_elsewhere_and_nothing_runs_inline(site: dict[st
             page = Page(html)
             assert "Content-Security-Policy" in html
             assert [] == [src for src in page.scripts if "site/" not in src or ":" in src]
-            assert set() == {name for name in page.attributes if name == "style" or name.startswith("on")}
+            assert set() == {
+                name for name in page.attributes if name == "style" or name.startswith("on")
+            }
 
 
 def test_the_same_matrix_gives_the_same_pages(site: dict[str, str]) -> None:
@@ -82,7 +90,10 @@ def test_the_same_matrix_gives_the_same_pages(site: dict[str, str]) -> None:
 def test_the_first_page_says_what_trains_on_the_newest_stack(site: dict[str, str]) -> None:
     """In one line, with its versions."""
     text = Page(site["index.html"]).text
-    assert "Newest stack: new (2026-01-15; torch 2.10.0). Of 2 variants that were reported as broken 1 pass" in text
+    assert (
+        "Newest stack: new (2026-01-15; torch 2.10.0). Of 2 variants that were reported as broken 1 pass"
+        in text
+    )
     assert "◐ sums 1 of 2" in text
     assert "Of 1 controls 1 pass." in text
 
@@ -103,14 +114,19 @@ def test_misuse_has_a_section_of_its_own(site: dict[str, str]) -> None:
 def test_a_device_that_is_not_there_is_a_sentence(site: dict[str, str]) -> None:
     """Not a table."""
     text = Page(site["index.html"]).text
-    assert "No cell was judged on cuda . The reason that was recorded: this machine has no cuda device." in text
+    assert (
+        "No cell was judged on cuda . The reason that was recorded: this machine has no cuda device."
+        in text
+    )
     assert "Does it train? (cuda)" not in text
 
 
 def test_older_stacks_have_pages_of_their_own() -> None:
     """The first page is small however many there are; together they show every stack."""
     names = [f"s{number:02}" for number in range(30)]
-    locks = [make_lock(name, as_of=DAY + dt.timedelta(days=number)) for number, name in enumerate(names)]
+    locks = [
+        make_lock(name, as_of=DAY + dt.timedelta(days=number)) for number, name in enumerate(names)
+    ]
     site = site_of([cell(name, "plain") for name in names], locks, SUMS)
     shown = [path for path in ("index.html", "older-1.html") if "s29" in Page(site[path]).text]
     assert (["index.html"], False) == (shown, "older-2.html" in site)
@@ -126,7 +142,9 @@ def test_what_strangers_wrote_does_nothing() -> None:
         cell("other", "plain"),
     ]
     locks = [
-        make_lock(versions={"torch": HOSTILE, HOSTILE: "1"}, resolver=HOSTILE, requirements=("torch",)),
+        make_lock(
+            versions={"torch": HOSTILE, HOSTILE: "1"}, resolver=HOSTILE, requirements=("torch",)
+        ),
         make_lock("other"),
     ]
     site = site_of(records, locks, SUMS, source=f'"""T.\n\n{HOSTILE!r}\n"""')
@@ -165,7 +183,9 @@ def test_changes_since_last_time_stand_on_the_first_page() -> None:
     site = site_of([cell("new", "plain", "step:exception")], [NEW], SUMS, history=history)
     first = Page(site["index.html"]).text
     assert "Regressed at present: 1 cell that passed before the stack's lock moved" in first
-    assert "Last change of a verdict: 2026-01-16: 1 regressed. sums/plain on new regressed." in first
+    assert (
+        "Last change of a verdict: 2026-01-16: 1 regressed. sums/plain on new regressed." in first
+    )
     text = Page(site["history.html"]).text
     assert "sums/plain on new : trains → step:exception. The stack's lock moved." in text
     assert "Since 2026-01-16." in text
@@ -173,10 +193,18 @@ def test_changes_since_last_time_stand_on_the_first_page() -> None:
 
 def test_what_only_we_changed_is_no_news_of_a_stack() -> None:
     """It is counted by itself, and named in the history alone."""
-    history = History((entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer")), {})
+    history = History(
+        (entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer")), {}
+    )
     site = site_of([cell("new", "plain", "step:exception")], [NEW], SUMS, history=history)
-    assert "Last change of a verdict: 2026-01-16: 1 judged anew. All changes" in Page(site["index.html"]).text
-    assert "judged anew : sums/plain on new : trains → step:exception" in Page(site["history.html"]).text
+    assert (
+        "Last change of a verdict: 2026-01-16: 1 judged anew. All changes"
+        in Page(site["index.html"]).text
+    )
+    assert (
+        "judged anew : sums/plain on new : trains → step:exception"
+        in Page(site["history.html"]).text
+    )
 
 
 def test_changes_that_are_alike_are_one_line() -> None:
@@ -184,8 +212,13 @@ def test_changes_that_are_alike_are_one_line() -> None:
     entries = (entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer"))
     old = tuple(replace(each, cell=make_cell("old", "sums")) for each in entries)
     records = [cell(stack, "plain", "step:exception") for stack in ("old", "new")]
-    page = Page(site_of(records, [OLD, NEW], SUMS, history=History((*old, *entries), {}))["history.html"])
-    assert "judged anew : sums/plain on 2 stacks: trains → step:exception. Our own measurement changed" in page.text
+    page = Page(
+        site_of(records, [OLD, NEW], SUMS, history=History((*old, *entries), {}))["history.html"]
+    )
+    assert (
+        "judged anew : sums/plain on 2 stacks: trains → step:exception. Our own measurement changed"
+        in page.text
+    )
     assert {"cells/old.html#sums-plain-cpu", "cells/new.html#sums-plain-cpu"} <= set(page.links)
 
 
@@ -202,27 +235,41 @@ def test_the_history_of_each_stack_has_its_place() -> None:
 def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
     """A claim with a cell on either side."""
     claim = claims.Claim(
-        id="it-trains", scenario="sums", says=HOSTILE, source="owner/name#7", date=DAY, reading="As said.", expect=()
+        id="it-trains",
+        scenario="sums",
+        says=HOSTILE,
+        source="owner/name#7",
+        date=DAY,
+        reading="As said.",
+        expect=(),
     )
     cells = (
-        claims.Evidence(cell=make_cell("old", "sums"), outcome="trains", bears="against", why="trains"),
+        claims.Evidence(
+            cell=make_cell("old", "sums"), outcome="trains", bears="against", why="trains"
+        ),
         claims.Evidence(cell=make_cell("new", "sums"), outcome="trains", bears="for", why="trains"),
     )
-    return claims.Judged(claim=claim, verdict=verdict, tested=(claims.Tested(words="plain trains", evidence=cells),))
+    return claims.Judged(
+        claim=claim, verdict=verdict, tested=(claims.Tested(words="plain trains", evidence=cells),)
+    )
 
 
 def test_a_claim_shows_its_verdict_with_the_cells_on_either_side() -> None:
     """And leads to where it was published."""
     page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["claims.html"])
     assert "◐ partly: 1" in page.text
-    assert {"https://github.com/owner/name/issues/7", "cells/old.html#sums-plain-cpu"} <= set(page.links)
+    assert {"https://github.com/owner/name/issues/7", "cells/old.html#sums-plain-cpu"} <= set(
+        page.links
+    )
     assert [] == page.problems
 
 
 def test_claims_are_listed_by_scenario_verdict_and_variant() -> None:
     """Each has an address that stands beside it; a variant on which none rests says so."""
     page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["claims.html"])
-    assert {"on/sums", "on/sums/plain", "on/sums/frozen", "verdict/partly", "it-trains"} <= set(page.anchors)
+    assert {"on/sums", "on/sums/plain", "on/sums/frozen", "verdict/partly", "it-trains"} <= set(
+        page.anchors
+    )
     assert 4 == page.links.count("#it-trains") + page.text.count("#it-trains")
     assert "frozen : no claim" in page.text
 
@@ -256,7 +303,9 @@ def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> Non
         *(cell(stack, "unrelated") for stack in ("old", "new")),
     ]
     later = make_lock("later", as_of=DAY + dt.timedelta(days=1))
-    text = Page(site_of(records, [OLD, NEW, later], scenario)["errors.html"]).text.partition("Errors and findings")[2]
+    text = Page(site_of(records, [OLD, NEW, later], scenario)["errors.html"]).text.partition(
+        "Errors and findings"
+    )[2]
     remedies = text.partition("does not train on")[2].partition("Cells with")[0]
     assert (
         "sums good what good means ✓ 2 of 2 stacks new , old – "
@@ -273,7 +322,10 @@ def test_cells_that_do_not_fail_are_told_for_what_they_are() -> None:
         cell("new", "frozen", "step:no-grad-fn", **telling, message="element 0"),
     ]
     text = Page(site_of(records, [NEW], SUMS)["errors.html"]).text
-    assert "2 cells: 1 fail; 1 of a misuse, which cannot train: the stack says so, as it should." in text
+    assert (
+        "2 cells: 1 fail; 1 of a misuse, which cannot train: the stack says so, as it should."
+        in text
+    )
 
 
 def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
@@ -281,11 +333,18 @@ def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
     page = Page(site["query.html"])
     assert set(OUTCOMES) <= set(page.anchors)
     assert "gradient:zero It ran to its end, but every gradient was exactly zero. yes" in page.text
-    assert "process:lost The process that ran it disappeared: nothing is said about the stack. no" in page.text
+    assert (
+        "process:lost The process that ran it disappeared: nothing is said about the stack. no"
+        in page.text
+    )
 
 
 def test_an_empty_matrix_has_its_pages() -> None:
     """Before anything ran."""
     site = site_of([], [], SUMS)
     assert "No cell has been judged yet." in Page(site["index.html"]).text
-    assert {} == {path: found for path, html in site.items() if ".html" in path and (found := Page(html).problems)}
+    assert {} == {
+        path: found
+        for path, html in site.items()
+        if ".html" in path and (found := Page(html).problems)
+    }

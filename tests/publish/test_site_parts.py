@@ -57,16 +57,26 @@ def row(outcome: str = "trains", stack: str = "stack", **fields: object) -> Row:
         ("update:none", {"role": Role.MISUSE, "observation": make_observation()}),
     ],
 )
-def test_a_cell_says_in_two_lines_what_the_tables_say_in_one(outcome: str, fields: dict[str, Any]) -> None:
+def test_a_cell_says_in_two_lines_what_the_tables_say_in_one(
+    outcome: str, fields: dict[str, Any]
+) -> None:
     """One vocabulary for Markdown, the terminal and the pages."""
     cell = row(outcome, **fields)
-    joined = {f"{shown(cell).word}{mark.format(shown(cell).note)}" for mark in (", {}", ": {}", " ({})", "")}
+    joined = {
+        f"{shown(cell).word}{mark.format(shown(cell).note)}"
+        for mark in (", {}", ": {}", " ({})", "")
+    }
     assert words(cell) in joined
 
 
 def test_every_outcome_has_a_sentence() -> None:
     """No red cell is a mystery."""
-    expected = {f"{phase}:{reason}" for phase, reasons in REASONS.items() for reason in reasons if "\\" not in reason}
+    expected = {
+        f"{phase}:{reason}"
+        for phase, reasons in REASONS.items()
+        for reason in reasons
+        if "\\" not in reason
+    }
     assert {"trains", *expected} == set(OUTCOMES)
 
 
@@ -79,12 +89,16 @@ def test_a_variant_turns_where_its_outcome_changes() -> None:
         row(stack="c"),
         row(stack="d"),
     ]
-    assert [("a", "c")] == [(point.before.stack, point.after.stack) for point in turning_points(along)]
+    assert [("a", "c")] == [
+        (point.before.stack, point.after.stack) for point in turning_points(along)
+    ]
 
 
 def test_versions_are_in_the_order_of_releases() -> None:
     """Not in that of the alphabet; what is no version comes first."""
-    assert ["nightly", "2.9", "2.10.dev1", "2.10"] == sorted(["2.10", "2.9", "nightly", "2.10.dev1"], key=ranked)
+    assert ["nightly", "2.9", "2.10.dev1", "2.10"] == sorted(
+        ["2.10", "2.9", "nightly", "2.10.dev1"], key=ranked
+    )
 
 
 def test_neighbouring_releases_are_compared_on_the_stacks_that_differ_least() -> None:
@@ -104,10 +118,13 @@ def test_a_turn_that_other_stacks_contradict_is_not_everywhere() -> None:
     """The older release also failed elsewhere: it is not that release alone."""
     versions = {"a": "1.0", "b": "1.0", "c": "2.0"}
     locks = [
-        make_lock(name, versions={"torch": v}, as_of=DAY + dt.timedelta(days=ord(name))) for name, v in versions.items()
+        make_lock(name, versions={"torch": v}, as_of=DAY + dt.timedelta(days=ord(name)))
+        for name, v in versions.items()
     ]
     outcomes = {"a": "trains", "b": "step:exception", "c": "trains"}
-    view = view_of([make_record(o, make_cell(name)) for name, o in outcomes.items()], locks, SCENARIO)
+    view = view_of(
+        [make_record(o, make_cell(name)) for name, o in outcomes.items()], locks, SCENARIO
+    )
     older, newer = by_release(view, "torch").items()
     [turn] = step(view, "torch", older, newer).turns
     assert ("b", "c", False) == (turn.point.before.stack, turn.point.after.stack, turn.everywhere)
@@ -131,7 +148,12 @@ def test_a_message_gathers_its_cells_by_cause() -> None:
     scenario = make_scenario("sums", make_variant("plain"), make_variant("other"))
     seen = make_stopped(warnings=(make_warned("beware of 3"),))
     records = [
-        make_record("step:no-grad-fn", make_cell(stack, "sums", name), message="element 0 of", observation=seen)
+        make_record(
+            "step:no-grad-fn",
+            make_cell(stack, "sums", name),
+            message="element 0 of",
+            observation=seen,
+        )
         for stack in ("a", "b")
         for name in ("plain", "other")
     ]
@@ -158,7 +180,9 @@ def plot(*values: float | None, builds: tuple[str, ...] = ()) -> str:
     """Medians along stacks that are called a, b and so on."""
     axis = plots.Axis("abcdef"[: len(values)], builds or [None] * len(values))
     spreads = [plots.Spread(value, value, value) if value is not None else None for value in values]
-    return plots.along(spreads, [1], ("Speed", "steps/s"), axis, [f"on {name}" for name in axis.names])
+    return plots.along(
+        spreads, [1], ("Speed", "steps/s"), axis, [f"on {name}" for name in axis.names]
+    )
 
 
 def test_a_plot_starts_at_zero_and_leaves_gaps() -> None:
@@ -178,13 +202,17 @@ def test_a_plot_names_its_ends_its_highest_value_and_each_stack() -> None:
 def test_a_plot_joins_no_unlike_builds() -> None:
     """A step between them is not one of the release."""
     svg = plot(1, 1, 1, 1, builds=("cpu", "cpu", "cuda", "cuda"))
-    assert ["M", "L", "M", "L"] == re.findall("[ML]", re.findall('class="line" d="([^"]*)"', svg)[0])
+    assert ["M", "L", "M", "L"] == re.findall(
+        "[ML]", re.findall('class="line" d="([^"]*)"', svg)[0]
+    )
 
 
 def test_a_plot_of_many_stacks_stays_small() -> None:
     """What each of them says stands in the tables."""
     counts = plots.MOST_TITLES, plots.MOST_TITLES + 1
-    assert [plots.MOST_TITLES, 0] == [len(plots.Axis(["stack"] * n, [None] * n).titles) for n in counts]
+    assert [plots.MOST_TITLES, 0] == [
+        len(plots.Axis(["stack"] * n, [None] * n).titles) for n in counts
+    ]
 
 
 def test_text_is_escaped_and_plain() -> None:
@@ -195,7 +223,9 @@ def test_text_is_escaped_and_plain() -> None:
 def test_backticks_are_code_and_addresses_are_links() -> None:
     """Nothing inside of them is markup."""
     assert "<code>a&lt;b</code> c" == str(coded("`a<b` c"))
-    assert 'see <a rel="noreferrer" href="https://x.y/z">https://x.y/z</a>.' == str(linked("see https://x.y/z."))
+    assert 'see <a rel="noreferrer" href="https://x.y/z">https://x.y/z</a>.' == str(
+        linked("see https://x.y/z.")
+    )
     assert "javascript:alert(1)" == str(linked("javascript:alert(1)"))
 
 

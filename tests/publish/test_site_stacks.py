@@ -23,7 +23,10 @@ def test_unlike_builds_of_torch_are_marked() -> None:
     site = site_of(sample(), [OLD, NEW], SUMS, builds={"old": "cpu", "new": "cuda"})
     assert "build of torch cuda cpu" in Page(site["index.html"]).text
     assert "Speeds and memory of unlike builds do not compare" in Page(site["index.html"]).text
-    assert "build of torch cpu; other stacks ran with another one" in Page(site["stacks/old.html"]).text
+    assert (
+        "build of torch cpu; other stacks ran with another one"
+        in Page(site["stacks/old.html"]).text
+    )
     text = Page(site["scenarios/sums.html"]).text
     assert "old (cpu build of torch): 4 steps/s" in text
     assert "Peak memory: 117.7 MiB on new The same outcome" in text
@@ -39,7 +42,13 @@ def test_builds_of_torch_that_are_alike_are_no_news() -> None:
 def test_what_does_not_train_has_no_speed_and_no_memory() -> None:
     """A run that failed early needed little of both."""
     reported: dict[str, Any] = {"role": Role.REPORTED}
-    stopped = cell("new", "reported", "step:no-grad-fn", **reported, observation=make_stopped(peak_memory_bytes=9))
+    stopped = cell(
+        "new",
+        "reported",
+        "step:no-grad-fn",
+        **reported,
+        observation=make_stopped(peak_memory_bytes=9),
+    )
     text = Page(site_of([stopped], [NEW], SUMS)["scenarios/sums.html"]).text
     assert ("Outcome: passes on 0 of 1 stacks" in text, "Peak memory:" in text) == (True, False)
 
@@ -47,7 +56,10 @@ def test_what_does_not_train_has_no_speed_and_no_memory() -> None:
 def test_a_scenario_shows_where_a_variant_turns(site: dict[str, str]) -> None:
     """Between which stacks, and every package that moved between them."""
     text = Page(site["scenarios/sums.html"]).text
-    assert "✗ step:no-grad-fn on old → ✓ trains on new. Between them: torch 2.5.0 → 2.10.0, numpy 1.0 → 2.0" in text
+    assert (
+        "✗ step:no-grad-fn on old → ✓ trains on new. Between them: torch 2.5.0 → 2.10.0, numpy 1.0 → 2.0"
+        in text
+    )
 
 
 def test_a_scenario_has_its_story_and_its_source(site: dict[str, str]) -> None:
@@ -68,15 +80,23 @@ def test_a_package_names_what_else_moved(site: dict[str, str]) -> None:
 def test_a_stack_says_how_stale_it_is() -> None:
     """An old release that nobody asked for."""
     stale = LockedPackage(
-        name="trl", version="0.1", released=dt.date(2022, 1, 1), newest="0.9", newest_released=dt.date(2024, 1, 1)
+        name="trl",
+        version="0.1",
+        released=dt.date(2022, 1, 1),
+        newest="0.9",
+        newest_released=dt.date(2024, 1, 1),
     )
-    site = site_of([cell("stack", "plain")], [make_lock(packages=(stale,), requirements=("trl",))], SUMS)
+    site = site_of(
+        [cell("stack", "plain")], [make_lock(packages=(stale,), requirements=("trl",))], SUMS
+    )
     assert "⚠ trl 0.1 is 730 days behind 0.9" in Page(site["stacks/stack.html"]).text
 
 
 def test_a_stack_that_could_not_be_resolved_keeps_its_page() -> None:
     """With the reason; it does not disappear."""
-    torn = make_lock("torn", versions={}, digest="", failure=Failure(outcome="resolve:conflict", message=HOSTILE))
+    torn = make_lock(
+        "torn", versions={}, digest="", failure=Failure(outcome="resolve:conflict", message=HOSTILE)
+    )
     record = cell("torn", "plain", "resolve:conflict", message=HOSTILE, isolation="none")
     site = site_of([record], [torn], SUMS)
     assert "✗ resolve:conflict" in Page(site["stacks/torn.html"]).text

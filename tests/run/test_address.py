@@ -40,8 +40,16 @@ def test_whatever_is_known_of_cells_can_be_asked_for() -> None:
     ("text", "what", "why"),
     [
         ("frist/sums/plain", "There is no published stack 'frist'", "perhaps you meant 'first'"),
-        ("first/sum/plain", "There is no published scenario of first 'sum'", "perhaps you meant 'sums'"),
-        ("first/sums/frozn", "There is no published variant of first/sums 'frozn'", "perhaps you meant 'frozen'"),
+        (
+            "first/sum/plain",
+            "There is no published scenario of first 'sum'",
+            "perhaps you meant 'sums'",
+        ),
+        (
+            "first/sums/frozn",
+            "There is no published variant of first/sums 'frozn'",
+            "perhaps you meant 'frozen'",
+        ),
         ("first/sums/plain/tpu", "There is no published device 'tpu'", "cpu"),
         ("first/sums", "'first/sums' is no cell", "STACK/SCENARIO/VARIANT"),
         ("first/sums/plain/cpu/0", "is no cell", "STACK/SCENARIO/VARIANT"),

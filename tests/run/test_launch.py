@@ -59,7 +59,10 @@ def sleeper(directory: Path) -> int:
 )
 def test_a_process_gets_its_outcome(process_bench: Workbench, variant: str, outcome: str) -> None:
     """However the process ends, the outcome names it, and the next cell trains."""
-    assert (outcome, "trains") == (process_bench.run(variant).outcome, process_bench.run("healthy").outcome)
+    assert (outcome, "trains") == (
+        process_bench.run(variant).outcome,
+        process_bench.run("healthy").outcome,
+    )
 
 
 @pytest.mark.parametrize("variant", ["hang", "hang_deaf", "grandchild_then_hang", "flood"])
@@ -102,7 +105,9 @@ def test_no_cell_outlives_a_killed_run(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
         try:
             cell = sleeper(tmp_path / "2")  # 1 is the server's
-            server = int(Path(f"/proc/{cell}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+            server = int(
+                Path(f"/proc/{cell}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            )
         finally:
             host.kill()
     assert [True, True] == [ends(cell), ends(server)]
@@ -118,7 +123,9 @@ def test_memory_is_limited(process_bench: Workbench, variant: str) -> None:
 
 def test_memory_is_limited_on_top_of_what_the_libraries_take(process_bench: Workbench) -> None:
     """A small script trains within a limit that is smaller than torch."""
-    assert "trains" == process_bench.run("healthy").outcome  # what it imports late, the server has from now on
+    assert (
+        "trains" == process_bench.run("healthy").outcome
+    )  # what it imports late, the server has from now on
     assert "trains" == process_bench.run("healthy", memory_bytes=HALF_GIB // 8).outcome
 
 
@@ -136,7 +143,8 @@ def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "outcome"), [("importing_dies", "process:signal-11"), ("importing_exits", "process:exit-3")]
+    ("script", "outcome"),
+    [("importing_dies", "process:signal-11"), ("importing_exits", "process:exit-3")],
 )
 def test_a_death_while_importing_is_told(tmp_path: Path, script: str, outcome: str) -> None:
     """The server that was to import it is gone, and the error says how."""
@@ -170,7 +178,9 @@ def test_a_failed_import_does_not_harm_its_neighbours(tmp_path: Path) -> None:
     ("variant", "outcome"),
     [("healthy", "trains"), ("segfault", "process:signal-11"), ("os_exit_3", "process:exit-3")],
 )
-def test_a_fresh_process_gives_the_same_outcome(fresh_bench: Workbench, variant: str, outcome: str) -> None:
+def test_a_fresh_process_gives_the_same_outcome(
+    fresh_bench: Workbench, variant: str, outcome: str
+) -> None:
     """Without a fork the cell is the server's own process."""
     assert outcome == fresh_bench.run(variant).outcome
 
@@ -210,13 +220,17 @@ def test_a_folder_called_like_an_observation_is_none(tmp_path: Path) -> None:
     assert None is launch.read_observation(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["nonsense", "[]", '{"event": "ended", "pid": 1, "signal": 9, "exit": null}'])
+@pytest.mark.parametrize(
+    "line", ["nonsense", "[]", '{"event": "ended", "pid": 1, "signal": 9, "exit": null}']
+)
 def test_a_server_that_does_not_keep_the_protocol_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     """A broken line, and one that is not due, are no answer; nothing goes on running."""
     stand_in = tmp_path / "server.py"
-    stand_in.write_text(f"print({line!r}, flush=True)\nimport sys\nsys.stdin.read()\n", encoding="utf-8")
+    stand_in.write_text(
+        f"print({line!r}, flush=True)\nimport sys\nsys.stdin.read()\n", encoding="utf-8"
+    )
     monkeypatch.setattr(launch, "SERVER", stand_in)
     server = launch.Server(Path(sys.executable), [], tmp_path / "server", os.environ)
     with pytest.raises(ServerDied) as raised:

@@ -55,9 +55,18 @@ def of(folder: Path, **modules: str) -> str:
 
 SAME = {
     "a comment": (CELL, "# why\n" + WORDS),
-    "a docstring": (CELL, WORDS.replace("    return value * 2", '    """Twice."""\n    return value * 2')),
-    "an annotation": (CELL, WORDS.replace("-> int", "-> float").replace("LIMIT = 3", "LIMIT: int = 3")),
-    "the order of imports": (CELL.replace("import os\nimport torch", "import torch\nimport os"), WORDS),
+    "a docstring": (
+        CELL,
+        WORDS.replace("    return value * 2", '    """Twice."""\n    return value * 2'),
+    ),
+    "an annotation": (
+        CELL,
+        WORDS.replace("-> int", "-> float").replace("LIMIT = 3", "LIMIT: int = 3"),
+    ),
+    "the order of imports": (
+        CELL.replace("import os\nimport torch", "import torch\nimport os"),
+        WORDS,
+    ),
     "how an import is written": (
         CELL.replace("from .words import LIMIT, said", "")
         .replace("LIMIT", "words.LIMIT")
@@ -65,7 +74,9 @@ SAME = {
         WORDS,
     ),
     "an import in a function": (
-        CELL.replace("from . import words\n", "").replace("    local =", "    from . import words\n    local ="),
+        CELL.replace("from . import words\n", "").replace(
+            "    local =", "    from . import words\n    local ="
+        ),
         WORDS,
     ),
     "the order of definitions": (CELL, WORDS.replace("LIMIT = 3\n", "") + "\nLIMIT = 3\n"),
@@ -80,7 +91,10 @@ OTHER = {
     "another function of the same shape": (CELL.replace("words.quiet", "words.unused"), WORDS),
     "an attribute": (CELL.replace("os.path.sep", "os.path.pathsep"), WORDS),
     "what a module does when it is imported": (CELL, WORDS + "\nprint(LIMIT)\n"),
-    "a constant behind two others": (CELL, WORDS.replace("LIMIT = 3", "LIMIT = MORE\nMORE = 1 + LESS\nLESS = 5")),
+    "a constant behind two others": (
+        CELL,
+        WORDS.replace("LIMIT = 3", "LIMIT = MORE\nMORE = 1 + LESS\nLESS = 5"),
+    ),
 }
 
 
@@ -100,22 +114,33 @@ def test_what_does_something_else_has_another_digest(tmp_path: Path, name: str) 
 
 def test_a_moved_definition_has_the_same_digest(tmp_path: Path) -> None:
     """Two files become one, a third has another name."""
-    merged = CELL.replace("from . import words\nfrom .words import LIMIT, said", "").replace("words.", "") + WORDS
+    merged = (
+        CELL.replace("from . import words\nfrom .words import LIMIT, said", "").replace(
+            "words.", ""
+        )
+        + WORDS
+    )
     assert of(tmp_path, cell=CELL, words=WORDS) == of(tmp_path, cell=merged)
-    renamed = CELL.replace("from . import words", "from . import terms as words").replace("from .words", "from .terms")
+    renamed = CELL.replace("from . import words", "from . import terms as words").replace(
+        "from .words", "from .terms"
+    )
     assert of(tmp_path, cell=CELL, words=WORDS) == of(tmp_path, cell=renamed, terms=WORDS)
 
 
 def test_a_constant_far_away_counts(tmp_path: Path) -> None:
     """Whatever is reached, through however many definitions."""
     chain = WORDS.replace("LIMIT = 3", "LIMIT = A\nA = B\nB = C\nC = 1")
-    assert of(tmp_path, cell=CELL, words=chain) != of(tmp_path, cell=CELL, words=chain.replace("C = 1", "C = 2"))
+    assert of(tmp_path, cell=CELL, words=chain) != of(
+        tmp_path, cell=CELL, words=chain.replace("C = 1", "C = 2")
+    )
 
 
 def test_a_local_variable_hides_what_has_its_name(tmp_path: Path) -> None:
     """An argument is no reference to the constant of the same name."""
     own = CELL.replace("def run(request):", "def run(request, LIMIT=1):")
-    assert of(tmp_path, cell=own, words=WORDS) == of(tmp_path, cell=own, words=WORDS.replace("LIMIT = 3", "LIMIT = 4"))
+    assert of(tmp_path, cell=own, words=WORDS) == of(
+        tmp_path, cell=own, words=WORDS.replace("LIMIT = 3", "LIMIT = 4")
+    )
 
 
 def test_a_definition_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -135,7 +160,11 @@ def train(variant):
 def test_a_file_without_what_is_read_from_outside() -> None:
     """Unless the file itself uses it."""
     without = frozenset({"NEEDS"})
-    digests = {digest_of_file(SCRIPT.replace("torch", name).encode(), without) for name in ("torch", "trl")}
+    digests = {
+        digest_of_file(SCRIPT.replace("torch", name).encode(), without) for name in ("torch", "trl")
+    }
     used = SCRIPT.replace("return variant", "return variant, NEEDS")
-    others = {digest_of_file(used.replace("torch", name).encode(), without) for name in ("torch", "trl")}
+    others = {
+        digest_of_file(used.replace("torch", name).encode(), without) for name in ("torch", "trl")
+    }
     assert (1, 2) == (len(digests), len(others))

@@ -19,7 +19,9 @@ LIMITS = Limits(timeout_s=60, memory_bytes=2**30, threads=1)
 CONFLICT = Failure(outcome="resolve:conflict", message="a needs b<1, c needs b>2")
 
 
-def planned(recorded: Record | None = None, selection: Selection | None = None, **parts: object) -> list[Planned]:
+def planned(
+    recorded: Record | None = None, selection: Selection | None = None, **parts: object
+) -> list[Planned]:
     """The plan of one stack, by default of one cell; ``parts`` replace arguments."""
     arguments: dict[str, Any] = {
         "lock": make_lock(),
@@ -58,7 +60,10 @@ def test_a_cell_that_was_never_run_is_run() -> None:
 def test_an_unchanged_cell_is_kept() -> None:
     """The same key: nothing that its verdict depends on has changed."""
     again = only(planned(record_of(only(planned()))))
-    assert (Action.KEEP, "recorded on 2026-01-15 12:00 with the same key") == (again.action, again.why)
+    assert (Action.KEEP, "recorded on 2026-01-15 12:00 with the same key") == (
+        again.action,
+        again.why,
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +86,10 @@ def test_fresh_runs_what_is_recorded() -> None:
 def test_a_spurious_outcome_is_run_again(outcome: str) -> None:
     """It spoke of the machine only."""
     cell = only(planned(record_of(only(planned()), outcome)))
-    assert (Action.RUN, f"the last outcome, {outcome}, speaks of the machine only") == (cell.action, cell.why)
+    assert (Action.RUN, f"the last outcome, {outcome}, speaks of the machine only") == (
+        cell.action,
+        cell.why,
+    )
 
 
 OTHER: dict[str, dict[str, Any]] = {
@@ -139,7 +147,10 @@ def test_several_changes_are_all_told() -> None:
         {"limits": replace_limits(timeout_s=1, memory_bytes=None)},
         {"scenarios": [make_scenario(title="Another title")]},
         {"scenarios": [make_scenario(path="elsewhere/scenario.py")]},
-        {"devices": {"cuda": None, "cpu": "Linux-x86_64"}, "selection": Selection(devices=frozenset({"cpu"}))},
+        {
+            "devices": {"cuda": None, "cpu": "Linux-x86_64"},
+            "selection": Selection(devices=frozenset({"cpu"})),
+        },
     ],
 )
 def test_the_key_changes_with_nothing_else(parts: dict[str, Any]) -> None:
@@ -149,7 +160,9 @@ def test_the_key_changes_with_nothing_else(parts: dict[str, Any]) -> None:
 
 def test_cells_of_one_script_share_their_inputs() -> None:
     """The key says what a verdict depends on; which cell it is stands beside it."""
-    first, second = planned(scenarios=[make_scenario("scenario", make_variant("a"), make_variant("b"))])
+    first, second = planned(
+        scenarios=[make_scenario("scenario", make_variant("a"), make_variant("b"))]
+    )
     assert (first.key, "a", "b") == (second.key, first.cell.variant, second.cell.variant)
 
 
@@ -180,7 +193,11 @@ def test_a_machine_without_the_device_settles_as_no_device() -> None:
 def test_a_stack_that_could_not_be_locked_settles_with_its_failure() -> None:
     """Not with the features that an empty lock lacks."""
     cell = only(planned(lock=make_lock(versions={}, digest="", failure=CONFLICT)))
-    assert (Action.SETTLED, "resolve:conflict", CONFLICT.message) == (cell.action, str(cell.outcome), cell.why)
+    assert (Action.SETTLED, "resolve:conflict", CONFLICT.message) == (
+        cell.action,
+        str(cell.outcome),
+        cell.why,
+    )
 
 
 SETTLED: list[dict[str, Any]] = [
@@ -195,7 +212,9 @@ def test_a_settled_cell_is_settled_once(parts: dict[str, Any]) -> None:
     """A record that already says so is kept, also with --fresh: there is nothing to run."""
     first = only(planned(**parts))
     recorded = record_of(first, str(first.outcome))
-    assert [Action.KEEP] * 2 == [only(planned(recorded, Selection(fresh=f), **parts)).action for f in (False, True)]
+    assert [Action.KEEP] * 2 == [
+        only(planned(recorded, Selection(fresh=f), **parts)).action for f in (False, True)
+    ]
 
 
 def test_a_cell_that_ran_before_and_lacks_its_device_now_settles() -> None:
@@ -206,24 +225,35 @@ def test_a_cell_that_ran_before_and_lacks_its_device_now_settles() -> None:
 
 def test_a_spurious_failure_to_lock_is_settled_anew() -> None:
     """It is never kept: the index may answer now."""
-    lock = make_lock(versions={}, digest="", failure=Failure(outcome="resolve:index-unreachable", message="no answer"))
+    lock = make_lock(
+        versions={},
+        digest="",
+        failure=Failure(outcome="resolve:index-unreachable", message="no answer"),
+    )
     recorded = record_of(only(planned(lock=lock)), "resolve:index-unreachable")
     assert Action.SETTLED is only(planned(recorded, lock=lock)).action
 
 
-MATRIX = [make_scenario("one", make_variant("a"), make_variant("b")), make_scenario("two", make_variant("a"))]
+MATRIX = [
+    make_scenario("one", make_variant("a"), make_variant("b")),
+    make_scenario("two", make_variant("a")),
+]
 
 
 def selected(selection: Selection) -> list[str]:
     """The planned cells of a small matrix, in words."""
     devices = {"cpu": "Linux-x86_64", "cuda": "H200"}
-    return [str(cell.cell) for cell in planned(selection=selection, scenarios=MATRIX, devices=devices)]
+    return [
+        str(cell.cell) for cell in planned(selection=selection, scenarios=MATRIX, devices=devices)
+    ]
 
 
 def test_the_plan_has_the_order_of_the_scenarios_variants() -> None:
     """Device by device."""
     of_device = ["stack/one/a/", "stack/one/b/", "stack/two/a/"]
-    assert [cell + device for device in ("cpu", "cuda") for cell in of_device] == selected(Selection())
+    assert [cell + device for device in ("cpu", "cuda") for cell in of_device] == selected(
+        Selection()
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +261,10 @@ def test_the_plan_has_the_order_of_the_scenarios_variants() -> None:
     [
         (Selection(scenarios=frozenset({"two"})), ["stack/two/a/cpu", "stack/two/a/cuda"]),
         (Selection(variants=frozenset({("one", "a")})), ["stack/one/a/cpu", "stack/one/a/cuda"]),
-        (Selection(devices=frozenset({"cuda"})), ["stack/one/a/cuda", "stack/one/b/cuda", "stack/two/a/cuda"]),
+        (
+            Selection(devices=frozenset({"cuda"})),
+            ["stack/one/a/cuda", "stack/one/b/cuda", "stack/two/a/cuda"],
+        ),
         (Selection(scenarios=frozenset({"two"}), variants=frozenset({("one", "a")})), []),
     ],
 )
@@ -253,7 +286,13 @@ def test_the_observers_digest_covers_what_a_cell_uses() -> None:
     """A cell reaches the observer; nothing in it is left out because it is imported in a function."""
     code = meaning.Code("observe", planning.PACKAGE / "observe")
     modules = {module for module, _ in code.reached([("observe.server", "main")])}
-    assert {"observe.cell", "observe.observer", "observe.severing", "observe.torches", "observe.protocol"} <= modules
+    assert {
+        "observe.cell",
+        "observe.observer",
+        "observe.severing",
+        "observe.torches",
+        "observe.protocol",
+    } <= modules
     assert "observe.trace" not in modules
 
 
@@ -262,6 +301,8 @@ def test_the_judges_digest_covers_the_words_it_uses() -> None:
     code = meaning.Code("gradmatrix", planning.PACKAGE)
     names = {
         name
-        for _, name in code.reached([("gradmatrix.judge.verdict", "judge"), ("gradmatrix.judge.verdict", "passes")])
+        for _, name in code.reached(
+            [("gradmatrix.judge.verdict", "judge"), ("gradmatrix.judge.verdict", "passes")]
+        )
     }
     assert {"NAMES_THE_PROBLEM", "Outcome", "REASONS", "Gradient", "says_so"} <= names

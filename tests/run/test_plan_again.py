@@ -23,7 +23,10 @@ def test_a_cell_that_met_a_limit_is_run_again_when_that_has_grown(
 ) -> None:
     """With more of it, it may end otherwise."""
     cell = only(planned(record_of(only(planned()), outcome), limits=replace_limits(**limits)))
-    assert (Action.RUN, f"the last outcome was {outcome}, and {name} has grown") == (cell.action, cell.why)
+    assert (Action.RUN, f"the last outcome was {outcome}, and {name} has grown") == (
+        cell.action,
+        cell.why,
+    )
 
 
 @pytest.mark.parametrize(
@@ -39,10 +42,18 @@ def test_a_cell_that_met_a_limit_is_run_again_when_that_has_grown(
 )
 def test_another_limit_runs_nothing_again(outcome: str, limits: dict[str, Any]) -> None:
     """A limit that was not met, or one that shrank, changes no outcome."""
-    assert Action.KEEP is only(planned(record_of(only(planned()), outcome), limits=replace_limits(**limits))).action
+    assert (
+        Action.KEEP
+        is only(
+            planned(record_of(only(planned()), outcome), limits=replace_limits(**limits))
+        ).action
+    )
 
 
 def test_a_failed_build_is_tried_again() -> None:
     """It is judged, and yet may be this machine's compiler."""
     cell = only(planned(record_of(only(planned()), "install:build")))
-    assert (Action.RUN, "the last outcome, install:build, may be for want of a compiler") == (cell.action, cell.why)
+    assert (Action.RUN, "the last outcome, install:build, may be for want of a compiler") == (
+        cell.action,
+        cell.why,
+    )

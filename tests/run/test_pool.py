@@ -33,7 +33,11 @@ def test_a_lost_cell_is_tried_again(tmp_path: Path, world: World) -> None:
     world.answers["b"] = [LOST]
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
-    assert ("trains", ["one/a", "one/b", "one/b", "two/c"], 2) == (outcomes(run)["b"], world.asked, len(world.started))
+    assert ("trains", ["one/a", "one/b", "one/b", "two/c"], 2) == (
+        outcomes(run)["b"],
+        world.asked,
+        len(world.started),
+    )
 
 
 def test_a_cell_that_stays_lost_is_recorded_as_lost(tmp_path: Path, world: World) -> None:
@@ -41,10 +45,16 @@ def test_a_cell_that_stays_lost_is_recorded_as_lost(tmp_path: Path, world: World
     world.answers["b"] = [LOST] * ATTEMPTS
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
-    assert ("process:lost", "trains", ATTEMPTS) == (outcomes(run)["b"], outcomes(run)["c"], world.asked.count("one/b"))
+    assert ("process:lost", "trains", ATTEMPTS) == (
+        outcomes(run)["b"],
+        outcomes(run)["c"],
+        world.asked.count("one/b"),
+    )
 
 
-def test_a_lost_process_that_left_an_observation_is_not_tried_again(tmp_path: Path, world: World) -> None:
+def test_a_lost_process_that_left_an_observation_is_not_tried_again(
+    tmp_path: Path, world: World
+) -> None:
     """What was written down happened."""
     world.answers["b"] = [Answer(make_observation(), Ended(lost=True), wall_s=0.5)]
     run = make_run(tmp_path)
@@ -57,9 +67,14 @@ def test_a_scenario_that_cannot_be_imported_fails_alone(tmp_path: Path, world: W
     world.raises["one"] = make_raised("No module named 'rich'", "ModuleNotFoundError")
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
-    assert ("import:missing-module", "import:missing-module", "trains") == tuple(outcomes(run)[name] for name in "abc")
+    assert ("import:missing-module", "import:missing-module", "trains") == tuple(
+        outcomes(run)[name] for name in "abc"
+    )
     record = run.store.recorded_here("stack")[make_cell(scenario="one", variant="a")]
-    assert ("ModuleNotFoundError: No module named 'rich'", "none") == (record.message, record.isolation)
+    assert ("ModuleNotFoundError: No module named 'rich'", "none") == (
+        record.message,
+        record.isolation,
+    )
     assert ["two/c"] == world.asked
 
 
@@ -76,7 +91,9 @@ def test_a_scenario_whose_import_ends_the_process_fails_alone(tmp_path: Path, wo
     world.kills["one"] = Ended(signal=11)
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
-    assert ("process:signal-11", "process:signal-11", "trains") == tuple(outcomes(run)[name] for name in "abc")
+    assert ("process:signal-11", "process:signal-11", "trains") == tuple(
+        outcomes(run)[name] for name in "abc"
+    )
     assert [["one", "two"], ["one"], ["two"]] == world.started
     record = run.store.recorded_here("stack")[make_cell(scenario="one", variant="a")]
     assert "while importing: killed by signal 11" == record.message
@@ -87,16 +104,26 @@ TIMED_OUT = Answer(None, Ended(signal=9, timed_out=True), wall_s=60)
 
 def isolations(run: StackRun) -> dict[str, str]:
     """How each variant that ran was isolated."""
-    return {cell.variant: r.isolation for cell, r in run.store.recorded_here("stack").items() if r.isolation != "none"}
+    return {
+        cell.variant: r.isolation
+        for cell, r in run.store.recorded_here("stack").items()
+        if r.isolation != "none"
+    }
 
 
-def test_a_timeout_in_a_fork_of_several_threads_is_tried_in_a_fresh_process(tmp_path: Path, world: World) -> None:
+def test_a_timeout_in_a_fork_of_several_threads_is_tried_in_a_fresh_process(
+    tmp_path: Path, world: World
+) -> None:
     """Such a fork may wait for a lock for ever; the server it came from runs the next cell."""
     world.threads, world.answers["b"] = 2, [TIMED_OUT]
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
     assert {"a": "fork", "b": "fresh", "c": "fork"} == isolations(run)
-    assert ("trains", [["one", "two"], ["one"]], [True, False]) == (outcomes(run)["b"], world.started, world.forks)
+    assert ("trains", [["one", "two"], ["one"]], [True, False]) == (
+        outcomes(run)["b"],
+        world.started,
+        world.forks,
+    )
 
 
 def test_a_timeout_that_a_fresh_process_confirms_is_recorded(tmp_path: Path, world: World) -> None:
@@ -124,15 +151,23 @@ def test_a_server_with_cuda_open_is_not_forked_again(tmp_path: Path, world: Worl
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
     assert {"a": "fork", "b": "fresh", "c": "fresh"} == isolations(run)
-    assert ([["one", "two"], ["one"], ["two"]], [True, False, False]) == (world.started, world.forks)
+    assert ([["one", "two"], ["one"], ["two"]], [True, False, False]) == (
+        world.started,
+        world.forks,
+    )
 
 
-def test_a_server_that_opens_cuda_while_importing_is_never_forked(tmp_path: Path, world: World) -> None:
+def test_a_server_that_opens_cuda_while_importing_is_never_forked(
+    tmp_path: Path, world: World
+) -> None:
     """Not even once."""
     world.importing_opens_cuda = True
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
-    assert ({"a": "fresh", "b": "fresh", "c": "fresh"}, [True, False, False, False]) == (isolations(run), world.forks)
+    assert ({"a": "fresh", "b": "fresh", "c": "fresh"}, [True, False, False, False]) == (
+        isolations(run),
+        world.forks,
+    )
 
 
 def test_a_failed_import_comes_with_what_the_server_printed(tmp_path: Path, world: World) -> None:
@@ -143,7 +178,11 @@ def test_a_failed_import_comes_with_what_the_server_printed(tmp_path: Path, worl
     world.kills["two"] = Ended(signal=11, output_tail="Fatal Python error")
     watcher = Watcher()
     make_run(tmp_path, watcher=watcher).execute(EVERYTHING)
-    assert [("a", "loading a library"), ("b", "loading a library"), ("c", "Fatal Python error")] == watcher.outputs
+    assert [
+        ("a", "loading a library"),
+        ("b", "loading a library"),
+        ("c", "Fatal Python error"),
+    ] == watcher.outputs
 
 
 def test_fresh_isolation_gives_every_cell_a_process(tmp_path: Path, world: World) -> None:
@@ -151,7 +190,9 @@ def test_fresh_isolation_gives_every_cell_a_process(tmp_path: Path, world: World
     run = make_run(tmp_path, isolation="fresh")
     run.execute(EVERYTHING)
     assert ([["one"], ["one"], ["two"]], [False] * 3) == (world.started, world.forks)
-    assert {"fresh", "none"} == {record.isolation for record in run.store.recorded_here("stack").values()}
+    assert {"fresh", "none"} == {
+        record.isolation for record in run.store.recorded_here("stack").values()
+    }
 
 
 def make_run_with_scripts(folder: Path, isolation: Isolation = "fork") -> StackRun:
@@ -167,7 +208,9 @@ def test_scripts_of_the_users_own_share_the_server(tmp_path: Path, world: World)
     assert ([["one", "two", "mine", "other"]], [["mine", "other"]]) == (world.started, world.ahead)
 
 
-def test_a_script_whose_libraries_end_the_server_imports_them_itself(tmp_path: Path, world: World) -> None:
+def test_a_script_whose_libraries_end_the_server_imports_them_itself(
+    tmp_path: Path, world: World
+) -> None:
     """It may never come to importing what it names; the others go on as before."""
     world.kills["mine"] = Ended(signal=11)
     run = make_run_with_scripts(tmp_path)
@@ -175,16 +218,29 @@ def test_a_script_whose_libraries_end_the_server_imports_them_itself(tmp_path: P
     assert {"trains", "setup:unsupported"} == set(outcomes(run).values())
     everything = ["one", "two", "mine", "other"]
     without = ["one", "two", "other"]
-    assert [everything, ["one"], everything, ["two"], everything, ["mine"], [], without] == world.started
+    assert [
+        everything,
+        ["one"],
+        everything,
+        ["two"],
+        everything,
+        ["mine"],
+        [],
+        without,
+    ] == world.started
 
 
-def test_in_a_process_of_its_own_a_script_imports_everything_itself(tmp_path: Path, world: World) -> None:
+def test_in_a_process_of_its_own_a_script_imports_everything_itself(
+    tmp_path: Path, world: World
+) -> None:
     """In its own order, as it would without this project."""
     make_run_with_scripts(tmp_path, "fresh").execute(EVERYTHING)
     assert [["one"], ["one"], ["two"], [], []] == world.started
 
 
-def test_an_import_that_fails_in_a_scenario_is_none_of_a_script(tmp_path: Path, world: World) -> None:
+def test_an_import_that_fails_in_a_scenario_is_none_of_a_script(
+    tmp_path: Path, world: World
+) -> None:
     """Also where both are one file."""
     world.raises["one"] = make_raised()
     run = make_run_with_scripts(tmp_path)

@@ -54,7 +54,12 @@ def test_an_unchanged_matrix_needs_no_pandas(project: Project) -> None:
         "from gradmatrix.publish.publication import publish;"
         "publish(Project.at(Path(sys.argv[1]))); sys.exit('pandas' in sys.modules)"
     )
-    assert 0 == subprocess.run([sys.executable, "-c", code, str(project.root)], cwd=ROOT, check=False).returncode
+    assert (
+        0
+        == subprocess.run(
+            [sys.executable, "-c", code, str(project.root)], cwd=ROOT, check=False
+        ).returncode
+    )
 
 
 @pytest.mark.parametrize("name", ["matrix.json", "matrix.csv", "matrix.md"])
@@ -87,7 +92,9 @@ def test_what_the_matrix_is_made_of_makes_it_anew(project: Project, path: str) -
     assert not is_current(project)
 
 
-def test_what_another_publisher_recorded_is_not_lost(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_publisher_recorded_is_not_lost(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reading and writing are under one lock: who had to wait reads what was recorded meanwhile."""
     held = files.held
 
@@ -114,7 +121,9 @@ def test_a_record_that_comes_while_publishing_is_published_next(
 
     def slowly(*arguments: object) -> None:
         """Another session's cell ends just then."""
-        project.store.append(make_record("update:none", make_cell("second", "sums", "frozen"), role=Role.MISUSE))
+        project.store.append(
+            make_record("update:none", make_cell("second", "sums", "frozen"), role=Role.MISUSE)
+        )
         written(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
@@ -125,7 +134,9 @@ def test_a_record_that_comes_while_publishing_is_published_next(
     assert "second/sums/frozen" in outcomes(project.root)
 
 
-def test_paths_are_of_where_the_command_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_of_where_the_command_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Cells have another working directory."""
     monkeypatch.chdir(tmp_path)
     project = Project.at(Path(), matrix_file=Path("other.toml"), results=Path("out"))

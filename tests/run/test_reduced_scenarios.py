@@ -22,8 +22,14 @@ REAL = [
     for scenario in scenarios.load_all(ROOT / "scenarios").values()
     for variant in scenario.variants
 ]
-STACKS = "|".join(re.escape(path.stem) for path in (ROOT / "results" / "locks").glob("*.txt") if path.stem != "latest")
-OURS = re.compile(rf"gradmatrix|\b(?:VARIANTS|NEEDS|AGREE|harness|argparse|sys\.argv|SkipTest|{STACKS})\b")
+STACKS = "|".join(
+    re.escape(path.stem)
+    for path in (ROOT / "results" / "locks").glob("*.txt")
+    if path.stem != "latest"
+)
+OURS = re.compile(
+    rf"gradmatrix|\b(?:VARIANTS|NEEDS|AGREE|harness|argparse|sys\.argv|SkipTest|{STACKS})\b"
+)
 
 
 def undefined(text: str) -> set[str]:
@@ -43,5 +49,9 @@ def test_every_variant_of_every_scenario_reduces(scenario: Scenario, variant: st
     """To Python without an unknown name, without a word of ours, and without the name of a variant in its code."""
     text = reduce(Path(scenario.path).read_text(encoding="utf-8"), variant, "cpu", 4)
     strings = {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)}
-    assert (set(), None, set()) == (undefined(text), OURS.search(text), strings & {v.name for v in scenario.variants})
+    assert (set(), None, set()) == (
+        undefined(text),
+        OURS.search(text),
+        strings & {v.name for v in scenario.variants},
+    )
     assert "def train() -> None:" in text

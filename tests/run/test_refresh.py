@@ -41,7 +41,9 @@ RELEASES = '[generate.releases]\npackage = "alpha"\nbase = "first"\nwhich = "all
 
 def lock(stack: str, **versions: str) -> Lock:
     """A lock of these packages."""
-    packages = tuple(LockedPackage(name=name, version=version) for name, version in versions.items())
+    packages = tuple(
+        LockedPackage(name=name, version=version) for name, version in versions.items()
+    )
     return msgspec.structs.replace(make_lock(stack), packages=packages)
 
 
@@ -91,11 +93,15 @@ def test_a_release_that_no_lock_has_is_fresh() -> None:
         release("1.3", "2026-11-22"),
     )
     older = [lock("a", alpha="1.0"), lock("b", alpha="0.9")]
-    assert [Fresh(package="alpha", version="1.1", released=dt.date(2026, 11, 20), locked="1.0")] == list(
-        fresh_releases(["alpha"], older, {"alpha": releases}, TODAY)
+    assert [
+        Fresh(package="alpha", version="1.1", released=dt.date(2026, 11, 20), locked="1.0")
+    ] == list(fresh_releases(["alpha"], older, {"alpha": releases}, TODAY))
+    assert [] == list(
+        fresh_releases(["alpha"], [*older, lock("c", alpha="1.1")], {"alpha": releases}, TODAY)
     )
-    assert [] == list(fresh_releases(["alpha"], [*older, lock("c", alpha="1.1")], {"alpha": releases}, TODAY))
-    assert [None] == [each.locked for each in fresh_releases(["alpha"], [], {"alpha": releases}, TODAY)]
+    assert [None] == [
+        each.locked for each in fresh_releases(["alpha"], [], {"alpha": releases}, TODAY)
+    ]
 
 
 def test_a_yanked_release_moves_a_stack_of_today_only() -> None:
@@ -104,26 +110,37 @@ def test_a_yanked_release_moves_a_stack_of_today_only() -> None:
     stacks = [old, msgspec.structs.replace(old, name="latest", as_of="today")]
     locks = {name: lock(name, alpha="1.0", beta="2.0") for name in ("old", "latest")}
     offered = {"alpha": (release("1.0.0", yanked=True),), "beta": (release("2.0"),)}
-    assert [("old", False), ("latest", True)] == [(y.stack, y.moves) for y in yanked(stacks, locks, offered)]
-    assert Yanked(stack="old", package="alpha", version="1.0", moves=False) == next(yanked(stacks, locks, offered))
+    assert [("old", False), ("latest", True)] == [
+        (y.stack, y.moves) for y in yanked(stacks, locks, offered)
+    ]
+    assert Yanked(stack="old", package="alpha", version="1.0", moves=False) == next(
+        yanked(stacks, locks, offered)
+    )
 
 
 def test_a_suggestion_is_a_table_that_can_be_pasted(tmp_path: Path) -> None:
     """Over the newest stack that has the package; both names of Lightning in one."""
     stacks = [
         Stack(name="old", python="3.9", requirements=("lightning",), as_of=dt.date(2025, 1, 1)),
-        Stack(name="new", python="3.12", requirements=("torch<3", "lightning", "pytorch-lightning"), as_of="today"),
+        Stack(
+            name="new",
+            python="3.12",
+            requirements=("torch<3", "lightning", "pytorch-lightning"),
+            as_of="today",
+        ),
     ]
     fresh = [Fresh(package=name, version="2.7.0", released=TODAY, locked=None) for name in
              ("lightning", "pytorch-lightning", "unasked")]  # fmt: skip
     (tmp_path / "matrix.toml").write_text(suggestion(fresh, stacks), encoding="utf-8")
     requirements = ("torch<3", "lightning==2.7.0", "pytorch-lightning==2.7.0")
-    assert (Stack(name="lightning-2.7.0", python="3.12", requirements=requirements, as_of=TODAY),) == (
-        config.load(tmp_path / "matrix.toml", ["sums"], TODAY).stacks
-    )
+    assert (
+        Stack(name="lightning-2.7.0", python="3.12", requirements=requirements, as_of=TODAY),
+    ) == (config.load(tmp_path / "matrix.toml", ["sums"], TODAY).stacks)
 
 
-def test_nothing_new_is_told(root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_new_is_told(
+    root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And is exit code 0."""
     assert 0 == refresh(root, "--check")
     assert capsys.readouterr().out.startswith("The matrix has all that the package index has on ")
@@ -155,7 +172,10 @@ def test_generated_stacks_are_told_by_check_and_written_without(
     assert "added     alpha-1.0\nadded     alpha-1.1\n" in capsys.readouterr().out
     assert "_matrix.json" in files(root)
     assert 0 == main(["list", "--root", str(root)])
-    assert "alpha-1.1              as of 2026-02-01  alpha 1.1 with the rest of first" in capsys.readouterr().out
+    assert (
+        "alpha-1.1              as of 2026-02-01  alpha 1.1 with the rest of first"
+        in capsys.readouterr().out
+    )
     assert 1 == refresh(root, "--check")
     assert "unlocked  alpha-1.0" in capsys.readouterr().out
     assert served.requests == ["/simple/alpha/"]  # within minutes it is not asked again
@@ -175,26 +195,39 @@ def test_a_stack_that_no_rule_gives_any_more_is_told(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_period_that_has_ended_is_told_until_it_is_locked(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_period_that_has_ended_is_told_until_it_is_locked(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its stack is there without any index; what it lacks is a lock."""
     add(
-        root, '[generate.snapshots]\nevery = "quarter"\nfrom = 2025-03-31\nuntil = 2025-03-31\nrequirements = ["alpha"]'
+        root,
+        '[generate.snapshots]\nevery = "quarter"\nfrom = 2025-03-31\nuntil = 2025-03-31\nrequirements = ["alpha"]',
     )
     assert 1 == refresh(root, "--check")
-    assert f"unlocked  snapshot-2025-03-31\nnext: nox -s lock -- --root {root}, which" in capsys.readouterr().out
-    snapshot = msgspec.structs.replace(lock("snapshot-2025-03-31", alpha="1.1"), requirements=("alpha",))
+    assert (
+        f"unlocked  snapshot-2025-03-31\nnext: nox -s lock -- --root {root}, which"
+        in capsys.readouterr().out
+    )
+    snapshot = msgspec.structs.replace(
+        lock("snapshot-2025-03-31", alpha="1.1"), requirements=("alpha",)
+    )
     write_lock(root, snapshot)
     path = root / "results" / "locks" / "snapshot-2025-03-31.json"
     path.write_bytes(path.read_bytes().replace(b"2026-01-15", b"2025-03-31"))
     assert 0 == refresh(root, "--check")
 
 
-def test_news_are_had_as_data(root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]) -> None:
+def test_news_are_had_as_data(
+    root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
     """For a workflow."""
     served.add("alpha", "1.2", "2026-03-01")
     assert 1 == refresh(root, "--check", "--json")
     news = json.loads(capsys.readouterr().out)
-    assert ([{"package": "alpha", "version": "1.2", "released": "2026-03-01", "locked": "1.1"}], 1) == (
+    assert (
+        [{"package": "alpha", "version": "1.2", "released": "2026-03-01", "locked": "1.1"}],
+        1,
+    ) == (
         news["releases"],
         news["schema"],
     )
@@ -212,7 +245,9 @@ def test_a_package_that_the_index_has_not_is_told(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_release_that_is_asked_for_exactly_must_be_there(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_that_is_asked_for_exactly_must_be_there(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A typing error is no empty column."""
     add(root, RELEASES + 'exactly = ["1.11"]\n')
     assert 2 == refresh(root)
@@ -231,16 +266,23 @@ def test_a_rule_that_gives_nothing_is_noted(root: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.usefixtures("served")
-def test_a_window_is_looked_up_like_releases(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_window_is_looked_up_like_releases(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its floor and its newest."""
     add(root, '[generate.window]\nrequirements = ["alpha"]\n')
     assert 0 == refresh(root)
     out = capsys.readouterr().out
-    assert ["-floor", "-newest"] == [line[len("added     window-2026-q4") :] for line in out.splitlines()[:2]]
+    assert ["-floor", "-newest"] == [
+        line[len("added     window-2026-q4") :] for line in out.splitlines()[:2]
+    ]
 
 
 def test_without_the_index_what_is_kept_is_used_and_told(
-    root: Path, served: PackageIndex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path,
+    served: PackageIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On stderr, with the moment that it is of."""
     assert 0 == refresh(root)
@@ -248,8 +290,9 @@ def test_without_the_index_what_is_kept_is_used_and_told(
     monkeypatch.setattr("gradmatrix.stacks.index.FRESH_S", 0.0)
     monkeypatch.setenv("GRADMATRIX_OFFLINE", "1")
     assert 0 == refresh(root, "--check")
-    assert "note: the package index was not asked (GRADMATRIX_OFFLINE is set): releases as of 20" in (
-        capsys.readouterr().err
+    assert (
+        "note: the package index was not asked (GRADMATRIX_OFFLINE is set): releases as of 20"
+        in (capsys.readouterr().err)
     )
     assert asked == len(served.requests)
 

@@ -47,18 +47,25 @@ def test_an_index_that_tells_nothing_is_told(
     assert f"note: the package index has {what} of alpha: what is new cannot be told" == note
 
 
-def test_a_window_needs_dates(root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_window_needs_dates(
+    root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without, its floor would be no floor."""
     undated(served)
     add(root, WINDOW)
     assert 2 == refresh(root)
-    assert "no dates for the releases of 'alpha', from which [generate.window] follows" in capsys.readouterr().err
+    assert (
+        "no dates for the releases of 'alpha', from which [generate.window] follows"
+        in capsys.readouterr().err
+    )
     assert "_matrix.json" not in files(root)
 
 
 @pytest.mark.parametrize("table", ["", RELEASES])
 @pytest.mark.usefixtures("served")
-def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(root: Path, table: str) -> None:
+def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(
+    root: Path, table: str
+) -> None:
     """Both are known afterwards."""
     typed = (root / "matrix.toml").read_text(encoding="utf-8")
     add(root, RELEASES)
@@ -69,7 +76,9 @@ def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(root: Path
     written = (root / "results" / "locks" / "_matrix.json").read_bytes()
     assert 0 == refresh(root, "--matrix", str(other))
     assert written == (root / "results" / "locks" / "_matrix.json").read_bytes()
-    assert [0, 0] == [main(["list", "--root", str(root), *words]) for words in ([], ["--matrix", str(other)])]
+    assert [0, 0] == [
+        main(["list", "--root", str(root), *words]) for words in ([], ["--matrix", str(other)])
+    ]
 
 
 def test_a_stack_that_a_table_gives_is_not_suggested(
@@ -85,15 +94,24 @@ def test_a_stack_that_a_table_gives_is_not_suggested(
 
 def test_a_suggestion_is_as_of_a_day_that_has_what_its_base_asks_for() -> None:
     """The later one, as with generated stacks."""
-    base = msgspec.structs.replace(STACK, requirements=("alpha==1.2", "beta"), as_of=dt.date(2026, 10, 5))
+    base = msgspec.structs.replace(
+        STACK, requirements=("alpha==1.2", "beta"), as_of=dt.date(2026, 10, 5)
+    )
     days = [dt.date(2026, 1, 1), dt.date(2026, 11, 1), None]
-    tables = [suggestion([Fresh(package="beta", version="3.0", released=day, locked=None)], [base]) for day in days]
-    assert ["as_of = 2026-10-05", "as_of = 2026-11-01", "as_of = 2026-10-05"] == [t.splitlines()[3] for t in tables]
+    tables = [
+        suggestion([Fresh(package="beta", version="3.0", released=day, locked=None)], [base])
+        for day in days
+    ]
+    assert ["as_of = 2026-10-05", "as_of = 2026-11-01", "as_of = 2026-10-05"] == [
+        t.splitlines()[3] for t in tables
+    ]
 
 
 @pytest.mark.parametrize("after", [RELEASES + 'from = "1.1"\n', ""])
 @pytest.mark.usefixtures("served")
-def test_what_a_changed_table_gives_no_more_is_told(root: Path, capsys: pytest.CaptureFixture[str], after: str) -> None:
+def test_what_a_changed_table_gives_no_more_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str], after: str
+) -> None:
     """And what one gave that is gone."""
     typed = (root / "matrix.toml").read_text(encoding="utf-8")
     add(root, RELEASES)
@@ -123,7 +141,10 @@ def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
 def test_a_yanked_release_that_is_asked_for_exactly_stays() -> None:
     """Also in a stack of today: the next lock has it too."""
     requirements = ("alpha", "alpha==1.*", "alpha<=1.0", "Alpha==1.0", "alpha===1.0")
-    stacks = [msgspec.structs.replace(STACK, name=text, requirements=(text,), as_of="today") for text in requirements]
+    stacks = [
+        msgspec.structs.replace(STACK, name=text, requirements=(text,), as_of="today")
+        for text in requirements
+    ]
     locks = {text: lock(text, alpha="1.0") for text in requirements}
     told = yanked(stacks, locks, {"alpha": (release("1.0", yanked=True),)})
     assert [True, True, True, False, False] == [each.moves for each in told]
@@ -154,19 +175,34 @@ def test_a_release_is_told_where_a_stack_has_a_python_for_it(
     root: Path, served: PackageIndex, monkeypatch: pytest.MonkeyPatch, python: str, code: int
 ) -> None:
     """For the others there is none."""
-    listed = [{"filename": "alpha-2.0.tar.gz", "upload-time": "2026-03-01T12:00:00Z", "requires-python": ">=3.12"}]
-    monkeypatch.setattr(served, "page", lambda _: ("application/json", json.dumps({"files": listed})))
+    listed = [
+        {
+            "filename": "alpha-2.0.tar.gz",
+            "upload-time": "2026-03-01T12:00:00Z",
+            "requires-python": ">=3.12",
+        }
+    ]
+    monkeypatch.setattr(
+        served, "page", lambda _: ("application/json", json.dumps({"files": listed}))
+    )
     path = root / "matrix.toml"
     path.write_text(path.read_text(encoding="utf-8").replace("3.11", python), encoding="utf-8")
-    asked = msgspec.structs.replace(lock("first", alpha="1.1"), requirements=("alpha",), python=python)
+    asked = msgspec.structs.replace(
+        lock("first", alpha="1.1"), requirements=("alpha",), python=python
+    )
     write_lock(root, asked)
     assert code == refresh(root, "--check")
 
 
 @pytest.mark.usefixtures("served")
-def test_a_stack_of_today_without_a_lock_is_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_of_today_without_a_lock_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Though other stacks have its packages; once it is locked it moves by itself."""
-    add(root, '[[stacks]]\nname = "next"\npython = "3.11"\nas_of = "today"\nrequirements = ["alpha"]\n')
+    add(
+        root,
+        '[[stacks]]\nname = "next"\npython = "3.11"\nas_of = "today"\nrequirements = ["alpha"]\n',
+    )
     assert 1 == refresh(root, "--check")
     assert "unlocked  next" in capsys.readouterr().out
     write_lock(root, msgspec.structs.replace(lock("next", alpha="1.1"), requirements=("alpha",)))

@@ -21,7 +21,10 @@ __all__ = ["root", "served"]  # fixtures
 
 
 def test_an_old_answer_removes_no_stack(
-    root: Path, served: PackageIndex, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path,
+    served: PackageIndex,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """It was given before the release was out, and another machine has asked since."""
     add(root, RELEASES)

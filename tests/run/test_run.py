@@ -50,13 +50,22 @@ def test_every_cell_is_run_and_recorded(tmp_path: Path, world: World) -> None:
     summary = run.execute(EVERYTHING)
     assert (3, 0, 1) == (summary.executed, summary.kept, summary.settled)
     assert ([["one", "two"]], ["one/a", "one/b", "two/c"]) == (world.started, world.asked)
-    assert {"a": "trains", "b": "trains", "c": "trains", "unsupported": "setup:unsupported"} == outcomes(run)
+    assert {
+        "a": "trains",
+        "b": "trains",
+        "c": "trains",
+        "unsupported": "setup:unsupported",
+    } == outcomes(run)
 
 
 def test_a_summary_has_the_seconds_of_imports_and_cells(tmp_path: Path, world: World) -> None:
     """Imports of the server and those of its cells apart from the cells' own time; the build's notice too."""
     summary = make_run(tmp_path).execute(EVERYTHING)
-    assert (8.0 + 3 * 0.25, 3 * 0.5, "a larger build") == (summary.import_s, summary.cells_s, summary.notice)
+    assert (8.0 + 3 * 0.25, 3 * 0.5, "a larger build") == (
+        summary.import_s,
+        summary.cells_s,
+        summary.notice,
+    )
 
 
 def test_a_record_holds_what_was_seen_and_how_it_was_run(tmp_path: Path, world: World) -> None:
@@ -134,12 +143,17 @@ def failing_install(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
     monkeypatch.setattr(environment, "ensure", ensure)
 
 
-def test_an_install_that_failed_fills_what_was_to_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_install_that_failed_fills_what_was_to_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is unsupported stays so: that needed no environment."""
     failing_install(monkeypatch, "install:build")
     run = make_run(tmp_path)
     summary = run.execute(EVERYTHING)
-    assert {**dict.fromkeys("abc", "install:build"), "unsupported": "setup:unsupported"} == outcomes(run)
+    assert {
+        **dict.fromkeys("abc", "install:build"),
+        "unsupported": "setup:unsupported",
+    } == outcomes(run)
     assert (0, 1, "no room") == (summary.executed, summary.settled, summary.notice)
 
 
@@ -198,7 +212,10 @@ def test_a_long_message_is_cut(tmp_path: Path, world: World) -> None:
 
 def test_the_resolvers_explanation_is_kept(tmp_path: Path) -> None:
     """It fills a column, and nothing else holds it."""
-    run = make_run(tmp_path, lock=make_lock(versions={}, digest="", failure=replace(CONFLICT, message="x" * 6000)))
+    run = make_run(
+        tmp_path,
+        lock=make_lock(versions={}, digest="", failure=replace(CONFLICT, message="x" * 6000)),
+    )
     run.execute(EVERYTHING)
     assert {5000} == {len(record.message) for record in run.store.recorded_here("stack").values()}
 
@@ -214,7 +231,10 @@ def test_a_run_has_the_environment_to_itself(tmp_path: Path, world: World) -> No
             super().ended(record, output)
 
     make_run(tmp_path, watcher=(watcher := Curious())).execute(EVERYTHING)
-    assert (3, False) == (len(watcher.outputs), files.is_held(tmp_path / "environments" / ".stack.lock"))
+    assert (3, False) == (
+        len(watcher.outputs),
+        files.is_held(tmp_path / "environments" / ".stack.lock"),
+    )
 
 
 def test_what_another_run_recorded_meanwhile_is_kept(
@@ -235,7 +255,11 @@ def test_what_another_run_recorded_meanwhile_is_kept(
 
         patched.setattr(files, "held", another_first)
         summary = run.execute(EVERYTHING)
-    assert (0, 4, "stack: waiting for another run of this stack") == (summary.executed, summary.kept, watcher.stages[0])
+    assert (0, 4, "stack: waiting for another run of this stack") == (
+        summary.executed,
+        summary.kept,
+        watcher.stages[0],
+    )
 
 
 def test_what_a_killed_run_left_is_deleted(tmp_path: Path) -> None:
@@ -245,7 +269,9 @@ def test_what_a_killed_run_left_is_deleted(tmp_path: Path) -> None:
         (tmp_path / f"{name}.lock").touch()
     with files.held(tmp_path / "living.lock"), workplace(tmp_path, "own") as directory:
         assert (tmp_path / "own").samefile(directory)
-        assert ["living", "living.lock", "own", "own.lock"] == sorted(path.name for path in tmp_path.iterdir())
+        assert ["living", "living.lock", "own", "own.lock"] == sorted(
+            path.name for path in tmp_path.iterdir()
+        )
     assert ["living", "living.lock"] == sorted(path.name for path in tmp_path.iterdir())
 
 
@@ -263,5 +289,7 @@ def test_failed_cells_are_the_judged_ones_with_misuse_last() -> None:
 
 def test_a_runs_name_tells_when_it_began() -> None:
     """And sorts by it."""
-    moment = dt.datetime.strptime(new_run_id().partition("-")[0], "%Y%m%dT%H%M%S").replace(tzinfo=dt.UTC)
+    moment = dt.datetime.strptime(new_run_id().partition("-")[0], "%Y%m%dT%H%M%S").replace(
+        tzinfo=dt.UTC
+    )
     assert abs(dt.datetime.now(dt.UTC) - moment) < dt.timedelta(minutes=1)

@@ -18,20 +18,28 @@ if TYPE_CHECKING:
 def store(tmp_path: Path) -> Store:
     """A journal in which a cell trained, and then its stack did not resolve."""
     store = Store(tmp_path / "journal", tmp_path / "published")
-    store.append(make_record("trains", key="good", observation=make_observation(), recorded_at=NOON))
-    store.append(make_record("resolve:conflict", key="bad", recorded_at=NOON + dt.timedelta(hours=1)))
+    store.append(
+        make_record("trains", key="good", observation=make_observation(), recorded_at=NOON)
+    )
+    store.append(
+        make_record("resolve:conflict", key="bad", recorded_at=NOON + dt.timedelta(hours=1))
+    )
     return store
 
 
 def test_every_key_of_a_cell_is_remembered(store: Store) -> None:
     """The newest one of each."""
     found = store.recorded_under(make_cell().stack)
-    assert {"good": "trains", "bad": "resolve:conflict"} == {key: r.outcome for (_, key), r in found.items()}
+    assert {"good": "trains", "bad": "resolve:conflict"} == {
+        key: r.outcome for (_, key), r in found.items()
+    }
 
 
 def test_a_missing_device_replaces_a_stack_that_did_not_resolve(store: Store) -> None:
     """Nobody ever ran that cell: what hides it is no result."""
-    store.append(make_record("setup:no-device", passed=None, recorded_at=NOON + dt.timedelta(hours=2)))
+    store.append(
+        make_record("setup:no-device", passed=None, recorded_at=NOON + dt.timedelta(hours=2))
+    )
     assert ["setup:no-device"] == [record.outcome for record in store.everything().values()]
 
 

@@ -122,7 +122,10 @@ def test_a_variant_may_say_what_it_cures(tmp_path: Path) -> None:
         ({}, Relation(first="plain", second="even", rtol=1e-3, only=None)),
         ({"rtol": 0.02}, Relation(first="plain", second="even", rtol=0.02)),
         ({"rtol": 0}, Relation(first="plain", second="even", rtol=0.0)),
-        ({"only": "first loss", "rtol": 0.5}, Relation(first="plain", second="even", rtol=0.5, only="first loss")),
+        (
+            {"only": "first loss", "rtol": 0.5},
+            Relation(first="plain", second="even", rtol=0.5, only="first loss"),
+        ),
     ],
     ids=str,
 )
@@ -130,14 +133,19 @@ def test_a_relation_may_state_its_tolerance_and_what_it_is_about(
     tmp_path: Path, options: dict[str, object], expected: Relation
 ) -> None:
     """In a third part; by default losses and gradient norms within one in a thousand."""
-    scenario = load(tmp_path, SCRIPT.replace('("plain", "even")]', f'("plain", "even", {options!r})]'))
+    scenario = load(
+        tmp_path, SCRIPT.replace('("plain", "even")]', f'("plain", "even", {options!r})]')
+    )
     assert (expected,) == scenario.agree
 
 
 def test_the_digest_is_of_what_the_code_does(tmp_path: Path) -> None:
     """Other words for people, another variant or relation are the same code; another operator is not."""
     digest = load(tmp_path, SCRIPT).source_digest
-    assert digest == load(tmp_path, "# said before\n" + SCRIPT.replace("as it is", "as it was")).source_digest
+    assert (
+        digest
+        == load(tmp_path, "# said before\n" + SCRIPT.replace("as it is", "as it was")).source_digest
+    )
     assert digest != load(tmp_path, SCRIPT + "\nrate = 1 + 1\n").source_digest
 
 
@@ -152,15 +160,31 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
     [
         ("VARIANTS =", "VARIATIONS =", "sums.py has no VARIANTS dictionary."),
         ("VARIANTS = {", "VARIANTS = {}\nOTHERS = {", "sums.py has no VARIANTS dictionary."),
-        ("VARIANTS = {", "VARIANTS = dict(a=1)\nOTHERS = {", "sums.py VARIANTS is no literal: it is read without"),
-        ("VARIANTS = {", "VARIANTS = {[]: 1}\nOTHERS = {", "sums.py VARIANTS is no literal: it is read without"),
+        (
+            "VARIANTS = {",
+            "VARIANTS = dict(a=1)\nOTHERS = {",
+            "sums.py VARIANTS is no literal: it is read without",
+        ),
+        (
+            "VARIANTS = {",
+            "VARIANTS = {[]: 1}\nOTHERS = {",
+            "sums.py VARIANTS is no literal: it is read without",
+        ),
         ('("torch>=2.0", "trl")', "tuple(x)", "sums.py NEEDS is no literal"),
-        ('("torch>=2.0", "trl")', '"torch"', "sums.py needs 'torch', which is no tuple of requirements."),
+        (
+            '("torch>=2.0", "trl")',
+            '"torch"',
+            "sums.py needs 'torch', which is no tuple of requirements.",
+        ),
         ('("torch>=2.0", "trl")', '("torch=>2",)', "sums.py has an unreadable requirement: "),
         ('("torch>=2.0", "trl")', "(2,)", "sums.py has an unreadable requirement: "),
         ('("torch",)', '("torch",,)', "is no valid Python: invalid syntax in line 13."),
         ('"role": "control", ', "", 'sums.py variant \'plain\' needs "role" and "summary".'),
-        ('{"role": "control", "summary": "as it is"}', '"control"', "sums.py variant 'plain' needs \"role\""),
+        (
+            '{"role": "control", "summary": "as it is"}',
+            '"control"',
+            "sums.py variant 'plain' needs \"role\"",
+        ),
         ('"plain": {', "1: {", 'sums.py variant 1 needs "role" and "summary".'),
         (
             '"misuse"',
@@ -168,27 +192,85 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
             "sums.py variant 'odd' has the unknown role 'abuse' (one of control, reported, remedy, misuse).",
         ),
         ('"misuse"', "[]", "sums.py variant 'odd' has the unknown role []"),
-        ('("frozen", "zero")', '"frozen"', "sums.py variant 'even' cures 'frozen', which is no tuple of causes."),
-        ('("frozen", "zero")', "(1,)", "sums.py variant 'even' cures (1,), which is no tuple of causes."),
-        (PAIR, '("plain", "uneven")', "sums.py has ('plain', 'uneven') in AGREE, which is no pair of its variants."),
-        (PAIR, '(["plain"], "even")', "sums.py has (['plain'], 'even') in AGREE, which is no pair of its variants."),
+        (
+            '("frozen", "zero")',
+            '"frozen"',
+            "sums.py variant 'even' cures 'frozen', which is no tuple of causes.",
+        ),
+        (
+            '("frozen", "zero")',
+            "(1,)",
+            "sums.py variant 'even' cures (1,), which is no tuple of causes.",
+        ),
+        (
+            PAIR,
+            '("plain", "uneven")',
+            "sums.py has ('plain', 'uneven') in AGREE, which is no pair of its variants.",
+        ),
+        (
+            PAIR,
+            '(["plain"], "even")',
+            "sums.py has (['plain'], 'even') in AGREE, which is no pair of its variants.",
+        ),
         (f"[{PAIR}]", '"plain"', "sums.py has 'plain' in AGREE, which is no pair of its variants."),
         (PAIR, '("plain",)', "sums.py has ('plain',) in AGREE, which is no pair of its variants."),
-        (PAIR, '("plain", "plain")', "sums.py has ('plain', 'plain') in AGREE, which is no pair of its variants."),
+        (
+            PAIR,
+            '("plain", "plain")',
+            "sums.py has ('plain', 'plain') in AGREE, which is no pair of its variants.",
+        ),
         (PAIR, '("plain", "even", {}, {})', "in AGREE, which is no pair of its variants."),
-        (PAIR, '("plain", "odd")', "sums.py has ('plain', 'odd') in AGREE, and 'odd' is a misuse: it cannot train."),
+        (
+            PAIR,
+            '("plain", "odd")',
+            "sums.py has ('plain', 'odd') in AGREE, and 'odd' is a misuse: it cannot train.",
+        ),
         (PAIR, f'{PAIR}, ("even", "plain")', "sums.py has 'even' and 'plain' in AGREE twice."),
-        (PAIR, '("plain", "even", 0.1)', 'sums.py has 0.1 in AGREE, which is no dictionary such as {"rtol": 0.02}.'),
-        (PAIR, with_options(rtoll=1), "has the unknown key 'rtoll' in AGREE, perhaps you meant 'rtol'."),
-        (PAIR, with_options(first="odd"), "has the unknown key 'first' in AGREE, known are: rtol, only."),
-        (PAIR, with_options(rtol=2), "has the rtol 2 in AGREE, which is no number from 0 to below 1."),
-        (PAIR, with_options(rtol=-0.1), "has the rtol -0.1 in AGREE, which is no number from 0 to below 1."),
-        (PAIR, with_options(rtol=True), "has the rtol True in AGREE, which is no number from 0 to below 1."),
-        (PAIR, with_options(rtol="1e-3"), "has the rtol '1e-3' in AGREE, which is no number from 0 to below 1."),
-        (PAIR, with_options(only="loss"), "has only 'loss' in AGREE, where 'first loss' is all that it may be."),
+        (
+            PAIR,
+            '("plain", "even", 0.1)',
+            'sums.py has 0.1 in AGREE, which is no dictionary such as {"rtol": 0.02}.',
+        ),
+        (
+            PAIR,
+            with_options(rtoll=1),
+            "has the unknown key 'rtoll' in AGREE, perhaps you meant 'rtol'.",
+        ),
+        (
+            PAIR,
+            with_options(first="odd"),
+            "has the unknown key 'first' in AGREE, known are: rtol, only.",
+        ),
+        (
+            PAIR,
+            with_options(rtol=2),
+            "has the rtol 2 in AGREE, which is no number from 0 to below 1.",
+        ),
+        (
+            PAIR,
+            with_options(rtol=-0.1),
+            "has the rtol -0.1 in AGREE, which is no number from 0 to below 1.",
+        ),
+        (
+            PAIR,
+            with_options(rtol=True),
+            "has the rtol True in AGREE, which is no number from 0 to below 1.",
+        ),
+        (
+            PAIR,
+            with_options(rtol="1e-3"),
+            "has the rtol '1e-3' in AGREE, which is no number from 0 to below 1.",
+        ),
+        (
+            PAIR,
+            with_options(only="loss"),
+            "has only 'loss' in AGREE, where 'first loss' is all that it may be.",
+        ),
     ],
 )
-def test_what_is_wrong_is_told_with_the_file(tmp_path: Path, old: str, new: str, expected: str) -> None:
+def test_what_is_wrong_is_told_with_the_file(
+    tmp_path: Path, old: str, new: str, expected: str
+) -> None:
     """What is wrong, why it matters, where to look."""
     told = complaint(tmp_path, SCRIPT.replace(old, new, 1))
     assert expected in told
@@ -216,7 +298,9 @@ def test_a_folder_is_read_without_its_private_files(tmp_path: Path) -> None:
         (("torch", "peft", "trl<0.1"), "needs peft, which this stack does not have"),
     ],
 )
-def test_the_first_need_that_is_not_met_is_told(needs: tuple[str, ...], expected: str | None) -> None:
+def test_the_first_need_that_is_not_met_is_told(
+    needs: tuple[str, ...], expected: str | None
+) -> None:
     """Names are compared as the package index does, and a pre-release counts as what it is."""
     lock = make_lock(versions={"torch": "2.6.0", "trl": "0.15.0rc1"})
     assert expected == scenarios.unmet(make_variant(needs=needs), lock)
@@ -225,7 +309,9 @@ def test_the_first_need_that_is_not_met_is_told(needs: tuple[str, ...], expected
 @pytest.mark.parametrize("name", CONTRACT)
 def test_a_scenario_of_ours_has_the_variants_and_roles_of_its_contract(name: str) -> None:
     """It may have more."""
-    found = {variant.name: variant.role for variant in scenarios.load(FOLDER / f"{name}.py").variants}
+    found = {
+        variant.name: variant.role for variant in scenarios.load(FOLDER / f"{name}.py").variants
+    }
     lines = (line.split() for line in CONTRACT[name].split("\n") if line.strip())
     expected = {variant: ROLES[role] for role, *variants in lines for variant in variants}
     assert expected == {variant: role for variant, role in found.items() if variant in expected}
@@ -243,7 +329,13 @@ def test_a_scenario_of_ours_imports_nothing_of_this_project(name: str) -> None:
     imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
     names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "." for node in imports if isinstance(node, ast.ImportFrom)}
-    assert set() == {found.partition(".")[0] for found in names} & {"harness", "gradmatrix", "inside", "tests", "."}
+    assert set() == {found.partition(".")[0] for found in names} & {
+        "harness",
+        "gradmatrix",
+        "inside",
+        "tests",
+        ".",
+    }
     assert "torch" in {found.partition(".")[0] for found in names}
 
 
@@ -251,15 +343,23 @@ def test_a_scenario_of_ours_imports_nothing_of_this_project(name: str) -> None:
 def test_a_scenario_of_ours_runs_by_itself(name: str) -> None:
     """It has a train(variant, device, steps) and reads its variant from the command line."""
     tree = ast.parse((FOLDER / f"{name}.py").read_bytes(), feature_version=(3, 9))
-    train = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "train"]
-    assert [["variant", "device", "steps"]] == [[argument.arg for argument in node.args.args] for node in train]
+    train = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "train"
+    ]
+    assert [["variant", "device", "steps"]] == [
+        [argument.arg for argument in node.args.args] for node in train
+    ]
     assert "__main__" in ast.dump(tree.body[-1])
 
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_a_scenario_of_ours_cures_known_causes(name: str) -> None:
     """They are the words of a diagnosis, which looks for them here."""
-    cures = {cause for variant in scenarios.load(FOLDER / f"{name}.py").variants for cause in variant.cures}
+    cures = {
+        cause
+        for variant in scenarios.load(FOLDER / f"{name}.py").variants
+        for cause in variant.cures
+    }
     assert set() == cures - set(Cause)
 
 
@@ -286,4 +386,7 @@ RELATIONS = {
 def test_what_must_agree_is_declared(what: str) -> None:
     """The relations that every stack is judged by."""
     name, *pair = RELATIONS[what]
-    assert pair in [[relation.first, relation.second] for relation in scenarios.load(FOLDER / f"{name}.py").agree]
+    assert pair in [
+        [relation.first, relation.second]
+        for relation in scenarios.load(FOLDER / f"{name}.py").agree
+    ]

@@ -82,13 +82,18 @@ def test_a_table_becomes_a_scenario_of_one_variant(folder: Path) -> None:
 def test_everything_that_a_table_may_say(folder: Path) -> None:
     """The summary is the title; the variant tells what is run."""
     scenario = load(folder, SCRIPT + FULL)
-    variant = Variant(name="script", role=Role.REMEDY, summary="train.py --epochs 1", needs=("torch>=2.1",))
+    variant = Variant(
+        name="script", role=Role.REMEDY, summary="train.py --epochs 1", needs=("torch>=2.1",)
+    )
     assert ("our fine-tuning script", (variant,), ("--epochs", "1")) == (
         scenario.title,
         scenario.variants,
         scenario.arguments,
     )
-    assert (str(folder / "examples" / "train.py"), str(folder / "data")) == (scenario.path, scenario.directory)
+    assert (str(folder / "examples" / "train.py"), str(folder / "data")) == (
+        scenario.path,
+        scenario.directory,
+    )
 
 
 def test_a_path_may_be_absolute(folder: Path) -> None:
@@ -103,19 +108,41 @@ def test_a_path_may_be_absolute(folder: Path) -> None:
         ("path =", "pth =", ["unknown key 'pth' in script 'mine'", "perhaps you meant 'path'"]),
         ("[[scripts]]", "[[script]]", ["unknown key 'script'", "perhaps you meant 'scripts'"]),
         ('name = "mine"\n', "", ["lacks the key 'name' in script number 1"]),
-        ('["--epochs", "1"]', '["--epochs", 1]', ["in script 'mine', key 'arguments'", "expected `str`"]),
-        ('["--epochs", "1"]', '"--epochs 1"', ["in script 'mine', key 'arguments'", "expected `array`"]),
-        ("train.py", "trian.py", ["path = 'examples/trian.py' in script 'mine'", "no file", "folder of matrix.toml"]),
+        (
+            '["--epochs", "1"]',
+            '["--epochs", 1]',
+            ["in script 'mine', key 'arguments'", "expected `str`"],
+        ),
+        (
+            '["--epochs", "1"]',
+            '"--epochs 1"',
+            ["in script 'mine', key 'arguments'", "expected `array`"],
+        ),
+        (
+            "train.py",
+            "trian.py",
+            ["path = 'examples/trian.py' in script 'mine'", "no file", "folder of matrix.toml"],
+        ),
         ("examples/train.py", "examples", ["path = 'examples' in script 'mine'", "no file"]),
         ('"data"\ninputs', '"date"\ninputs', ["directory = 'date' in script 'mine'", "no folder"]),
-        ('"examples/*.py"', '"example/*.py"', ["inputs = 'example/*.py' in script 'mine'", "no such file"]),
-        ('"remedy"', '"remdy"', ["unknown role 'remdy' in script 'mine'", "perhaps you meant 'remedy'"]),
+        (
+            '"examples/*.py"',
+            '"example/*.py"',
+            ["inputs = 'example/*.py' in script 'mine'", "no such file"],
+        ),
+        (
+            '"remedy"',
+            '"remdy"',
+            ["unknown role 'remdy' in script 'mine'", "perhaps you meant 'remedy'"],
+        ),
         ("torch>=2.1", "torch=>2.1", ["unreadable requirement 'torch=>2.1' in script 'mine'"]),
         ('"mine"', '"my/script"', ["script name 'my/script'", "unsafe"]),
         ('"mine"', '"Sums"', ["script name 'Sums', which is a scenario's"]),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_the_file(folder: Path, old: str, new: str, expected: list[str]) -> None:
+def test_what_is_wrong_is_told_in_the_words_of_the_file(
+    folder: Path, old: str, new: str, expected: list[str]
+) -> None:
     """Each mistake names the script, the key and what was expected."""
     told = complaint(folder, (SCRIPT + FULL).replace(old, new, 1))
     assert [text for text in expected if text not in told] == [], told
@@ -123,7 +150,9 @@ def test_what_is_wrong_is_told_in_the_words_of_the_file(folder: Path, old: str, 
 
 def test_two_scripts_of_one_name_are_refused(folder: Path) -> None:
     """They would share their cells."""
-    assert "two scripts called 'Mine'" in complaint(folder, SCRIPT + SCRIPT.replace('"mine"', '"Mine"'))
+    assert "two scripts called 'Mine'" in complaint(
+        folder, SCRIPT + SCRIPT.replace('"mine"', '"Mine"')
+    )
 
 
 def test_a_matrix_without_scenarios_and_scripts_is_refused(folder: Path) -> None:
@@ -131,7 +160,9 @@ def test_a_matrix_without_scenarios_and_scripts_is_refused(folder: Path) -> None
     assert "names no scenario in [run]" in complaint(folder, "")
 
 
-@pytest.mark.parametrize("name", ["examples/train.py", "examples/model.py", "data/rows.txt", "data/deep/rows.txt"])
+@pytest.mark.parametrize(
+    "name", ["examples/train.py", "examples/model.py", "data/rows.txt", "data/deep/rows.txt"]
+)
 def test_a_change_of_an_input_makes_the_cells_stale(folder: Path, name: str) -> None:
     """The script itself, what a pattern names, and all that is in a folder."""
     before = load(folder, SCRIPT + FULL).source_digest
@@ -141,11 +172,19 @@ def test_a_change_of_an_input_makes_the_cells_stale(folder: Path, name: str) -> 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [('"1"]', '"2"]'), ('"remedy"', '"reported"'), ('"data"\ninputs', '"examples"\ninputs'), (', "data"]', "]")],
+    [
+        ('"1"]', '"2"]'),
+        ('"remedy"', '"reported"'),
+        ('"data"\ninputs', '"examples"\ninputs'),
+        (', "data"]', "]"),
+    ],
 )
 def test_a_change_of_the_table_makes_the_cells_stale(folder: Path, old: str, new: str) -> None:
     """Arguments, role, directory and inputs are part of what was run."""
-    assert load(folder, SCRIPT + FULL).source_digest != load(folder, (SCRIPT + FULL).replace(old, new)).source_digest
+    assert (
+        load(folder, SCRIPT + FULL).source_digest
+        != load(folder, (SCRIPT + FULL).replace(old, new)).source_digest
+    )
 
 
 def test_what_takes_no_part_changes_nothing(folder: Path) -> None:
@@ -162,7 +201,13 @@ def test_no_folder_of_the_machine_is_left(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", "/somebody/home")
     told = {
         "message": f"no {folder}/data/x.txt, but '{folder.parent}/y.txt'",
-        "warnings": ["/somebody/home/.cache/z", "https://example.org/somebody/home/x", "a/b", 1, None],
+        "warnings": [
+            "/somebody/home/.cache/z",
+            "https://example.org/somebody/home/x",
+            "a/b",
+            1,
+            None,
+        ],
     }
     assert {
         "message": "no x.txt, but 'y.txt'",

@@ -91,12 +91,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(project: Path, *words: str) -> int:
     """Run the command line on that matrix."""
     python_of(OLDEST), python_of(NEWEST)
-    return main([*words, "--matrix", str(project / "matrix.toml"), "--results", str(project / "results")])
+    return main(
+        [*words, "--matrix", str(project / "matrix.toml"), "--results", str(project / "results")]
+    )
 
 
 def records(folder: Path) -> Records:
     """The newest record of each script, by stack and name."""
-    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+    lines = [
+        line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()
+    ]
     return {(record.cell.stack, record.cell.scenario): record for record in map(decode, lines)}
 
 
@@ -111,7 +115,9 @@ def ran(project: Path) -> Records:
 def ran_fresh(project: Path, ran: Records) -> Records:
     """Some of them in processes of their own."""
     words = [word for name in IN_FRESH_PROCESSES for word in ("--cell", f"{name}/script")]
-    assert 1 == command(project, "isolation", NEWEST, *words)  # the library's script tells the two apart
+    assert 1 == command(
+        project, "isolation", NEWEST, *words
+    )  # the library's script tells the two apart
     return records(project / "results" / ".gradmatrix" / "records-fresh")
 
 
@@ -127,15 +133,27 @@ def test_a_script_gets_its_outcome(ran: Records, stack: str, name: str) -> None:
 @pytest.mark.parametrize("name", IN_FRESH_PROCESSES)
 def test_a_fresh_process_runs_it_as_well(ran_fresh: Records, name: str) -> None:
     """There nothing is imported ahead."""
-    assert (IN_FRESH_PROCESSES[name], "fresh") == (ran_fresh[NEWEST, name].outcome, ran_fresh[NEWEST, name].isolation)
+    assert (IN_FRESH_PROCESSES[name], "fresh") == (
+        ran_fresh[NEWEST, name].outcome,
+        ran_fresh[NEWEST, name].isolation,
+    )
 
 
-@pytest.mark.parametrize(("name", "steps", "timed"), [("late", 20, 12), ("two_steps", 2, 0), ("early", 3, 0)])
-def test_a_script_is_stopped_after_its_last_timed_step(ran: Records, name: str, steps: int, timed: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "steps", "timed"), [("late", 20, 12), ("two_steps", 2, 0), ("early", 3, 0)]
+)
+def test_a_script_is_stopped_after_its_last_timed_step(
+    ran: Records, name: str, steps: int, timed: int
+) -> None:
     """Unless it ends before."""
     seen = ran[NEWEST, name].observation
     assert seen is not None
-    assert (steps, timed, "done", None) == (seen.steps, len(seen.step_times_s), seen.reached, seen.raised)
+    assert (steps, timed, "done", None) == (
+        seen.steps,
+        len(seen.step_times_s),
+        seen.reached,
+        seen.raised,
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,12 +174,18 @@ def test_the_message_tells_what_the_script_said(ran: Records, name: str, message
 
 def test_no_folder_of_this_machine_is_recorded(project: Path, ran: Records) -> None:
     """Neither the script's nor that of the cell."""
-    files = [path for path in (project / "results").rglob("*.*") if path.suffix in {".jsonl", ".json", ".csv", ".md"}]
+    files = [
+        path
+        for path in (project / "results").rglob("*.*")
+        if path.suffix in {".jsonl", ".json", ".csv", ".md"}
+    ]
     text = b"".join(path.read_bytes() for path in files if path.name != "published.json")
     assert (False, False) == (str(FOLDER).encode() in text, str(project).encode() in text)
 
 
-def test_an_unchanged_script_is_not_run_again(project: Path, ran: Records, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unchanged_script_is_not_run_again(
+    project: Path, ran: Records, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All cells are kept until an input changes."""
     assert 0 == command(project, "run", OLDEST, "--no-table")
     assert f"0 cells run, {len(SCRIPTS)} kept" in capsys.readouterr().out
@@ -172,8 +196,12 @@ def test_scripts_are_listed_and_published_like_scenarios(
 ) -> None:
     """The list has what is run, the matrix has a row."""
     assert 0 == command(project, "list")
-    assert "script                         control   plain.py --steps 100" in capsys.readouterr().out
-    assert "| **plain** | `script` | ✓ trains" in (project / "results" / "matrix.md").read_text(encoding="utf-8")
+    assert (
+        "script                         control   plain.py --steps 100" in capsys.readouterr().out
+    )
+    assert "| **plain** | `script` | ✓ trains" in (project / "results" / "matrix.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_mistyped_script_is_bad_input(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

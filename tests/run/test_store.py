@@ -15,7 +15,15 @@ from msgspec.structs import replace
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Gradient, Record, Role
 from gradmatrix.run.store import Store, decode, encode, newest
-from tests.factories import NOON, make_cell, make_observation, make_parameter, make_raised, make_record, make_warned
+from tests.factories import (
+    NOON,
+    make_cell,
+    make_observation,
+    make_parameter,
+    make_raised,
+    make_record,
+    make_warned,
+)
 
 LATER = NOON + dt.timedelta(hours=1)
 
@@ -28,7 +36,9 @@ def store(tmp_path: Path) -> Store:
 
 def losses() -> st.SearchStrategy[float | str]:
     """A loss as the protocol carries it."""
-    return st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf", "-inf"]))
+    return st.one_of(
+        st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf", "-inf"])
+    )
 
 
 def records() -> st.SearchStrategy[Record]:
@@ -48,7 +58,12 @@ def records() -> st.SearchStrategy[Record]:
     )
     return st.builds(
         lambda message, role, gradient, moment, observation, inputs: make_record(
-            message=message, role=role, gradient=gradient, recorded_at=moment, observation=observation, inputs=inputs
+            message=message,
+            role=role,
+            gradient=gradient,
+            recorded_at=moment,
+            observation=observation,
+            inputs=inputs,
         ),
         words,
         st.sampled_from(Role),
@@ -96,7 +111,10 @@ def test_of_two_records_of_a_moment_the_later_line_wins() -> None:
 
 def test_everything_takes_the_newer_of_published_and_journal(store: Store) -> None:
     """A checkout starts from what was published, and its own runs come on top."""
-    mine, theirs = make_record(cell=make_cell(variant="mine")), make_record(cell=make_cell(variant="theirs"))
+    mine, theirs = (
+        make_record(cell=make_cell(variant="mine")),
+        make_record(cell=make_cell(variant="theirs")),
+    )
     store.publish(mine.cell.stack, [make_record("step:exception", mine.cell), theirs])
     newer = make_record(cell=mine.cell, recorded_at=LATER)
     store.append(newer)
@@ -118,17 +136,23 @@ def test_half_a_line_is_skipped_and_reported(store: Store, keep: int) -> None:
     path.write_bytes(path.read_bytes() + encode(make_record(cell=make_cell(variant="half")))[:keep])
     store.append(last)
     assert {first.cell: first, last.cell: last} == store.recorded_here("stack")
-    assert ["stack.jsonl, line 2 was skipped"] == [problem.partition(":")[0] for problem in store.problems]
+    assert ["stack.jsonl, line 2 was skipped"] == [
+        problem.partition(":")[0] for problem in store.problems
+    ]
 
 
-@pytest.mark.parametrize("line", [b"nonsense", b"{}", b'{"schema": 1}', b"[]", b'{"key": "\xff\xfe"}'])
+@pytest.mark.parametrize(
+    "line", [b"nonsense", b"{}", b'{"schema": 1}', b"[]", b'{"key": "\xff\xfe"}']
+)
 def test_a_line_that_is_no_record_is_skipped_and_reported(store: Store, line: bytes) -> None:
     """Bytes that are no UTF-8 included."""
     store.append(make_record())
     path = store.journal / "stack.jsonl"
     path.write_bytes(line + b"\n" + path.read_bytes())
     assert [make_record()] == list(store.recorded_here("stack").values())
-    assert ["stack.jsonl, line 1 was skipped"] == [problem.partition(":")[0] for problem in store.problems]
+    assert ["stack.jsonl, line 1 was skipped"] == [
+        problem.partition(":")[0] for problem in store.problems
+    ]
 
 
 def test_a_record_of_another_schema_is_refused_with_its_number(store: Store) -> None:
@@ -136,7 +160,9 @@ def test_a_record_of_another_schema_is_refused_with_its_number(store: Store) -> 
     store.journal.mkdir()
     (store.journal / "stack.jsonl").write_bytes(b'{"schema": 7, "colour": "blue"}\n')
     assert {} == store.recorded_here("stack")
-    assert ["stack.jsonl, line 1 was skipped: it has schema 7, this release reads 1"] == store.problems
+    assert [
+        "stack.jsonl, line 1 was skipped: it has schema 7, this release reads 1"
+    ] == store.problems
 
 
 def test_empty_lines_are_no_problem(store: Store) -> None:
@@ -149,7 +175,12 @@ def test_empty_lines_are_no_problem(store: Store) -> None:
 
 def test_published_records_have_a_stable_order(store: Store) -> None:
     """By cell, whatever order they come in."""
-    cells = [make_cell(scenario=s, variant=v, device=d) for s in "ba" for v in "dc" for d in ("cuda", "cpu")]
+    cells = [
+        make_cell(scenario=s, variant=v, device=d)
+        for s in "ba"
+        for v in "dc"
+        for d in ("cuda", "cpu")
+    ]
     store.publish("stack", [make_record(cell=cell) for cell in cells])
     lines = (store.published / "stack.jsonl").read_bytes().splitlines()
     assert sorted(cells) == [decode(line).cell for line in lines]
@@ -181,7 +212,9 @@ def test_an_unknown_outcome_is_skipped_and_reported(store: Store) -> None:
     ]
 
 
-def test_a_line_that_is_taken_in_parts_is_written_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_taken_in_parts_is_written_whole(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A write may end early on a nearly full disk."""
 
     class Reluctant(io.FileIO):
@@ -197,7 +230,9 @@ def test_a_line_that_is_taken_in_parts_is_written_whole(store: Store, monkeypatc
 
 
 @pytest.mark.parametrize("outcome", ["setup:no-device", "install:network", "process:lost"])
-def test_what_speaks_of_a_machine_does_not_hide_what_speaks_of_the_stack(tmp_path: Path, outcome: str) -> None:
+def test_what_speaks_of_a_machine_does_not_hide_what_speaks_of_the_stack(
+    tmp_path: Path, outcome: str
+) -> None:
     """Who runs the matrix without a GPU keeps what one with a GPU has published."""
     store = Store(tmp_path / "journal", tmp_path / "published")
     judged = make_record()
@@ -215,10 +250,14 @@ def test_records_of_another_schema_are_not_written_over(store: Store) -> None:
     foreign = b'{"schema":2,"cell":"somehow"}\n'
     path.write_bytes(encode(make_record()) + foreign)
     records = store.of_stack("stack").values()
-    with pytest.raises(UserError, match="cannot be published anew: line 2 has schema 2, this release reads 1"):
+    with pytest.raises(
+        UserError, match="cannot be published anew: line 2 has schema 2, this release reads 1"
+    ):
         store.publish("stack", records)
     assert encode(make_record()) + foreign == path.read_bytes()
-    assert ["stack.jsonl, line 2 was skipped: it has schema 2, this release reads 1"] == store.problems
+    assert [
+        "stack.jsonl, line 2 was skipped: it has schema 2, this release reads 1"
+    ] == store.problems
 
 
 def test_a_published_line_that_was_cut_off_is_reported(store: Store) -> None:
@@ -239,7 +278,9 @@ def test_a_record_of_another_stack_is_skipped_and_reported(store: Store) -> None
     assert ["stack.jsonl, line 1 was skipped: it is of the stack ../other"] == store.problems
 
 
-def test_a_file_that_is_current_is_not_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_current_is_not_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was read is what would be written."""
     store.publish("stack", [make_record()])
     encoded: list[Record] = []

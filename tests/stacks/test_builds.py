@@ -27,7 +27,9 @@ def choose(
     folder: Path, *, driver: bool = False, platform: str = "linux", answers: bool = False
 ) -> environment.BuildChoice:
     """The choice for a machine."""
-    return environment.torch_build(LOCK, [folder], driver=driver, platform=platform, answers=lambda *_: answers)
+    return environment.torch_build(
+        LOCK, [folder], driver=driver, platform=platform, answers=lambda *_: answers
+    )
 
 
 def test_with_a_driver_the_lock_is_installed_as_it_is(tmp_path: Path) -> None:
@@ -49,7 +51,12 @@ def test_a_cpu_wheel_at_hand_is_taken(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [f"torch-2.6.1+cpu-{TAG}.whl", "torch-2.6.0+cpu-cp38-cp38-win32.whl", f"torch-2.6.0-{TAG}.whl", "torch-x.whl"],
+    [
+        f"torch-2.6.1+cpu-{TAG}.whl",
+        "torch-2.6.0+cpu-cp38-cp38-win32.whl",
+        f"torch-2.6.0-{TAG}.whl",
+        "torch-x.whl",
+    ],
 )
 def test_another_wheel_is_not_taken(tmp_path: Path, name: str) -> None:
     """Another version, Python, platform or build is not what was locked."""
@@ -73,7 +80,14 @@ def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
 def test_a_cpu_build_leaves_out_what_only_cuda_needs(tmp_path: Path) -> None:
     """Torch is installed on its own, NVIDIA's libraries and triton not at all."""
     choice = environment.BuildChoice(Build.CPU, torch=("torch.whl",))
-    names = ["torch", "triton", "nvidia-cublas-cu12", "cuda-bindings", "transformers", "torchmetrics"]
+    names = [
+        "torch",
+        "triton",
+        "nvidia-cublas-cu12",
+        "cuda-bindings",
+        "transformers",
+        "torchmetrics",
+    ]
     assert [name for name in names if not choice.drops(name)] == ["transformers", "torchmetrics"]
 
 
@@ -82,7 +96,9 @@ def test_the_default_build_leaves_out_nothing() -> None:
     assert not environment.BuildChoice(Build.DEFAULT).drops("nvidia-cublas-cu12")
 
 
-def test_directories_of_wheels_are_read_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_of_wheels_are_read_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Addresses and missing directories are passed over."""
     monkeypatch.setenv("UV_FIND_LINKS", f"{tmp_path},http://127.0.0.1:9/wheels")
     monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path / 'missing'}")

@@ -45,7 +45,9 @@ def lock(served: PackageIndex, tmp_path: Path) -> Lock:
     return locks.resolve(stack, Index(served.url), tmp_path / "locks")
 
 
-def ensure(lock: Lock, folder: Path, choice: BuildChoice | None = None, free_gb: int = 100) -> environment.Environment:
+def ensure(
+    lock: Lock, folder: Path, choice: BuildChoice | None = None, free_gb: int = 100
+) -> environment.Environment:
     """The environment of ``lock`` on a machine without a driver."""
     return environment.ensure(
         lock,
@@ -66,7 +68,9 @@ def failure(lock: Lock, folder: Path, free_gb: int = 100) -> Failure:
 
 def printed(made: environment.Environment, code: str) -> str:
     """What ``code`` prints in the environment."""
-    return subprocess.run([str(made.python), "-c", code], capture_output=True, check=True, text=True).stdout.strip()
+    return subprocess.run(
+        [str(made.python), "-c", code], capture_output=True, check=True, text=True
+    ).stdout.strip()
 
 
 def test_a_lock_is_installed(lock: Lock, tmp_path: Path) -> None:
@@ -79,12 +83,20 @@ def test_an_installed_lock_is_left_alone(lock: Lock, tmp_path: Path) -> None:
     """The second time nothing is done, not even a build chosen."""
     first = ensure(lock, tmp_path, BuildChoice(Build.DEFAULT, notice="a large build"))
     again = environment.ensure(
-        lock, tmp_path / "locks", tmp_path / "environments", driver=False, choose=lambda _: pytest.fail("chosen")
+        lock,
+        tmp_path / "locks",
+        tmp_path / "environments",
+        driver=False,
+        choose=lambda _: pytest.fail("chosen"),
     )
-    assert again == environment.Environment(first.python, Build.DEFAULT, "a large build", installed=False)
+    assert again == environment.Environment(
+        first.python, Build.DEFAULT, "a large build", installed=False
+    )
 
 
-def test_another_lock_replaces_the_environment(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
+def test_another_lock_replaces_the_environment(
+    served: PackageIndex, lock: Lock, tmp_path: Path
+) -> None:
     """The marker holds the digest of what was installed."""
     ensure(lock, tmp_path)
     served.add("alpha", "1.1", "2025-01-01")
@@ -113,14 +125,20 @@ def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path:
     served.add("nvidia-fake", "1.0", "2024-01-01")
     local = tmp_path / "torch-2.0+cpu-py3-none-any.whl"
     local.write_bytes(wheel("torch", "2.0+cpu"))
-    stack = Stack(name="demo", python=PYTHON, requirements=("torch", "alpha"), as_of=dt.date(2025, 3, 31))
+    stack = Stack(
+        name="demo", python=PYTHON, requirements=("torch", "alpha"), as_of=dt.date(2025, 3, 31)
+    )
     lock = locks.resolve(stack, Index(served.url), tmp_path / "locks")
     made = ensure(lock, tmp_path, BuildChoice(Build.CPU, torch=(str(local),)))
-    code = "import torch, alpha, importlib.util as u; print(torch.VERSION, u.find_spec('nvidia_fake'))"
+    code = (
+        "import torch, alpha, importlib.util as u; print(torch.VERSION, u.find_spec('nvidia_fake'))"
+    )
     assert printed(made, code) == "2.0+cpu None"
 
 
-def test_a_file_that_was_changed_is_a_hash_mismatch(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
+def test_a_file_that_was_changed_is_a_hash_mismatch(
+    served: PackageIndex, lock: Lock, tmp_path: Path
+) -> None:
     """What the index serves now is not what was locked."""
     served.files[0].content = wheel("alpha", "1.0", requires=("evil",))
     assert failure(lock, tmp_path).outcome == "install:hash-mismatch"
@@ -203,9 +221,15 @@ def test_a_missing_python_is_told_with_the_next_command(lock: Lock, tmp_path: Pa
     [
         ("error: Failed to write: No space left on device (os error 28)", "install:disk-full"),
         ("error: Hash mismatch for `alpha==1.0`", "install:hash-mismatch"),
-        ("error: Failed to fetch: the package index/alpha\n cause: error sending request", "install:network"),
+        (
+            "error: Failed to fetch: the package index/alpha\n cause: error sending request",
+            "install:network",
+        ),
         ("uv timed out: no answer in 1800 s", "install:network"),
-        ("error: Failed to build `alpha==1.0`\n cause: The build backend returned an error", "install:build"),
+        (
+            "error: Failed to build `alpha==1.0`\n cause: The build backend returned an error",
+            "install:build",
+        ),
         (
             "error: Failed to build `alpha==1.0`\n cause: Failed to fetch: the package index/setuptools",
             "install:network",
@@ -220,6 +244,8 @@ def test_what_uv_says_is_classified(stderr: str, outcome: str) -> None:
 
 def test_cells_run_offline_and_repeatably() -> None:
     """The variables of a cell: no network, set threads, no path of the host's; the rest is kept."""
-    made = environment.variables(2, {"PATH": "/bin", "PYTHONPATH": "/host", "OMP_NUM_THREADS": "64"})
+    made = environment.variables(
+        2, {"PATH": "/bin", "PYTHONPATH": "/host", "OMP_NUM_THREADS": "64"}
+    )
     assert (made["PATH"], made["OMP_NUM_THREADS"], made["HF_HUB_OFFLINE"]) == ("/bin", "2", "1")
     assert "PYTHONPATH" not in made

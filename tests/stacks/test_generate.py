@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradmatrix.core.model import Stack
-from gradmatrix.stacks.generate import REQUIREMENTS, Releases, Snapshots, over_base, pinned, snapshots, wanted
+from gradmatrix.stacks.generate import (
+    REQUIREMENTS,
+    Releases,
+    Snapshots,
+    over_base,
+    pinned,
+    snapshots,
+    wanted,
+)
 from tests.stacks.test_releases import release
 
 if TYPE_CHECKING:
@@ -65,7 +73,10 @@ def test_a_snapshot_is_what_its_day_gave() -> None:
 def test_snapshots_end_with_the_last_complete_period() -> None:
     """Today is not over."""
     rule = Snapshots(every="quarter", since=dt.date(2026, 1, 1))
-    names = [[stack.name for stack in snapshots(rule, day)] for day in (dt.date(2026, 6, 30), dt.date(2026, 7, 1))]
+    names = [
+        [stack.name for stack in snapshots(rule, day)]
+        for day in (dt.date(2026, 6, 30), dt.date(2026, 7, 1))
+    ]
     assert [["snapshot-2026-03-31"], ["snapshot-2026-03-31", "snapshot-2026-06-30"]] == names
 
 
@@ -131,7 +142,11 @@ def test_a_release_takes_its_place_in_the_base() -> None:
     assert ("transformers-4.56.1", "transformers-4.57.2") == (first.name, second.name)
     assert (dt.date(2025, 6, 30), dt.date(2025, 8, 1)) == (first.as_of, second.as_of)
     assert ("3.12", True) == (second.python, second.core)
-    assert (*BASE.requirements[:3], "transformers==4.57.2", BASE.requirements[4]) == second.requirements
+    assert (
+        *BASE.requirements[:3],
+        "transformers==4.57.2",
+        BASE.requirements[4],
+    ) == second.requirements
 
 
 def test_a_base_of_today_stays_of_today() -> None:
@@ -142,7 +157,9 @@ def test_a_base_of_today_stays_of_today() -> None:
 
 def test_a_version_keeps_extras_and_markers() -> None:
     """Only the version is replaced."""
-    assert ('trl[vllm]==0.25.0; sys_platform == "linux"',) == pinned(BASE.requirements[4:], {"trl": "0.25.0"})
+    assert ('trl[vllm]==0.25.0; sys_platform == "linux"',) == pinned(
+        BASE.requirements[4:], {"trl": "0.25.0"}
+    )
 
 
 def test_both_names_of_lightning_get_the_same_version() -> None:
@@ -155,5 +172,7 @@ def test_both_names_of_lightning_get_the_same_version() -> None:
 
 def test_a_name_is_fit_for_a_file() -> None:
     """Versions may have an epoch, or a local part."""
-    names = [stack.name for stack in over_base(rule(), BASE, [release("1!4.0"), release("4.0+cpu")])]
+    names = [
+        stack.name for stack in over_base(rule(), BASE, [release("1!4.0"), release("4.0+cpu")])
+    ]
     assert ["transformers-4.0-cpu", "transformers-1-4.0"] == names

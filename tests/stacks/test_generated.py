@@ -39,7 +39,10 @@ def read(folder: Path, text: str = STACK + RULE) -> Matrix:
 
 def write(folder: Path, matrix: Matrix) -> bool:
     """The file of the stacks that ``matrix`` asks for, with RELEASES as the index."""
-    given = {rule: generated.given_by(rule, {"transformers": RELEASES}, TODAY) for rule in generated.asking(matrix)}
+    given = {
+        rule: generated.given_by(rule, {"transformers": RELEASES}, TODAY)
+        for rule in generated.asking(matrix)
+    }
     return generated.write(folder / "_matrix.json", given)
 
 
@@ -55,9 +58,9 @@ def test_what_was_written_is_there(tmp_path: Path) -> None:
     assert write(tmp_path, matrix)
     assert NAMES == complete(tmp_path, matrix)
     [rule] = matrix.rules
-    assert generated.given_by(rule, {"transformers": RELEASES}, TODAY) == generated.load(tmp_path / "_matrix.json").of(
-        rule
-    )
+    assert generated.given_by(rule, {"transformers": RELEASES}, TODAY) == generated.load(
+        tmp_path / "_matrix.json"
+    ).of(rule)
 
 
 def test_a_base_of_today_is_read_as_that(tmp_path: Path) -> None:
@@ -69,7 +72,9 @@ def test_a_base_of_today_is_read_as_that(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [STACK + RULE, STACK.replace('"torch"', '"torch<3"') + RULE])
-def test_without_a_file_or_with_that_of_another_base_refresh_must_run(tmp_path: Path, text: str) -> None:
+def test_without_a_file_or_with_that_of_another_base_refresh_must_run(
+    tmp_path: Path, text: str
+) -> None:
     """The table is named, and the command."""
     if text != STACK + RULE:
         write(tmp_path, read(tmp_path))
@@ -107,9 +112,13 @@ def test_what_is_known_is_listed_before_refresh_ran(tmp_path: Path) -> None:
     """Nox must be able to start it."""
     path, file = tmp_path / "_matrix.json", tmp_path / "matrix.toml"
     matrix = read(tmp_path)
-    assert ["base"] == [stack.name for stack in generated.as_far_as_known(matrix, path, file).stacks]
+    assert ["base"] == [
+        stack.name for stack in generated.as_far_as_known(matrix, path, file).stacks
+    ]
     path.write_text("{")
-    assert ["base"] == [stack.name for stack in generated.as_far_as_known(matrix, path, file).stacks]
+    assert ["base"] == [
+        stack.name for stack in generated.as_far_as_known(matrix, path, file).stacks
+    ]
 
 
 def test_a_session_of_an_unknown_stack_is_told_what_to_run(tmp_path: Path) -> None:
@@ -118,7 +127,9 @@ def test_a_session_of_an_unknown_stack_is_told_what_to_run(tmp_path: Path) -> No
     (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
     (tmp_path / "matrix.toml").write_text(STACK + RULE, encoding="utf-8")
     project = Project.at(tmp_path)
-    assert ["base"] == [stack.name for stack in project.stacks_named_by(["-s", "harness", "--", "refresh"])]
+    assert ["base"] == [
+        stack.name for stack in project.stacks_named_by(["-s", "harness", "--", "refresh"])
+    ]
     with pytest.raises(UserError, match="is not known"):
         project.stacks_named_by(["-s", "matrix(transformers-5.0.0)"])
 
@@ -141,14 +152,18 @@ def test_a_typed_stack_of_a_generated_name_must_be_the_same(tmp_path: Path) -> N
     """As with snapshots."""
     matrix = read(tmp_path, STACK + STACK.replace('"base"', '"transformers-5.0.0"') + RULE)
     write(tmp_path, matrix)
-    with pytest.raises(UserError, match=r"the stack 'transformers-5\.0\.0' in \[generate\.releases\]"):
+    with pytest.raises(
+        UserError, match=r"the stack 'transformers-5\.0\.0' in \[generate\.releases\]"
+    ):
         complete(tmp_path, matrix)
 
 
 def test_a_release_that_one_of_two_names_never_had_gives_no_stack(tmp_path: Path) -> None:
     """Nothing could be locked; the others are as of the day on which both were out."""
     text = (STACK + RULE).replace('"torch", "transformers"', '"lightning", "pytorch-lightning"')
-    [rule] = read(tmp_path, text.replace('package = "transformers"', 'package = "pytorch-lightning"')).rules
+    [rule] = read(
+        tmp_path, text.replace('package = "transformers"', 'package = "pytorch-lightning"')
+    ).rules
     assert ("pytorch-lightning", "lightning") == generated.packages_of(rule)
     there = {
         "pytorch-lightning": (release("1.5.10", "2022-02-08"), release("2.6.0", "2025-11-28")),
@@ -172,5 +187,8 @@ def test_a_matrix_of_another_folder_has_a_file_of_its_own(tmp_path: Path) -> Non
     places = ("matrix.toml", "other.toml", "other/matrix.toml", "another/matrix.toml")
     paths = [generated.path_in(tmp_path / "locks", tmp_path / place, tmp_path) for place in places]
     paths.append(generated.path_in(tmp_path / "locks", tmp_path.parent / "matrix.toml", tmp_path))
-    assert (["_matrix.json", "_other.json"], 5) == ([path.name for path in paths[:2]], len(set(paths)))
+    assert (["_matrix.json", "_other.json"], 5) == (
+        [path.name for path in paths[:2]],
+        len(set(paths)),
+    )
     assert {tmp_path / "locks"} == {path.parent for path in paths}

@@ -32,12 +32,19 @@ def served(request: pytest.FixtureRequest) -> Iterator[PackageIndex]:
 
 def test_releases_are_sorted_by_version(served: PackageIndex) -> None:
     """1.9 comes before 1.10."""
-    assert [release.version for release in Index(served.url).releases("alpha")] == ["1.9", "1.10", "1.11", "2.0rc1"]
+    assert [release.version for release in Index(served.url).releases("alpha")] == [
+        "1.9",
+        "1.10",
+        "1.11",
+        "2.0rc1",
+    ]
 
 
 def test_a_release_knows_its_day_yank_and_prerelease(served: PackageIndex) -> None:
     """Upload date, yanked and pre-release are read in both formats."""
-    facts = {r.version: (r.uploaded, r.yanked, r.prerelease) for r in Index(served.url).releases("alpha")}
+    facts = {
+        r.version: (r.uploaded, r.yanked, r.prerelease) for r in Index(served.url).releases("alpha")
+    }
     assert facts["1.11"] == (dt.date(2025, 3, 3), True, False)
     assert facts["2.0rc1"] == (dt.date(2025, 3, 2), False, True)
 
@@ -52,7 +59,10 @@ def test_newest_is_what_a_plain_install_would_take(served: PackageIndex) -> None
 def test_newest_counts_the_as_of_date_itself(served: PackageIndex) -> None:
     """A release of that day is there, one of the next day is not."""
     index = Index(served.url)
-    versions = [getattr(index.newest("alpha", dt.date(2025, *day)), "version", None) for day in ((3, 1), (2, 28))]
+    versions = [
+        getattr(index.newest("alpha", dt.date(2025, *day)), "version", None)
+        for day in ((3, 1), (2, 28))
+    ]
     assert versions == ["1.10", "1.9"]
 
 
@@ -79,14 +89,18 @@ def test_a_release_is_dated_by_its_first_file() -> None:
     """Wheels added later do not make a release younger."""
     with PackageIndex() as served:
         served.add("alpha", "1.0", "2025-03-01")
-        served.files.append(File("alpha", "alpha-1.0.tar.gz", b"", "2025-02-01T00:00:00Z", yanked=False))
+        served.files.append(
+            File("alpha", "alpha-1.0.tar.gz", b"", "2025-02-01T00:00:00Z", yanked=False)
+        )
         assert Index(served.url).releases("alpha")[0].uploaded == dt.date(2025, 2, 1)
 
 
 def test_file_names_from_before_the_rules_are_skipped() -> None:
     """Eggs and installers are no releases."""
     with PackageIndex() as served:
-        served.files.append(File("alpha", "alpha-1.0.win32.exe", b"", "2005-02-01T00:00:00Z", yanked=False))
+        served.files.append(
+            File("alpha", "alpha-1.0.win32.exe", b"", "2005-02-01T00:00:00Z", yanked=False)
+        )
         assert Index(served.url).releases("alpha") == ()
 
 
@@ -143,7 +157,16 @@ def test_what_is_no_page_of_the_simple_api_is_not_read_as_one(kind: str) -> None
 def test_a_release_knows_the_pythons_of_its_least_choosy_file() -> None:
     """In both formats."""
     asked = (">=3.10,<3.14", ">=3.9", None)
-    files = [{"filename": f"alpha-1.0-{n}-py3-none-any.whl", "requires-python": text} for n, text in enumerate(asked)]
+    files = [
+        {"filename": f"alpha-1.0-{n}-py3-none-any.whl", "requires-python": text}
+        for n, text in enumerate(asked)
+    ]
     anchors = b'<a href="/alpha-1.0.tar.gz" data-requires-python="&gt;=3.9">alpha-1.0.tar.gz</a>'
-    pages = [("application/json", page(*files)), ("application/json", page(*files[:2])), ("text/html", anchors)]
-    assert ["", ">=3.9", ">=3.9"] == [releases_of(kind, body, "alpha")[0].requires_python for kind, body in pages]
+    pages = [
+        ("application/json", page(*files)),
+        ("application/json", page(*files[:2])),
+        ("text/html", anchors),
+    ]
+    assert ["", ">=3.9", ">=3.9"] == [
+        releases_of(kind, body, "alpha")[0].requires_python for kind, body in pages
+    ]

@@ -20,7 +20,9 @@ ANSWER = Answer(
     name="alpha",
     asked_at=NOW,
     etag='"1"',
-    releases=(Release(version="1.0", uploaded=dt.date(2025, 3, 1), yanked=False, prerelease=False),),
+    releases=(
+        Release(version="1.0", uploaded=dt.date(2025, 3, 1), yanked=False, prerelease=False),
+    ),
 )
 
 
@@ -53,7 +55,10 @@ def test_another_index_has_answers_of_its_own(tmp_path: Path) -> None:
 def test_no_address_is_stored(tmp_path: Path) -> None:
     """Neither in a name nor in a file."""
     path = written(tmp_path)
-    assert ("example" in str(path.relative_to(tmp_path)), b"example" in path.read_bytes()) == (False, False)
+    assert ("example" in str(path.relative_to(tmp_path)), b"example" in path.read_bytes()) == (
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize("length", [0, 1, 64, 65, 100, -1])
@@ -63,7 +68,9 @@ def test_a_file_that_was_cut_off_is_discarded_with_a_notice(tmp_path: Path, leng
     path.write_bytes(path.read_bytes()[:length])
     cache = IndexCache(tmp_path)
     assert (None, False) == (cache.read(ADDRESS, "alpha"), path.exists())
-    assert cache.notices == ("what was kept of the package index about alpha is damaged, and was discarded",)
+    assert cache.notices == (
+        "what was kept of the package index about alpha is damaged, and was discarded",
+    )
 
 
 def test_a_changed_byte_is_seen(tmp_path: Path) -> None:
@@ -111,7 +118,9 @@ def test_the_users_folder_can_be_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert tmp_path == user_folder()
 
 
-def test_the_users_folder_is_where_the_platform_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_folder_is_where_the_platform_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """XDG's variable, where it holds a whole path."""
     monkeypatch.delenv("GRADMATRIX_CACHE_DIR")
     monkeypatch.setattr("sys.platform", "linux")

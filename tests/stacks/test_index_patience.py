@@ -18,7 +18,9 @@ __all__ = ["clock", "served"]  # fixtures
 NAMES = [f"package-{number}" for number in range(5)]
 
 
-@pytest.mark.parametrize(("asked_s", "left_s"), [("3600", 3600), (str(10 * int(LONGEST_S)), LONGEST_S)])
+@pytest.mark.parametrize(
+    ("asked_s", "left_s"), [("3600", 3600), (str(10 * int(LONGEST_S)), LONGEST_S)]
+)
 def test_an_index_that_wants_an_hour_is_asked_for_no_other_package(
     tmp_path: Path, clock: Clock, asked_s: str, left_s: float
 ) -> None:
@@ -39,12 +41,18 @@ def test_an_index_that_wants_an_hour_is_asked_for_no_other_package(
         assert () == index.releases("beta")
 
 
-@pytest.mark.parametrize("moment", ["0", (BEGAN - dt.timedelta(hours=1)).strftime("%a, %d %b %Y %H:%M:%S GMT")])
-def test_a_pause_of_nothing_is_a_pause_all_the_same(served: PackageIndex, clock: Clock, moment: str) -> None:
+@pytest.mark.parametrize(
+    "moment", ["0", (BEGAN - dt.timedelta(hours=1)).strftime("%a, %d %b %Y %H:%M:%S GMT")]
+)
+def test_a_pause_of_nothing_is_a_pause_all_the_same(
+    served: PackageIndex, clock: Clock, moment: str
+) -> None:
     """Our clock may be fast."""
     served.failures = [(503, {"Retry-After": moment})] * 2
     assert ["1.0"] == versions(Index(served.url, clock=clock, sleep=clock.sleep))
-    assert [True, True] == [low <= slept <= 3 * low for slept, low in zip(clock.slept, (0.25, 0.5), strict=True)]
+    assert [True, True] == [
+        low <= slept <= 3 * low for slept, low in zip(clock.slept, (0.25, 0.5), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("process", ["this", "another"])
@@ -71,5 +79,7 @@ def test_an_unknown_format_takes_no_place_of_what_is_kept(
     monkeypatch.setattr(served, "page", lambda _: ("text/plain", "{}"))
     clock.after(seconds=FRESH_S)
     assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
-    with pytest.raises(IndexUnreachable, match="unknown format for beta: text/plain is no page of the simple API"):
+    with pytest.raises(
+        IndexUnreachable, match="unknown format for beta: text/plain is no page of the simple API"
+    ):
         reader(served.url, tmp_path, clock).releases("beta")

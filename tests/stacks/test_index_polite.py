@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.stacks.index import FRESH_S, USER_AGENT, WORKERS, Answer, Index, IndexCache, IndexUnreachable
+from gradmatrix.stacks.index import (
+    FRESH_S,
+    USER_AGENT,
+    WORKERS,
+    Answer,
+    Index,
+    IndexCache,
+    IndexUnreachable,
+)
 from tests.fakes.package_index import MODIFIED, PackageIndex
 
 if TYPE_CHECKING:
@@ -59,7 +67,9 @@ def clock() -> Clock:
 def reader(url: str, folder: Path, clock: Clock, attempts: int = 3, offline: str = "") -> Index:
     """An index as a process of its own would have it."""
     cache = IndexCache(folder)
-    return Index(url, attempts=attempts, cache=cache, offline=offline, clock=clock, sleep=clock.sleep)
+    return Index(
+        url, attempts=attempts, cache=cache, offline=offline, clock=clock, sleep=clock.sleep
+    )
 
 
 def versions(index: Index) -> list[str]:
@@ -67,7 +77,9 @@ def versions(index: Index) -> list[str]:
     return [release.version for release in index.releases("alpha")]
 
 
-def test_within_minutes_it_is_not_asked_again(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
+def test_within_minutes_it_is_not_asked_again(
+    served: PackageIndex, tmp_path: Path, clock: Clock
+) -> None:
     """By another process either."""
     versions(reader(served.url, tmp_path, clock))
     clock.after(seconds=FRESH_S - 1)
@@ -75,7 +87,9 @@ def test_within_minutes_it_is_not_asked_again(served: PackageIndex, tmp_path: Pa
     assert 1 == len(served.requests)
 
 
-def test_later_it_is_asked_what_was_modified(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
+def test_later_it_is_asked_what_was_modified(
+    served: PackageIndex, tmp_path: Path, clock: Clock
+) -> None:
     """And "nothing" renews what is kept."""
     versions(reader(served.url, tmp_path, clock))
     clock.after(seconds=FRESH_S)
@@ -107,7 +121,9 @@ def test_a_clock_that_was_set_back_does_not_keep_an_answer_for_ever(
     assert 2 == len(served.requests)
 
 
-def test_an_index_that_does_not_answer_is_read_from_the_cache_which_says_so(tmp_path: Path, clock: Clock) -> None:
+def test_an_index_that_does_not_answer_is_read_from_the_cache_which_says_so(
+    tmp_path: Path, clock: Clock
+) -> None:
     """With the moment that the releases are as of."""
     with PackageIndex() as served:
         served.add("alpha", "1.0", "2025-03-01")
@@ -115,7 +131,9 @@ def test_an_index_that_does_not_answer_is_read_from_the_cache_which_says_so(tmp_
     clock.after(days=1)
     index = reader(served.url, tmp_path, clock)
     assert ["1.0"] == versions(index)
-    assert ("the package index did not answer: releases as of 2026-11-20 14:03 UTC",) == index.notices
+    assert (
+        "the package index did not answer: releases as of 2026-11-20 14:03 UTC",
+    ) == index.notices
 
 
 def test_an_answer_has_no_notice(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
@@ -126,14 +144,18 @@ def test_an_answer_has_no_notice(served: PackageIndex, tmp_path: Path, clock: Cl
         assert index.notices == ()
 
 
-def test_what_was_kept_before_the_day_was_over_does_not_cover_it(tmp_path: Path, clock: Clock) -> None:
+def test_what_was_kept_before_the_day_was_over_does_not_cover_it(
+    tmp_path: Path, clock: Clock
+) -> None:
     """A lock of that day would lack what came out in the evening."""
     with PackageIndex() as served:
         served.add("alpha", "1.0", "2025-03-01")
         versions(reader(served.url, tmp_path, clock))
     clock.after(days=1)
     index = reader(served.url, tmp_path, clock, attempts=1)
-    assert ["1.0"] == [release.version for release in index.releases("alpha", BEGAN.date() - dt.timedelta(days=1))]
+    assert ["1.0"] == [
+        release.version for release in index.releases("alpha", BEGAN.date() - dt.timedelta(days=1))
+    ]
     with pytest.raises(IndexUnreachable):
         index.releases("alpha", BEGAN.date())
 
@@ -144,9 +166,9 @@ def test_offline_it_is_not_even_asked(served: PackageIndex, tmp_path: Path, cloc
     clock.after(hours=1)
     index = reader(served.url, tmp_path, clock, offline="UV_OFFLINE")
     assert ["1.0"] == versions(index)
-    assert ("the package index was not asked (UV_OFFLINE is set): releases as of 2026-11-20 14:03 UTC",) == (
-        index.notices
-    )
+    assert (
+        "the package index was not asked (UV_OFFLINE is set): releases as of 2026-11-20 14:03 UTC",
+    ) == (index.notices)
     with pytest.raises(IndexUnreachable, match=r"was not asked for beta: UV_OFFLINE is set"):
         index.releases("beta")
     assert 1 == len(served.requests)
@@ -154,7 +176,12 @@ def test_offline_it_is_not_even_asked(served: PackageIndex, tmp_path: Path, cloc
 
 @pytest.mark.parametrize(
     ("name", "value", "asked"),
-    [("UV_OFFLINE", "1", 0), ("GRADMATRIX_OFFLINE", "true", 0), ("UV_OFFLINE", "0", 1), ("GRADMATRIX_OFFLINE", "", 1)],
+    [
+        ("UV_OFFLINE", "1", 0),
+        ("GRADMATRIX_OFFLINE", "true", 0),
+        ("UV_OFFLINE", "0", 1),
+        ("GRADMATRIX_OFFLINE", "", 1),
+    ],
 )
 def test_an_environment_variable_forbids_asking(
     served: PackageIndex, monkeypatch: pytest.MonkeyPatch, name: str, value: str, asked: int
@@ -189,12 +216,16 @@ def test_an_index_that_wants_an_hour_is_not_waited_for(served: PackageIndex, clo
     assert ([], 1) == (clock.slept, len(served.requests))
 
 
-def test_failures_that_pass_are_waited_for_longer_and_longer(served: PackageIndex, clock: Clock) -> None:
+def test_failures_that_pass_are_waited_for_longer_and_longer(
+    served: PackageIndex, clock: Clock
+) -> None:
     """Not to the same moment for all who failed together."""
     served.failures = [(502, {})] * 3
     assert ["1.0"] == versions(Index(served.url, attempts=4, clock=clock, sleep=clock.sleep))
     bounds = [(0.25, 0.75), (0.5, 1.5), (1.0, 3.0)]
-    assert [True] * 3 == [low <= slept <= high for slept, (low, high) in zip(clock.slept, bounds, strict=True)]
+    assert [True] * 3 == [
+        low <= slept <= high for slept, (low, high) in zip(clock.slept, bounds, strict=True)
+    ]
     assert 3 == len(set(clock.slept))
 
 
@@ -227,12 +258,16 @@ def test_questions_say_who_asks(served: PackageIndex) -> None:
     assert "gradmatrix" in USER_AGENT
 
 
-def test_credentials_are_sent_and_not_stored(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
+def test_credentials_are_sent_and_not_stored(
+    served: PackageIndex, tmp_path: Path, clock: Clock
+) -> None:
     """With other ones, or none, the same answer is found."""
     secret = served.url.replace("http://", "http://somebody:s3cret@")
     versions(reader(secret, tmp_path, clock))
     assert served.asked[0]["Authorization"].startswith("Basic ")
-    assert [] == [path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()]
+    assert [] == [
+        path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
+    ]
     assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
     assert 1 == len(served.requests)
 

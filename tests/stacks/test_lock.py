@@ -53,7 +53,10 @@ def resolve(served: PackageIndex, asked: Stack, folder: Path) -> Lock:
 def test_a_dependency_is_of_the_as_of_date(served: PackageIndex, tmp_path: Path) -> None:
     """Of beta, 1.1 came out that day and 1.2 on the next."""
     lock = resolve(served, stack("alpha"), tmp_path)
-    assert {package.name: package.version for package in lock.packages} == {"alpha": "1.0", "beta": "1.1"}
+    assert {package.name: package.version for package in lock.packages} == {
+        "alpha": "1.0",
+        "beta": "1.1",
+    }
 
 
 def test_today_is_the_day_of_locking(served: PackageIndex, tmp_path: Path) -> None:
@@ -67,11 +70,19 @@ def test_a_package_knows_how_far_it_is_behind(served: PackageIndex, tmp_path: Pa
     """Its own date, and the newest release of the day."""
     lock = resolve(served, stack("beta==1.0"), tmp_path)
     assert lock.packages == (
-        LockedPackage(name="beta", version="1.0", released=dt.date(2024, 1, 1), newest="1.1", newest_released=SPRING),
+        LockedPackage(
+            name="beta",
+            version="1.0",
+            released=dt.date(2024, 1, 1),
+            newest="1.1",
+            newest_released=SPRING,
+        ),
     )
 
 
-def test_a_package_of_another_system_is_not_in_the_lock(served: PackageIndex, tmp_path: Path) -> None:
+def test_a_package_of_another_system_is_not_in_the_lock(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """The text serves every system; the lock lists what Linux installs."""
     lock = resolve(served, stack("beta", "alpha ; sys_platform == 'win32'"), tmp_path)
     assert [package.name for package in lock.packages] == ["beta"]
@@ -103,7 +114,9 @@ def test_local_wheels_do_not_enter_a_dated_stack(
     assert resolve(served, stack("beta"), tmp_path).version("beta") == "1.1"
 
 
-def test_requests_that_exclude_each_other_are_a_conflict(served: PackageIndex, tmp_path: Path) -> None:
+def test_requests_that_exclude_each_other_are_a_conflict(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """The lock holds the outcome and uv's explanation, and is written."""
     lock = resolve(served, stack("alpha==1.0", "beta==2.0", as_of=dt.date(2025, 12, 31)), tmp_path)
     assert lock.failure
@@ -112,7 +125,9 @@ def test_requests_that_exclude_each_other_are_a_conflict(served: PackageIndex, t
     assert locks.load("demo", tmp_path) == lock
 
 
-def test_what_the_index_never_had_leaves_the_older_lock(served: PackageIndex, tmp_path: Path) -> None:
+def test_what_the_index_never_had_leaves_the_older_lock(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """A mistyped version is a mistake in matrix.toml, and no finding about a stack."""
     good = resolve(served, stack("beta"), tmp_path)
     resolve(served, stack("beta<1"), tmp_path)
@@ -140,7 +155,9 @@ def test_a_release_that_is_not_there_is_told(
 def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path: Path) -> None:
     """It says nothing about the stack: an older lock stays good."""
     before = resolve(served, stack("beta"), tmp_path)
-    lock = locks.resolve(stack("beta<1.1"), Index("http://127.0.0.1:9/simple", attempts=1), tmp_path)
+    lock = locks.resolve(
+        stack("beta<1.1"), Index("http://127.0.0.1:9/simple", attempts=1), tmp_path
+    )
     assert lock.failure
     assert lock.failure.outcome == "resolve:index-unreachable"
     assert "127.0.0.1" not in lock.failure.message
@@ -233,13 +250,22 @@ def test_a_lock_of_today_stays_current() -> None:
 
 def test_only_what_was_not_pinned_falls_behind() -> None:
     """A pin is a wish; a very old release without one is the resolver's doing."""
-    old = {"version": "1", "released": dt.date(2023, 1, 1), "newest": "9", "newest_released": SPRING}
+    old = {
+        "version": "1",
+        "released": dt.date(2023, 1, 1),
+        "newest": "9",
+        "newest_released": SPRING,
+    }
     packages = [LockedPackage(name=name, **old) for name in ("alpha", "beta", "gamma")]  # type: ignore[arg-type]
     lock = lock_of(stack("alpha", "beta==1"), *packages)
-    assert [package.name for package in locks.fallen_behind(lock, ["alpha", "beta", "gamma"])] == ["alpha"]
+    assert [package.name for package in locks.fallen_behind(lock, ["alpha", "beta", "gamma"])] == [
+        "alpha"
+    ]
 
 
-def test_versions_of_another_lock_are_kept_where_they_can_be(served: PackageIndex, tmp_path: Path) -> None:
+def test_versions_of_another_lock_are_kept_where_they_can_be(
+    served: PackageIndex, tmp_path: Path
+) -> None:
     """And bounds hold on what nobody asks for by name."""
     index, asked = Index(served.url, attempts=1), stack("alpha", as_of=dt.date(2025, 12, 31))
     found = [

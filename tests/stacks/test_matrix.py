@@ -46,7 +46,11 @@ def test_the_projects_own_matrix_is_valid() -> None:
     root = Path(__file__).parent.parent.parent
     names = [path.stem for path in (root / "scenarios").glob("*.py")]
     loaded = config.load(root / "matrix.toml", names)
-    assert [stack.name for stack in loaded.core] == ["lightning-2.0.3", "transformers-4.57-torch-2.13", "torch-2.13"]
+    assert [stack.name for stack in loaded.core] == [
+        "lightning-2.0.3",
+        "transformers-4.57-torch-2.13",
+        "torch-2.13",
+    ]
 
 
 def test_every_stack_of_ours_pins_both_lightnings_alike() -> None:
@@ -61,12 +65,18 @@ def test_every_stack_of_ours_pins_both_lightnings_alike() -> None:
 def test_a_stack_is_read_with_its_date(tmp_path: Path) -> None:
     """A TOML date becomes a date, requirements keep their order."""
     stack = load(tmp_path, RUN + STACK).stack("old")
-    assert (stack.as_of, stack.requirements, stack.core) == (dt.date(2025, 3, 31), ("torch==2.6.0", "trl"), False)
+    assert (stack.as_of, stack.requirements, stack.core) == (
+        dt.date(2025, 3, 31),
+        ("torch==2.6.0", "trl"),
+        False,
+    )
 
 
 def test_today_stays_a_word(tmp_path: Path) -> None:
     """The word "today" is resolved when the stack is locked, not when the file is read."""
-    assert load(tmp_path, RUN + STACK.replace("2025-03-31", '"today"')).stack("old").as_of == "today"
+    assert (
+        load(tmp_path, RUN + STACK.replace("2025-03-31", '"today"')).stack("old").as_of == "today"
+    )
 
 
 def test_steps_have_defaults(tmp_path: Path) -> None:
@@ -95,7 +105,11 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
     ("old", "new", "expected"),
     [
         ("devices", "device", ["unknown key 'device' in [run]", "perhaps you meant 'devices'"]),
-        ("python =", "pyhton =", ["unknown key 'pyhton' in stack 'old'", "perhaps you meant 'python'"]),
+        (
+            "python =",
+            "pyhton =",
+            ["unknown key 'pyhton' in stack 'old'", "perhaps you meant 'python'"],
+        ),
         ('name = "old"\n', "", ["lacks the key 'name' in stack number 1"]),
         ('["cpu"]', '["cuda:0"]', ["unknown device 'cuda:0'", "perhaps you meant 'cuda'"]),
         ('["cpu"]', '"cpu"', ["in [run], key 'devices'", "expected `array`"]),
@@ -128,7 +142,9 @@ def test_what_is_wrong_is_told_in_the_words_of_the_file(
 
 def test_stack_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
     """Two stacks would share a file on some file systems."""
-    assert "two stacks called 'OLD'" in complaint(tmp_path, RUN + STACK + STACK.replace('"old"', '"OLD"'))
+    assert "two stacks called 'OLD'" in complaint(
+        tmp_path, RUN + STACK + STACK.replace('"old"', '"OLD"')
+    )
 
 
 def test_an_unknown_key_of_the_second_stack_is_told_by_its_name(tmp_path: Path) -> None:

@@ -13,10 +13,14 @@ from gradmatrix.stacks.index import Release, admitted, both, minor, newest
 def release(version: str, day: str = "2025-01-01", *, yanked: bool = False) -> Release:
     """A release; whether it is a pre-release is in its version."""
     uploaded = dt.date.fromisoformat(day) if day else None
-    return Release(version=version, uploaded=uploaded, yanked=yanked, prerelease=Version(version).is_prerelease)
+    return Release(
+        version=version, uploaded=uploaded, yanked=yanked, prerelease=Version(version).is_prerelease
+    )
 
 
-def versions(*releases: Release, prereleases: bool = False, exactly: tuple[str, ...] = ()) -> list[str]:
+def versions(
+    *releases: Release, prereleases: bool = False, exactly: tuple[str, ...] = ()
+) -> list[str]:
     """The versions that are admitted."""
     return [r.version for r in admitted(releases, prereleases=prereleases, exactly=exactly)]
 
@@ -37,7 +41,9 @@ def test_a_prerelease_is_taken_only_where_it_is_asked_for() -> None:
 
 def test_prereleases_are_taken_where_there_is_nothing_else() -> None:
     """A yanked final release is nothing."""
-    assert ["1.0a1", "1.0b1"] == versions(release("1.0b1"), release("1.0a1"), release("1.0", yanked=True))
+    assert ["1.0a1", "1.0b1"] == versions(
+        release("1.0b1"), release("1.0a1"), release("1.0", yanked=True)
+    )
 
 
 def test_versions_are_sorted_as_versions() -> None:
@@ -52,7 +58,12 @@ def test_a_post_release_is_of_its_minor() -> None:
 
 def test_a_package_of_prereleases_only_has_a_newest() -> None:
     """On the days before its first final release, and no yanked one."""
-    there = (release("1.0rc1"), release("1.0rc2"), release("1.0rc3", yanked=True), release("1.0", "2025-06-01"))
+    there = (
+        release("1.0rc1"),
+        release("1.0rc2"),
+        release("1.0rc3", yanked=True),
+        release("1.0", "2025-06-01"),
+    )
     found = [newest(there, dt.date(2025, month, 1)) for month in (5, 6)]
     assert ["1.0rc2", "1.0"] == [each and each.version for each in found]
 
@@ -69,4 +80,6 @@ def test_a_release_fits_where_a_python_may_install_it() -> None:
     asked = ("", ">=3.11", "==3.11.*", "no specifier", ">=3.12", "<3.11")
     asking = [replace(release("1.0"), requires_python=text) for text in asked]
     assert [True, True, True, True, False, False] == [each.fits(["3.11"]) for each in asking]
-    assert {True} == {each.fits(pythons) for each in asking for pythons in ([], ["3.10", "3.11", "3.12"])}
+    assert {True} == {
+        each.fits(pythons) for each in asking for pythons in ([], ["3.10", "3.11", "3.12"])
+    }

@@ -24,7 +24,10 @@ def test_five_lines_are_a_matrix(tmp_path: Path) -> None:
     names = ["snapshot-2024-12-31", "snapshot-2025-03-31", "snapshot-2025-06-30", "snapshot-2025-09-30",
              "snapshot-2025-12-31"]  # fmt: skip
     assert names == [stack.name for stack in loaded.stacks]
-    assert (("cpu", "cuda"), ("frozen_parameters", "t5_classifier")) == (loaded.run.devices, loaded.run.scenarios)
+    assert (("cpu", "cuda"), ("frozen_parameters", "t5_classifier")) == (
+        loaded.run.devices,
+        loaded.run.scenarios,
+    )
 
 
 def test_the_example_is_eight_quarters_in_five_lines() -> None:
@@ -50,7 +53,10 @@ def test_tables_are_read_as_rules(tmp_path: Path) -> None:
     """With the defaults of what is left out, and the base that a rule names."""
     snapshots, releases, window = load(tmp_path, ALL).rules
     assert Snapshots(every="quarter", since=dt.date(2024, 12, 31)) == snapshots.rule
-    assert (Releases(package="trl", base="old"), "old") == (releases.rule, releases.base and releases.base.name)
+    assert (Releases(package="trl", base="old"), "old") == (
+        releases.rule,
+        releases.base and releases.base.name,
+    )
     assert Window(quarters=2, requirements=REQUIREMENTS) == window.rule
 
 
@@ -65,37 +71,103 @@ def test_there_may_be_several_tables_of_a_kind(tmp_path: Path) -> None:
 def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
     """It needs no index either."""
     text = SNAPSHOTS + RELEASES.replace('"old"', '"snapshot-2025-03-31"')
-    assert [None, "snapshot-2025-03-31"] == [rule.base and rule.base.name for rule in load(tmp_path, text).rules]
+    assert [None, "snapshot-2025-03-31"] == [
+        rule.base and rule.base.name for rule in load(tmp_path, text).rules
+    ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("every =", "evry =", ["unknown key 'evry' in [generate.snapshots]", "perhaps you meant 'every'"]),
-        ('every = "quarter"', 'every = "week"', ["[generate.snapshots], key 'every'", 'a period is "month"']),
+        (
+            "every =",
+            "evry =",
+            ["unknown key 'evry' in [generate.snapshots]", "perhaps you meant 'every'"],
+        ),
+        (
+            'every = "quarter"',
+            'every = "week"',
+            ["[generate.snapshots], key 'every'", 'a period is "month"'],
+        ),
         ('every = "quarter"\n', "", ["lacks the key 'every' in [generate.snapshots]"]),
         ("from = 2024-12-31\n", "", ["lacks the key 'from' in [generate.snapshots]"]),
         ("from = 2024-12-31", 'from = "2024-12-31"', ["key 'from'", "without quotes"]),
-        ("from = 2024-12-31", "from = 2026-02-01", ["[generate.snapshots], which lies in the future"]),
-        ("from = 2024-12-31", "from = 2025-02-01\nuntil = 2025-01-01", ["from = 2025-02-01 after until = 2025-01-01"]),
-        ("from = 2024-12-31", 'from = 2024-12-31\npython = "3"', ["in [generate.snapshots]", 'like "3.11"']),
-        ("from = 2024-12-31", "from = 2024-12-31\nrequirements = []", ["[generate.snapshots], key 'requirements'"]),
-        ("from = 2024-12-31", 'from = 2024-12-31\nrequirements = ["a=>1"]', ["unreadable requirement 'a=>1'"]),
-        ("from = 2024-12-31", 'from = 2024-12-31\nprefix = "../x"', ["prefix name '../x', which is unsafe"]),
-        ("from = 2024-12-31", 'from = 2024-12-31\nprefix = ""', ["prefix name '', which is unsafe"]),
-        ("[generate.snapshots]", "[generate.snapshot]", ["[generate.snapshot]", "perhaps you meant 'snapshots'"]),
-        ("[generate.snapshots]", "[generated.snapshots]", ["unknown key 'generated'", "perhaps you meant 'generate'"]),
-        ('base = "old"', 'base = "odl"', ["base = 'odl' in [generate.releases]", "perhaps you meant 'old'"]),
-        ('package = "trl"', 'package = "peft"', ["'peft' in [generate.releases], which old does not ask for"]),
+        (
+            "from = 2024-12-31",
+            "from = 2026-02-01",
+            ["[generate.snapshots], which lies in the future"],
+        ),
+        (
+            "from = 2024-12-31",
+            "from = 2025-02-01\nuntil = 2025-01-01",
+            ["from = 2025-02-01 after until = 2025-01-01"],
+        ),
+        (
+            "from = 2024-12-31",
+            'from = 2024-12-31\npython = "3"',
+            ["in [generate.snapshots]", 'like "3.11"'],
+        ),
+        (
+            "from = 2024-12-31",
+            "from = 2024-12-31\nrequirements = []",
+            ["[generate.snapshots], key 'requirements'"],
+        ),
+        (
+            "from = 2024-12-31",
+            'from = 2024-12-31\nrequirements = ["a=>1"]',
+            ["unreadable requirement 'a=>1'"],
+        ),
+        (
+            "from = 2024-12-31",
+            'from = 2024-12-31\nprefix = "../x"',
+            ["prefix name '../x', which is unsafe"],
+        ),
+        (
+            "from = 2024-12-31",
+            'from = 2024-12-31\nprefix = ""',
+            ["prefix name '', which is unsafe"],
+        ),
+        (
+            "[generate.snapshots]",
+            "[generate.snapshot]",
+            ["[generate.snapshot]", "perhaps you meant 'snapshots'"],
+        ),
+        (
+            "[generate.snapshots]",
+            "[generated.snapshots]",
+            ["unknown key 'generated'", "perhaps you meant 'generate'"],
+        ),
+        (
+            'base = "old"',
+            'base = "odl"',
+            ["base = 'odl' in [generate.releases]", "perhaps you meant 'old'"],
+        ),
+        (
+            'package = "trl"',
+            'package = "peft"',
+            ["'peft' in [generate.releases], which old does not ask for"],
+        ),
         ('package = "trl"', 'package = "trl>1"', ["package = 'trl>1'", "without a version"]),
         ('base = "old"', 'base = "old"\nwhich = "last"', ["key 'which'", '"all" or "last-patch"']),
-        ('base = "old"', 'base = "old"\nfrom = "new"', ["from = 'new' in [generate.releases], which is no release"]),
+        (
+            'base = "old"',
+            'base = "old"\nfrom = "new"',
+            ["from = 'new' in [generate.releases], which is no release"],
+        ),
         ('base = "old"', 'base = "old"\nfrom = 4.5', ["from = '4.5'", "a version in quotes"]),
         ('base = "old"', 'base = "old"\nfrom = "2"\nuntil = "1"', ["from = '2' after until = '1'"]),
         ('base = "old"', 'base = "old"\nexactly = ["x"]', ["exactly = 'x' in [generate.releases]"]),
         ("quarters = 2", "quarters = 0", ["[generate.window], key 'quarters'", ">= 1"]),
-        ("quarters = 2", "quarters = 2\nmonths = 100000", ["[generate.window], key 'months'", "<= 1200"]),
-        ("quarters = 2", "quarter = 2", ["unknown key 'quarter' in [generate.window]", "'quarters'"]),
+        (
+            "quarters = 2",
+            "quarters = 2\nmonths = 100000",
+            ["[generate.window], key 'months'", "<= 1200"],
+        ),
+        (
+            "quarters = 2",
+            "quarter = 2",
+            ["unknown key 'quarter' in [generate.window]", "'quarters'"],
+        ),
         (SNAPSHOTS, "[generate]\nsnapshots = 3\n", ["no table in [generate.snapshots]"]),
     ],
 )
@@ -118,14 +190,19 @@ def test_a_typed_stack_wins_where_it_is_the_same(tmp_path: Path) -> None:
 def test_a_typed_stack_that_is_another_is_told(tmp_path: Path) -> None:
     """Results are looked up by the name."""
     told = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
-    assert "the stack 'snapshot-2025-03-31' in [generate.snapshots], and there is one of that name" in told
+    assert (
+        "the stack 'snapshot-2025-03-31' in [generate.snapshots], and there is one of that name"
+        in told
+    )
     assert "a [[stacks]] table gives another stack of that name; a prefix" in told
 
 
 def test_two_rules_may_not_give_unlike_stacks_of_one_name(tmp_path: Path) -> None:
     """A prefix keeps them apart."""
     table = SNAPSHOTS.replace("[generate.snapshots]", "[[generate.snapshots]]")
-    assert "number 1 gives another stack" in complaint(tmp_path, table + table + 'python = "3.12"\n')
+    assert "number 1 gives another stack" in complaint(
+        tmp_path, table + table + 'python = "3.12"\n'
+    )
     assert 10 == len(load(tmp_path, table + table + 'python = "3.12"\nprefix = "py312"\n').stacks)
 
 

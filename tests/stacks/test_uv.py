@@ -48,7 +48,9 @@ def test_a_uv_that_may_not_ask_does_not(
 def test_an_index_that_is_no_address_is_told(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """By the variable's name: what it holds may be a secret."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", address)
-    with pytest.raises(UserError, match="UV_DEFAULT_INDEX holds no address of a package index") as raised:
+    with pytest.raises(
+        UserError, match="UV_DEFAULT_INDEX holds no address of a package index"
+    ) as raised:
         uv.index_url()
     assert "secret" not in str(raised.value)
 

@@ -33,10 +33,16 @@ def make_injection(fault: str = "detached_hidden", seed: int = 1) -> Injection:
 
 
 def make_audited(
-    fault: str = "detached_hidden", *, detected: bool = True, module: bool | None = None, line: bool | None = None
+    fault: str = "detached_hidden",
+    *,
+    detected: bool = True,
+    module: bool | None = None,
+    line: bool | None = None,
 ) -> Audited:
     """What was said of a fault."""
-    return Audited("stack", make_injection(fault), "gradient:none", detected=detected, module=module, line=line)
+    return Audited(
+        "stack", make_injection(fault), "gradient:none", detected=detected, module=module, line=line
+    )
 
 
 def test_a_tally_counts_what_was_asked_for() -> None:
@@ -58,7 +64,10 @@ def test_a_tally_counts_what_was_asked_for() -> None:
     ("audited", "expected"),
     [
         ([make_audited(module=True, line=True)] * 20, []),
-        ([make_audited(module=True, line=True)] * 19 + [make_audited(module=False, line=False)], []),
+        (
+            [make_audited(module=True, line=True)] * 19 + [make_audited(module=False, line=False)],
+            [],
+        ),
         ([make_audited(injection.NONE, detected=False)], []),
         (
             [make_audited(detected=False, module=True, line=True)],
@@ -87,9 +96,12 @@ def test_an_unknown_fault_is_bad_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), [(["--fault", "nonsense"], "no fault 'nonsense'"), (["nonsense"], "no stack 'nonsense'")]
+    ("words", "expected"),
+    [(["--fault", "nonsense"], "no fault 'nonsense'"), (["nonsense"], "no stack 'nonsense'")],
 )
-def test_bad_input_ends_with_exit_code_2(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_ends_with_exit_code_2(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One clear error."""
     assert 2 == main(["audit", *words], COMMANDS)
     assert expected in capsys.readouterr().err
@@ -106,7 +118,9 @@ def test_healthy_runs_are_of_what_the_records_say_trains(tmp_path: Path) -> None
     ]
     for cell in cells:
         project.store.append(make_record(cell=cell))
-    project.store.append(make_record("step:no-grad-fn", make_cell(OLDEST, "t5_classifier", "hf_adafactor")))
+    project.store.append(
+        make_record("step:no-grad-fn", make_cell(OLDEST, "t5_classifier", "hf_adafactor"))
+    )
     asked = audit.healthy_for(project, project.matrix.stack(OLDEST), 3)
     assert [("closure_enable_grad", 1), ("torch_adamw", 1), ("closure_enable_grad", 2)] == [
         (each.variant, each.seed) for each in asked
@@ -138,9 +152,16 @@ def test_a_fault_that_nobody_notices_is_a_miss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("outcome", "missed"), [("trains", False), ("gradient:partial", True)])
-def test_a_healthy_run_that_does_not_train_is_a_miss(outcome: str, missed: bool, tmp_path: Path) -> None:  # noqa: FBT001
+def test_a_healthy_run_that_does_not_train_is_a_miss(
+    outcome: str, missed: bool, tmp_path: Path
+) -> None:  # noqa: FBT001
     """Nothing was injected, nothing must be found."""
-    assert missed is audit.compared("stack", make_injection(injection.NONE), make_finished(outcome), tmp_path).missed
+    assert (
+        missed
+        is audit.compared(
+            "stack", make_injection(injection.NONE), make_finished(outcome), tmp_path
+        ).missed
+    )
 
 
 def make_finished(outcome: str) -> Finished:
@@ -167,4 +188,7 @@ def test_faults_on_a_real_stack_are_detected_and_named(stack: str, tmp_path: Pat
         for kind in (*kinds, injection.NONE)
     ]
     done = list(audit.audit(project, project.matrix.stack(stack), asked, lambda _text: None))
-    assert ([], asked) == ([str(each) for each in done if each.missed], [each.injection for each in done])
+    assert ([], asked) == (
+        [str(each) for each in done if each.missed],
+        [each.injection for each in done],
+    )

@@ -23,7 +23,16 @@ from tests.conftest import NEWEST, ROOT, needs_fork, python_of
 from tests.tools.test_trials import make_trial
 from tools import bench_comparison
 from tools.__main__ import COMMANDS
-from tools.bench_comparison import OURS, TIME, Bench, Ledger, Wanted, code_digest, kept_busy, tallies
+from tools.bench_comparison import (
+    OURS,
+    TIME,
+    Bench,
+    Ledger,
+    Wanted,
+    code_digest,
+    kept_busy,
+    tallies,
+)
 
 if TYPE_CHECKING:
     from tools.bench_comparison import Trial
@@ -39,7 +48,9 @@ READINGS = (
 """The columns of README's table."""
 
 
-def bench(directory: Path, ledger: Ledger, wanted: Wanted = SHORT, python: Path = Path("no-python")) -> Bench:
+def bench(
+    directory: Path, ledger: Ledger, wanted: Wanted = SHORT, python: Path = Path("no-python")
+) -> Bench:
     """A round of short comparisons."""
     settings = Settings(Steps(), Limits(120.0, None, 1))
     return Bench("stack", python, settings, wanted, ledger, directory, lambda _text: None)
@@ -49,7 +60,11 @@ def test_what_was_measured_is_found_again(tmp_path: Path) -> None:
     """Each trial is in the file at once."""
     added = Ledger.at(tmp_path / "new" / "trials.jsonl").add(make_trial(per_cent=5.0, number=3))
     again = Ledger.at(tmp_path / "new" / "trials.jsonl")
-    assert ([added], True, False) == (again.trials, again.has(OURS, 5.0, 3), again.has(OURS, 5.0, 4))
+    assert ([added], True, False) == (
+        again.trials,
+        again.has(OURS, 5.0, 3),
+        again.has(OURS, 5.0, 4),
+    )
 
 
 def test_half_a_line_is_dropped_and_the_next_trial_readable(tmp_path: Path) -> None:
@@ -88,14 +103,23 @@ def test_trials_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
         list(bench(tmp_path, ledger).run())
 
 
-def test_other_measuring_code_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_measuring_code_has_another_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One number of one module; neither words nor the place of a definition."""
-    shutil.copytree(bench_comparison.HERE, here := tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        bench_comparison.HERE,
+        here := tmp_path / "harness",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     monkeypatch.setattr(bench_comparison, "HERE", here)
     same = code_digest.__wrapped__()
     for module in bench_comparison.MEASURING:
         path = here / f"{module}.py"
-        path.write_text((before := path.read_text(encoding="utf-8")) + '"""Words."""\n# more\n', encoding="utf-8")
+        path.write_text(
+            (before := path.read_text(encoding="utf-8")) + '"""Words."""\n# more\n',
+            encoding="utf-8",
+        )
         assert same == code_digest() == code_digest.__wrapped__()
         path.write_text(before + "NUMBER = 1\n", encoding="utf-8")
         assert same != code_digest.__wrapped__()
@@ -132,25 +156,37 @@ def test_nothing_is_measured_again(tmp_path: Path) -> None:
     assert [] == list(bench(tmp_path, ledger).run())
 
 
-def test_a_summary_of_a_file_measures_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_of_a_file_measures_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """It prints the table, and the exit code says whether a bound is missed."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial("inconclusive", per_cent=5.0))
     code = main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
-    assert (1, True) == (code, "0 of 1 slowed by 5 % were called slower in time" in capsys.readouterr().out)
+    assert (1, True) == (
+        code,
+        "0 of 1 slowed by 5 % were called slower in time" in capsys.readouterr().out,
+    )
 
 
-def test_a_narrow_terminal_shows_whole_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_narrow_terminal_shows_whole_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Numbers that are cut off are worse than long lines: eighty columns are what a pipe has."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial("faster", busy=True))
     ledger.add(make_trial())
     main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
     rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "0 % gradmatrix, step time, other core busy 1 0 0 1 0 0 100.0% 2.5% to 100.0% 2.00% 30" in rows
+    assert (
+        "0 % gradmatrix, step time, other core busy 1 0 0 1 0 0 100.0% 2.5% to 100.0% 2.00% 30"
+        in rows
+    )
 
 
-def test_a_summary_says_where_other_code_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_says_where_other_code_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What was right then may not be now."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(msgspec.structs.replace(make_trial(), code=code_digest()))
@@ -158,33 +194,55 @@ def test_a_summary_says_where_other_code_measured(tmp_path: Path, capsys: pytest
     assert "note" not in capsys.readouterr().out
     ledger.add(msgspec.structs.replace(make_trial(number=1), code="0123456789ab"))
     main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
-    assert "note: measured by other code than this checkout's: 0123456789ab" in capsys.readouterr().out
+    assert (
+        "note: measured by other code than this checkout's: 0123456789ab" in capsys.readouterr().out
+    )
 
 
 def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
     """There is no table to print."""
-    assert 2 == main(["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")], COMMANDS)
+    assert 2 == main(
+        ["bench-comparison", "--summary", "--output", str(tmp_path / "none.jsonl")], COMMANDS
+    )
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2,
+    reason="needs two cores",
+)
 def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
     """By a process that may run there alone, and that is gone afterwards."""
     with kept_busy() as pid:
         time.sleep(0.2)
-        cores, ticks = os.sched_getaffinity(pid), Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[13:15]
-    assert ({max(os.sched_getaffinity(0))}, True, False) == (cores, ticks != ["0", "0"], Path(f"/proc/{pid}").exists())
+        cores, ticks = (
+            os.sched_getaffinity(pid),
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[13:15],
+        )
+    assert ({max(os.sched_getaffinity(0))}, True, False) == (
+        cores,
+        ticks != ["0", "0"],
+        Path(f"/proc/{pid}").exists(),
+    )
 
 
 @needs_fork
-def test_a_round_compares_equal_sides_and_each_slowdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_compares_equal_sides_and_each_slowdown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On real servers, two a side, as long as the shortest comparison takes."""
     monkeypatch.setattr(bench_comparison, "crew", partial(crew, servers=2))
-    made: list[Trial] = list(bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run())
-    assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [(each.per_cent, each.number) for each in made]
+    made: list[Trial] = list(
+        bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run()
+    )
+    assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [
+        (each.per_cent, each.number) for each in made
+    ]
     assert all(each.ratio is not None and TIME in each.verdicts for each in made)
 
 
-@pytest.mark.parametrize(("per_cent", "name"), [(0.0, "equal sides"), (2.0, "2 % more"), (5.0, "5 % more")])
+@pytest.mark.parametrize(
+    ("per_cent", "name"), [(0.0, "equal sides"), (2.0, "2 % more"), (5.0, "5 % more")]
+)
 def test_readme_says_what_was_measured(per_cent: float, name: str) -> None:
     """A row of its table is what the published trials say, and the bounds of the performance contract are kept."""
     found = {
@@ -192,7 +250,9 @@ def test_readme_says_what_was_measured(per_cent: float, name: str) -> None:
         for tally in tallies(Ledger.at(ROOT / "results" / "bench" / "comparison.jsonl").trials)
         if (tally.per_cent, tally.busy) == (per_cent, None)
     }
-    cells = [f"{found[each].right} of {found[each].of}" if each in found else "–" for each in READINGS]
+    cells = [
+        f"{found[each].right} of {found[each].of}" if each in found else "–" for each in READINGS
+    ]
     row = "| " + " | ".join([name, *cells]) + " |"
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert (True, True) == (found[OURS, TIME].met, row in readme), row

@@ -36,8 +36,12 @@ def project(tmp_path: Path) -> Project:
     write_lock(root, make_lock("first"))
     write_lock(root, make_lock("second", failure=CONFLICT))
     project = Project.at(root)
-    project.store.publish("first", [make_record("step:exception", make_cell("first", "sums", "plain"))])
-    project.store.publish("second", [make_record("resolve:conflict", make_cell("second", "sums", "plain"))])
+    project.store.publish(
+        "first", [make_record("step:exception", make_cell("first", "sums", "plain"))]
+    )
+    project.store.publish(
+        "second", [make_record("resolve:conflict", make_cell("second", "sums", "plain"))]
+    )
     return project
 
 
@@ -65,7 +69,9 @@ def test_nothing_published_is_an_error(project: Project, tmp_path: Path) -> None
 def test_memory_is_that_of_all_processes() -> None:
     """One that was started, and what it starts."""
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         members = bench_page.family(process.pid)
@@ -87,7 +93,12 @@ def test_without_a_browser_the_rest_is_measured(
         yield
 
     monkeypatch.setattr(bench_page, "launched", missing)
-    monkeypatch.setattr(bench_page, "publishing", lambda *_: [Ratio("publishing", 0.5, "<= 1", "5 s")])
+    monkeypatch.setattr(
+        bench_page, "publishing", lambda *_: [Ratio("publishing", 0.5, "<= 1", "5 s")]
+    )
     assert 1 == main(["bench-page", "--root", str(project.root)], COMMANDS)
     output = capsys.readouterr().out
-    assert ("publishing" in output, "The page was not measured. There is no Chromium." in output) == (True, True)
+    assert (
+        "publishing" in output,
+        "The page was not measured. There is no Chromium." in output,
+    ) == (True, True)

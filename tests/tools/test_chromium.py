@@ -49,7 +49,11 @@ def test_an_empty_path_has_none(tmp_path: Path) -> None:
 
 def test_packages_are_installed_by_root_only() -> None:
     """And only after the download has failed."""
-    asked = {(root, apt): ways_to_get(root=root, apt=apt) for root in (True, False) for apt in (True, False)}
+    asked = {
+        (root, apt): ways_to_get(root=root, apt=apt)
+        for root in (True, False)
+        for apt in (True, False)
+    }
     download = ("playwright", "install", "chromium")
     assert {download} == {ways[0][0] for ways in asked.values()}
     assert {(True, True)} == {case for case, ways in asked.items() if "apt-get" in str(ways)}

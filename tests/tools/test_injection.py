@@ -27,7 +27,11 @@ def mistakes() -> dict[str, ast.FunctionDef]:
     """Every function that makes a mistake, by name: those of faults/ that have a target."""
     trees = [ast.parse(path.read_bytes()) for path in injection.FOLDER.glob("*.py")]
     functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return {node.name: node for node in functions if [a.arg.strip("_") for a in node.args.args] == ["target"]}
+    return {
+        node.name: node
+        for node in functions
+        if [a.arg.strip("_") for a in node.args.args] == ["target"]
+    }
 
 
 def test_there_are_faults_of_many_kinds() -> None:
@@ -48,7 +52,9 @@ def test_every_guilty_line_is_marked() -> None:
 def test_every_fault_reaches_a_variant_and_every_scenario_has_twenty_kinds() -> None:
     """Each of the five scenarios gets its share."""
     asked = injection.injections(injection.FAULTS, injection.HEALTHY, seeds=1)
-    kinds = {name: {each.fault for each in asked if each.scenario == name} for name in injection.HEALTHY}
+    kinds = {
+        name: {each.fault for each in asked if each.scenario == name} for name in injection.HEALTHY
+    }
     assert {fault.name for fault in injection.FAULTS} == set().union(*kinds.values())
     assert [] == [name for name in scenarios.load_all(ROOT / "scenarios") if len(kinds[name]) < 20]
 
@@ -57,14 +63,22 @@ def test_the_healthy_variants_are_in_the_scenarios() -> None:
     """None of them is a misuse, which could not train."""
     known = scenarios.load_all(ROOT / "scenarios")
     roles = {(s.name, v.name): v.role for s in known.values() for v in s.variants}
-    used = {(scenario, variant) for scenario, variants in injection.HEALTHY.items() for variant in variants}
+    used = {
+        (scenario, variant)
+        for scenario, variants in injection.HEALTHY.items()
+        for variant in variants
+    }
     assert set() == {pair for pair in used if roles.get(pair, Role.MISUSE) is Role.MISUSE}
 
 
 def test_a_fault_is_injected_with_each_seed() -> None:
     """The seed decides what is hit."""
-    asked = injection.injections([injection.fault("nan_output")], {"scenario": {"plain": frozenset()}}, seeds=2)
-    assert ["nan_output|scenario|plain|1", "nan_output|scenario|plain|2"] == [str(each) for each in asked]
+    asked = injection.injections(
+        [injection.fault("nan_output")], {"scenario": {"plain": frozenset()}}, seeds=2
+    )
+    assert ["nan_output|scenario|plain|1", "nan_output|scenario|plain|2"] == [
+        str(each) for each in asked
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +94,9 @@ def test_a_fault_is_injected_with_each_seed() -> None:
         ("", "", "closure", False),
     ],
 )
-def test_a_fault_concerns_the_variants_in_which_it_is_one(needs: str, unless: str, traits: str, expected: bool) -> None:  # noqa: FBT001
+def test_a_fault_concerns_the_variants_in_which_it_is_one(
+    needs: str, unless: str, traits: str, expected: bool
+) -> None:  # noqa: FBT001
     """What it needs must be there, what takes it back must not; the closure is for what needs one."""
     fault = injection.fault("name", *needs.split(), unless=unless)
     assert expected is fault.concerns(frozenset(traits.split()))
@@ -100,7 +116,9 @@ def test_a_fault_concerns_the_variants_in_which_it_is_one(needs: str, unless: st
         (None, False),
     ],
 )
-def test_a_module_is_right_when_it_is_the_faulty_one_or_inside_it(named: str | None, expected: bool) -> None:  # noqa: FBT001
+def test_a_module_is_right_when_it_is_the_faulty_one_or_inside_it(
+    named: str | None, expected: bool
+) -> None:  # noqa: FBT001
     """The class of the outermost module may stand in front, nothing else."""
     assert expected is injection.module_is_right(named, BLOCK)
 
@@ -113,7 +131,9 @@ def test_no_module_is_asked_for_where_none_is_to_blame() -> None:
 def test_everything_is_inside_the_whole_model() -> None:
     """Where the whole forward is to blame, any module of it will do, but one must be named."""
     whole = Truth(modules=("",), root="Model", built_at=None)
-    assert [True, True, False] == [injection.module_is_right(named, whole) for named in ("Model", "model.layers", None)]
+    assert [True, True, False] == [
+        injection.module_is_right(named, whole) for named in ("Model", "model.layers", None)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -127,14 +147,18 @@ def test_everything_is_inside_the_whole_model() -> None:
         (None, False),
     ],
 )
-def test_a_line_is_right_when_it_is_in_the_guilty_statement(place: Frame | None, expected: bool) -> None:  # noqa: FBT001
+def test_a_line_is_right_when_it_is_in_the_guilty_statement(
+    place: Frame | None, expected: bool
+) -> None:  # noqa: FBT001
     """The same file, and a line of the statement."""
     assert expected is injection.line_is_right(place, GUILTY)
 
 
 def test_a_statement_over_several_lines_is_guilty_as_a_whole() -> None:
     """An interpreter may name any line of it."""
-    assert Lines("x.py", 2, 4) == marked("def f(x):\n    y = g(\n        x,\n    )  # culprit\n    return y\n", 4)
+    assert Lines("x.py", 2, 4) == marked(
+        "def f(x):\n    y = g(\n        x,\n    )  # culprit\n    return y\n", 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +180,9 @@ def marked(source: str, line: int) -> Lines:
     return injection.statement(function, line, "x.py")
 
 
-def test_the_line_that_builds_the_optimizer_is_a_right_answer_where_nothing_else_can_be_seen() -> None:
+def test_the_line_that_builds_the_optimizer_is_a_right_answer_where_nothing_else_can_be_seen() -> (
+    None
+):
     """Beside the marked line."""
     replaced = next(fault for fault in injection.FAULTS if fault.name == "parameter_replaced")
     assert Lines("script.py", 40, 40) in injection.guilty_lines(replaced, BLOCK)

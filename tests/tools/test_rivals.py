@@ -37,6 +37,9 @@ def test_the_ratio_is_the_candidates_mean_over_the_baselines() -> None:
 def test_pytest_benchmark_flags_what_is_past_its_threshold() -> None:
     """By its mean and its min, each in either direction."""
     baseline, candidate = {"mean": 1.0, "min": 0.9}, {"mean": 1.04, "min": 0.81}
-    assert {"mean:3%": SLOWER, "mean:5%": NOTHING, "min:3%": FASTER, "min:5%": FASTER} == read_pytest_benchmark(
-        baseline, candidate
-    )
+    assert {
+        "mean:3%": SLOWER,
+        "mean:5%": NOTHING,
+        "min:3%": FASTER,
+        "min:5%": FASTER,
+    } == read_pytest_benchmark(baseline, candidate)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tools.bench_comparison import FASTER, MEMORY, NOTHING, OURS, SLOWER, TIME, Tally, Trial, shortcomings, tallies
+from tools.bench_comparison import (
+    FASTER,
+    MEMORY,
+    NOTHING,
+    OURS,
+    SLOWER,
+    TIME,
+    Tally,
+    Trial,
+    shortcomings,
+    tallies,
+)
 
 
 def make_trial(
@@ -45,7 +56,8 @@ def test_one_per_cent_of_equal_sides_may_be_called_different(wrong: int, met: bo
 
 
 @pytest.mark.parametrize(
-    ("per_cent", "found", "met"), [(5.0, 38, True), (5.0, 37, False), (2.0, 20, True), (2.0, 19, False)]
+    ("per_cent", "found", "met"),
+    [(5.0, 38, True), (5.0, 37, False), (2.0, 20, True), (2.0, 19, False)],
 )
 def test_a_slowdown_must_be_found_often_enough(per_cent: float, found: int, met: bool) -> None:  # noqa: FBT001
     """95 % of forty runs at 5 per cent, half of them at 2."""
@@ -77,12 +89,18 @@ def test_an_inconclusive_comparison_of_equal_sides_is_no_false_alarm() -> None:
 def test_the_state_of_the_other_core_is_told_apart() -> None:
     """All of them first, then those with it idle, then busy."""
     found = tallies([make_trial(), make_trial(busy=True), make_trial(SLOWER, busy=True)])
-    assert [(None, 3, 1), (False, 1, 0), (True, 2, 1)] == [(each.busy, each.of, each.right) for each in found]
+    assert [(None, 3, 1), (False, 1, 0), (True, 2, 1)] == [
+        (each.busy, each.of, each.right) for each in found
+    ]
 
 
 def test_only_our_step_times_have_a_bound() -> None:
     """Other tools and memory are shown beside them."""
-    trials = [make_trial(SLOWER, tool="hyperfine"), make_trial("hungrier", reading=MEMORY), make_trial()]
+    trials = [
+        make_trial(SLOWER, tool="hyperfine"),
+        make_trial("hungrier", reading=MEMORY),
+        make_trial(),
+    ]
     assert {(OURS, TIME): True, (OURS, MEMORY): None, ("hyperfine", TIME): None} == {
         (each.tool, each.reading): each.met for each in tallies(trials)
     }

@@ -78,15 +78,28 @@ def train(variant, device, steps):
 LOCK = make_lock(versions={"torch": "2.6.0", "trl": "0.15.2"}, as_of=dt.date(2026, 3, 1))
 
 
-def make_failed(outcome: str = "step:no-grad-fn", message: str = NO_GRAD_FN, **fields: object) -> Record:
+def make_failed(
+    outcome: str = "step:no-grad-fn", message: str = NO_GRAD_FN, **fields: object
+) -> Record:
     """The record of a variant that fails, by an exception unless it has an observation of its own."""
-    given = {"observation": make_observation(raised=make_raised(message)), "role": Role.REPORTED, **fields}
-    return make_record(outcome, make_cell("stack", "sums", "twice"), message=f"RuntimeError: {message}", **given)
+    given = {
+        "observation": make_observation(raised=make_raised(message)),
+        "role": Role.REPORTED,
+        **fields,
+    }
+    return make_record(
+        outcome, make_cell("stack", "sums", "twice"), message=f"RuntimeError: {message}", **given
+    )
 
 
 def make_silent(outcome: str, message: str) -> Record:
     """The record of a variant of which nothing tells that it fails."""
-    return make_record(outcome, make_cell("stack", "sums", "twice"), message=message, observation=make_observation())
+    return make_record(
+        outcome,
+        make_cell("stack", "sums", "twice"),
+        message=message,
+        observation=make_observation(),
+    )
 
 
 def written(record: Record, file: str = "FILE") -> str:
@@ -99,7 +112,10 @@ def block(text: str) -> dict[str, object]:
     found = re.search(r"^# /// script\n((?:#.*\n)+?)# ///$", text, re.MULTILINE)
     assert found is not None
     return tomllib.loads(
-        "".join(line[2:] if line[1:2] == " " else line[1:] for line in found[1].splitlines(keepends=True))
+        "".join(
+            line[2:] if line[1:2] == " " else line[1:]
+            for line in found[1].splitlines(keepends=True)
+        )
     )
 
 
@@ -107,11 +123,19 @@ def test_the_block_pins_everything() -> None:
     """Public versions for this Python, markers only where platforms differ, what only CUDA needs as constraints."""
     assert {
         "requires-python": "==3.11.*",
-        "dependencies": ["colorama==0.4.6 ; sys_platform == 'win32'", "networkx==3.6.1", "torch==2.6.0"],
+        "dependencies": [
+            "colorama==0.4.6 ; sys_platform == 'win32'",
+            "networkx==3.6.1",
+            "torch==2.6.0",
+        ],
         "tool": {
             "uv": {
                 "exclude-newer": "2026-03-02T00:00:00Z",
-                "constraint-dependencies": ["cuda-toolkit==13.0.3", "nvidia-cublas==13.1", "triton==3.7.1"],
+                "constraint-dependencies": [
+                    "cuda-toolkit==13.0.3",
+                    "nvidia-cublas==13.1",
+                    "triton==3.7.1",
+                ],
             }
         },
     } == block(written(make_failed()))
@@ -121,14 +145,20 @@ def test_every_published_lock_makes_a_block() -> None:
     """With as many requirements as the lock has packages, and some for other platforms."""
     for lock in Project.at(ROOT).known_locks():
         text = requirements_path(lock.stack, ROOT / "results" / "locks").read_text(encoding="utf-8")
-        names = {requirement.partition("==")[0] for requirement in capsule.pinned(text, lock.python)}
+        names = {
+            requirement.partition("==")[0] for requirement in capsule.pinned(text, lock.python)
+        }
         assert {package.name for package in lock.packages} <= names
         block(capsule.metadata(lock, text))
 
 
 def test_the_whole_script() -> None:
     """As it is in the golden file."""
-    text = written(make_silent("gradient:partial", "1 of 2 trainable parameters got no gradient or only zeros: weight"))
+    text = written(
+        make_silent(
+            "gradient:partial", "1 of 2 trainable parameters got no gradient or only zeros: weight"
+        )
+    )
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert GOLDEN.read_text(encoding="utf-8") == text
@@ -166,7 +196,11 @@ def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told:
 @pytest.mark.parametrize(
     ("outcome", "message", "expected"),
     [
-        ("gradient:none", "21 of 21 trainable parameters got no gradient: a", "got no gradient: {listed}"),
+        (
+            "gradient:none",
+            "21 of 21 trainable parameters got no gradient: a",
+            "got no gradient: {listed}",
+        ),
         ("gradient:partial", "1 of 2 …", "got no gradient or only zeros: {listed}"),
         ("gradient:zero", "2 of 2 …", "got a gradient of exactly zero: {listed}"),
         ("gradient:nonfinite", "2 of 2 …", "gradient.isfinite().all()"),
@@ -193,10 +227,21 @@ def test_a_loud_failure_speaks_for_itself() -> None:
     ("record", "what"),
     [
         (make_record("trains", make_cell("stack", "sums", "twice")), "passed"),
-        (make_record("gradient:none", make_cell("stack", "sums", "twice"), role=Role.MISUSE, passed=True), "passed"),
-        (make_record("setup:unsupported", make_cell("stack", "sums", "twice"), passed=None), "never ran"),
+        (
+            make_record(
+                "gradient:none", make_cell("stack", "sums", "twice"), role=Role.MISUSE, passed=True
+            ),
+            "passed",
+        ),
+        (
+            make_record("setup:unsupported", make_cell("stack", "sums", "twice"), passed=None),
+            "never ran",
+        ),
         (make_record("install:build", make_cell("stack", "sums", "twice")), "never ran"),
-        (make_record("relation:disagrees", make_cell("stack", "sums", "twice")), "trains by itself"),
+        (
+            make_record("relation:disagrees", make_cell("stack", "sums", "twice")),
+            "trains by itself",
+        ),
     ],
 )
 def test_what_shows_no_failure_is_refused(record: Record, what: str) -> None:
@@ -232,16 +277,23 @@ def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[
     [
         ([f"{OLDEST}/t5_classifier/torch_adamw"], "there is no failure to reproduce"),
         ([f"{OLDEST}/t5_classifier/hf_adafactr"], "perhaps you meant 'hf_adafactor'"),
-        ([f"{OLDEST}/t5_classifier/hf_adafactor", "--output", "no/such/folder/fails.py"], "its folder is not there"),
+        (
+            [f"{OLDEST}/t5_classifier/hf_adafactor", "--output", "no/such/folder/fails.py"],
+            "its folder is not there",
+        ),
     ],
 )
-def test_what_cannot_be_written_ends_with_2(words: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_written_ends_with_2(
+    words: list[str], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And one clear error."""
     assert 2 == main(["capsule", *words])
     assert what in capsys.readouterr().err
 
 
-def test_a_changed_scenario_is_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_scenario_is_pointed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The script may not do what was published; it goes to the errors, beside the script."""
     for name in ("results", "matrix.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -252,7 +304,9 @@ def test_a_changed_scenario_is_pointed_out(tmp_path: Path, capsys: pytest.Captur
     assert "has changed since this was published" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("cell", ["t5_classifier/hf_adafactor", "frozen_parameters/frozen_embeddings_reentrant"])
+@pytest.mark.parametrize(
+    "cell", ["t5_classifier/hf_adafactor", "frozen_parameters/frozen_embeddings_reentrant"]
+)
 def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
     """With its exception, or with what nothing else tells."""
     project = Project.at(ROOT)
@@ -261,9 +315,16 @@ def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
     text = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     script = tmp_path / "fails.py"
     script.write_text(
-        capsule.write(record, lock, text, scenario, Path(scenario.path).read_text(encoding="utf-8")), encoding="utf-8"
+        capsule.write(
+            record, lock, text, scenario, Path(scenario.path).read_text(encoding="utf-8")
+        ),
+        encoding="utf-8",
     )
     variables = environment.variables(threads=1) | {"COLUMNS": "400"}
-    ran = subprocess.run([python_of(OLDEST), script], capture_output=True, text=True, env=variables, check=False)
+    ran = subprocess.run(
+        [python_of(OLDEST), script], capture_output=True, text=True, env=variables, check=False
+    )
     said = " ".join(ran.stderr.split())
-    assert (1, True) == (ran.returncode, said.endswith(" ".join(record.message.split()))), ran.stderr
+    assert (1, True) == (ran.returncode, said.endswith(" ".join(record.message.split()))), (
+        ran.stderr
+    )

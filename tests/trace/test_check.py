@@ -50,7 +50,9 @@ VARIANTS = {
 NO_GRAD_FN = make_raised("element 0 of tensors does not require grad and does not have a grad_fn")
 FAILS = Answer(make_observation(raised=NO_GRAD_FN, reached="step"), Ended(exit=0), wall_s=0.5)
 SWITCHED = msgspec.structs.replace(WITHOUT_GRAPH, grad_enabled=False, switch=make_switch())
-SEEN_OFF = make_observation(raised=NO_GRAD_FN, reached="step", backward=(SWITCHED,), lost=(make_lost(),))
+SEEN_OFF = make_observation(
+    raised=NO_GRAD_FN, reached="step", backward=(SWITCHED,), lost=(make_lost(),)
+)
 OFF = Answer(SEEN_OFF, Ended(exit=0), wall_s=0.5)
 
 
@@ -110,7 +112,11 @@ def checked(root: Path, torch: str = "2.6.1", **selected: Any) -> check.Report: 
 def test_what_is_installed_is_a_lock() -> None:
     """Of the Python that is asked, whoever asks."""
     lock = installed(python_of(OLDEST), threads=1)
-    assert ("3.11", "2.0.3", "4.30.2") == (lock.python, lock.version("lightning"), lock.version("transformers"))
+    assert ("3.11", "2.0.3", "4.30.2") == (
+        lock.python,
+        lock.version("lightning"),
+        lock.version("transformers"),
+    )
 
 
 def test_an_environment_without_torch_is_an_error(tmp_path: Path) -> None:
@@ -140,7 +146,11 @@ def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: Worl
     world.answers = {"reported": [FAILS]}
     report = checked(root)
     (failing,) = report.failing(misuse=False)
-    assert ("first", "step:no-grad-fn", True) == (report.nearest, failing.nearest, failing.as_nearest)
+    assert ("first", "step:no-grad-fn", True) == (
+        report.nearest,
+        failing.nearest,
+        failing.as_nearest,
+    )
     assert failing.like is not None
     assert (
         "as every published stack with torch up to 2.6.0 (not from 2.13.0 on; 2.6.1 lies between) does"
@@ -163,7 +173,10 @@ def test_what_fails_here_and_passes_there_is_unexpected(root: Path, world: World
 def test_silent_misuse_is_counted_by_itself(root: Path, world: World) -> None:
     """It does not read as an environment that cannot train."""
     report = checked(root)
-    assert ([], ["frozen"]) == (report.failing(misuse=False), [cell.variant for cell in report.failing(misuse=True)])
+    assert ([], ["frozen"]) == (
+        report.failing(misuse=False),
+        [cell.variant for cell in report.failing(misuse=True)],
+    )
 
 
 def test_what_the_environment_lacks_is_not_run(root: Path, world: World) -> None:
@@ -182,7 +195,12 @@ def test_a_disagreement_counts_as_trained(root: Path, world: World) -> None:
     """Of one cell alone, which is all that is run here."""
     publish(
         root,
-        record_of("first", "plain", "relation:disagrees", recorded_at=make_record().recorded_at.replace(year=2027)),
+        record_of(
+            "first",
+            "plain",
+            "relation:disagrees",
+            recorded_at=make_record().recorded_at.replace(year=2027),
+        ),
     )
     plain = next(cell for cell in checked(root).cells if cell.variant == "plain")
     assert ("trains", True) == (plain.nearest, plain.as_nearest)
@@ -227,7 +245,9 @@ def test_the_exit_code(
     assert code == main(["check", "--root", str(root), "--python", str(python), *options])
 
 
-def test_the_report_for_a_person(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_for_a_person(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """How many fail, like whom, and why."""
     world.answers = {"reported": [FAILS]}
     python = make_python(root, ("torch", "2.6.0"))
@@ -247,7 +267,10 @@ def test_the_report_for_a_person(root: Path, world: World, capsys: pytest.Captur
     ("plain", "expected"),
     [
         ([], "What was seen to work on this environment: as it is (sums/plain trains there)."),
-        ([FAILS], "What was seen to work on first, the nearest published stack: as it is (sums/plain trains there)."),
+        (
+            [FAILS],
+            "What was seen to work on first, the nearest published stack: as it is (sums/plain trains there).",
+        ),
     ],
 )
 def test_what_helps_is_told_with_the_cell_that_shows_it(
@@ -271,11 +294,16 @@ def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
     main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
     printed = capsys.readouterr().out
     assert "✗ sums/plain  step:no-grad-fn, on first it passes\n" in printed
-    assert "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n        killed by signal 11\n" in printed
+    assert (
+        "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n        killed by signal 11\n"
+        in printed
+    )
     assert "2 of these failures are not as on first" in printed
 
 
-def test_json_is_all_that_is_printed(root: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_all_that_is_printed(
+    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """One document, that can be read as a report again."""
     python = make_python(root, ("torch", "2.6.0"))
     main(["check", "--root", str(root), "--python", str(python), "--json"])
@@ -283,7 +311,9 @@ def test_json_is_all_that_is_printed(root: Path, world: World, capsys: pytest.Ca
     assert ("first", 4) == (report.nearest, len(report.cells))
 
 
-def test_an_environment_without_torch_ends_with_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_environment_without_torch_ends_with_2(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And one clear error."""
     assert 2 == main(["check", "--root", str(root), "--python", sys.executable])
     assert "has no torch" in capsys.readouterr().err
@@ -291,7 +321,9 @@ def test_an_environment_without_torch_ends_with_2(root: Path, capsys: pytest.Cap
 
 def test_a_real_environment_fails_as_its_own_stack_does() -> None:
     """What is published of the oldest stack, in the environment of that stack."""
-    selection = Selection(variants=frozenset({("t5_classifier", "hf_adafactor"), ("t5_classifier", "torch_adamw")}))
+    selection = Selection(
+        variants=frozenset({("t5_classifier", "hf_adafactor"), ("t5_classifier", "torch_adamw")})
+    )
     report = check.check(Project.at(ROOT), python_of(OLDEST), selection)
     assert (OLDEST, {"hf_adafactor": "step:no-grad-fn", "torch_adamw": "trains"}) == (
         report.nearest,

@@ -9,12 +9,22 @@ import pytest
 
 from gradmatrix.judge.causes import Remedy
 from gradmatrix.trace.trace import Finding, Left, Process, Speed, conclude, headline, report, speed
-from tests.factories import BACKWARD, HEALTHY, make_cell, make_observation, make_parameter, make_raised, make_warned
+from tests.factories import (
+    BACKWARD,
+    HEALTHY,
+    make_cell,
+    make_observation,
+    make_parameter,
+    make_raised,
+    make_warned,
+)
 
 if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
 
-NOTHING = make_observation(steps=0, backward=(), parameters=(), losses=(), last_loss=None, gradient_norms=())
+NOTHING = make_observation(
+    steps=0, backward=(), parameters=(), losses=(), last_loss=None, gradient_norms=()
+)
 NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a grad_fn"
 LOST = make_observation(
     steps=0, reached="step", raised=make_raised(NO_GRAD_FN),
@@ -55,7 +65,9 @@ def test_a_script_that_trains() -> None:
          "import:missing-module", 1),
     ],
 )  # fmt: skip
-def test_how_it_ended(processes: tuple[Process, ...], returncode: int, outcome: str, exit_code: int) -> None:
+def test_how_it_ended(
+    processes: tuple[Process, ...], returncode: int, outcome: str, exit_code: int
+) -> None:
     """A signal and an exit code of its own outweigh what was seen; an exception that was seen explains the code."""
     found = find(*processes, returncode=returncode)
     assert (outcome, exit_code) == (found.outcome, found.exit_code)
@@ -78,9 +90,15 @@ def test_the_first_rank_is_the_one() -> None:
 
 def test_an_exception_of_another_process_explains_the_exit_code() -> None:
     """The launcher, or another rank, died of it."""
-    other = process(make_observation(steps=0, backward=(), raised=make_raised("rank 1 broke")), rank=1)
+    other = process(
+        make_observation(steps=0, backward=(), raised=make_raised("rank 1 broke")), rank=1
+    )
     found = find(process(rank=0), other, returncode=1)
-    assert ("step:exception", "RuntimeError: rank 1 broke", 20) == (found.outcome, found.message, found.steps)
+    assert ("step:exception", "RuntimeError: rank 1 broke", 20) == (
+        found.outcome,
+        found.message,
+        found.steps,
+    )
 
 
 def test_a_script_that_was_stopped_is_judged_by_its_training() -> None:
@@ -94,7 +112,9 @@ def test_speed_leaves_out_the_first_steps() -> None:
     assert Speed(median=2.0, low=2.0, high=2.0, steps=16) == speed([9.0] * 4 + [0.5] * 16)
 
 
-@pytest.mark.parametrize(("times_s", "steps"), [([], None), ([0.5], None), ([0.5, 0.5], 2), ([0.5] * 8, 6)])
+@pytest.mark.parametrize(
+    ("times_s", "steps"), [([], None), ([0.5], None), ([0.5, 0.5], 2), ([0.5] * 8, 6)]
+)
 def test_a_short_script_has_what_speed_there_is(times_s: list[float], steps: int | None) -> None:
     """None at all from fewer than two steps."""
     found = speed(times_s)
@@ -103,7 +123,9 @@ def test_a_short_script_has_what_speed_there_is(times_s: list[float], steps: int
 
 def test_partial_learning_is_told_by_module() -> None:
     """Which do and which do not."""
-    seen = make_observation(parameters=(make_parameter(name="head.weight"), make_parameter("nn", name="body.weight")))
+    seen = make_observation(
+        parameters=(make_parameter(name="head.weight"), make_parameter("nn", name="body.weight"))
+    )
     found = find(process(seen))
     assert ("gradient:partial", ("head: 1 parameter",), ("body: 1 parameter",)) == (
         found.outcome, found.learns, found.does_not_learn,
@@ -124,7 +146,9 @@ def test_the_same_warning_is_right_where_something_is_missing() -> None:
 
 def test_the_headline_has_the_numbers() -> None:
     """With the spread of the speed."""
-    assert "trains, gradient flowing, 20 steps, 4 steps/s (3 to 4), 118 MiB at peak" == headline(find(process()))
+    assert "trains, gradient flowing, 20 steps, 4 steps/s (3 to 4), 118 MiB at peak" == headline(
+        find(process())
+    )
 
 
 def test_the_report_ends_with_the_versions() -> None:
@@ -135,14 +159,22 @@ def test_the_report_ends_with_the_versions() -> None:
 def test_what_could_not_be_watched_is_told() -> None:
     """By the processes and by the observer."""
     left = Left(
-        processes=(process(make_observation(observer_errors=("forward: it broke",))),), trouble=("OSError: full",)
+        processes=(process(make_observation(observer_errors=("forward: it broke",))),),
+        trouble=("OSError: full",),
     )
     assert ("OSError: full", "forward: it broke") == conclude(["python"], 0, left).trouble
 
 
 def test_the_explanation_ends_with_a_remedy_where_one_is_known() -> None:
     """It is looked up by cause and by what the environment has."""
-    remedy = Remedy(cell=make_cell("stack", "scenario", "healthy"), summary="do it so", same_stack=False)
-    found = conclude(["python"], 0, Left(processes=(process(make_observation("ffff", "nnnn")),)), lambda *_: remedy)
+    remedy = Remedy(
+        cell=make_cell("stack", "scenario", "healthy"), summary="do it so", same_stack=False
+    )
+    found = conclude(
+        ["python"],
+        0,
+        Left(processes=(process(make_observation("ffff", "nnnn")),)),
+        lambda *_: remedy,
+    )
     assert found.explanation[-1].endswith("do it so (scenario/healthy trains there).")
     assert (*found.explanation, "python 3.11.7") == tuple(report(found))

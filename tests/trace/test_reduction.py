@@ -105,7 +105,9 @@ def test_an_elif_becomes_an_if_or_an_else() -> None:
                 four()
         """
     )
-    assert 'def train():\n    if "cpu".isdigit():\n        two()\n    else:\n        three()\n' == text
+    assert (
+        'def train():\n    if "cpu".isdigit():\n        two()\n    else:\n        three()\n' == text
+    )
 
 
 def test_a_condition_that_is_partly_known_is_shortened() -> None:

@@ -43,7 +43,9 @@ def project(tmp_path: Path) -> Project:
     return Project.at(tmp_path)
 
 
-def record_of(project: Project, outcome: str = "trains", variant: str = "plain", **fields: object) -> Record:
+def record_of(
+    project: Project, outcome: str = "trains", variant: str = "plain", **fields: object
+) -> Record:
     """A published record, made with the inputs of this checkout."""
     run = project.stack_run(project.matrix.stack("first"), progress=None)  # type: ignore[arg-type]  # only plans
     planned = next(cell for cell in run.plan(Selection()) if cell.cell.variant == variant)
@@ -84,7 +86,9 @@ def test_another_gradient_is_another_verdict(project: Project, world: World) -> 
         ("threads", "8", "another threads: 8 then, 1 here"),
     ],
 )
-def test_what_differs_is_noted(project: Project, world: World, name: str, value: str, note: str) -> None:
+def test_what_differs_is_noted(
+    project: Project, world: World, name: str, value: str, note: str
+) -> None:
     """A verdict that does not hold may be for that."""
     record = record_of(project)
     record.inputs[name] = value
@@ -126,7 +130,10 @@ def test_another_lock_is_an_error(project: Project, world: World) -> None:
 def test_a_stack_without_a_solution_is_an_error(project: Project, world: World) -> None:
     """There is nothing to install."""
     record = record_of(project, "resolve:conflict")
-    write_lock(project.root, make_lock("first", failure=Failure(outcome="resolve:conflict", message="a needs b")))
+    write_lock(
+        project.root,
+        make_lock("first", failure=Failure(outcome="resolve:conflict", message="a needs b")),
+    )
     with pytest.raises(UserError, match="has nothing to install: resolve:conflict"):
         reproduce.reproduce(project, record)
 
@@ -134,7 +141,9 @@ def test_a_stack_without_a_solution_is_an_error(project: Project, world: World) 
 def test_a_device_that_this_machine_lacks_is_an_error(project: Project, world: World) -> None:
     """It cannot be done here."""
     record = record_of(project)
-    elsewhere = make_record("trains", make_cell("first", "sums", "plain", "cuda"), inputs=record.inputs)
+    elsewhere = make_record(
+        "trains", make_cell("first", "sums", "plain", "cuda"), inputs=record.inputs
+    )
     if environment.device_class("cuda") is not None:
         pytest.skip("this machine has one")
     with pytest.raises(UserError, match="cannot be run here"):
@@ -143,7 +152,9 @@ def test_a_device_that_this_machine_lacks_is_an_error(project: Project, world: W
 
 def test_a_variant_that_is_gone_is_an_error(project: Project, world: World) -> None:
     """The checkout is of another state."""
-    record = make_record("trains", make_cell("first", "sums", "gone"), inputs=record_of(project).inputs)
+    record = make_record(
+        "trains", make_cell("first", "sums", "gone"), inputs=record_of(project).inputs
+    )
     with pytest.raises(UserError, match="has no sums/gone"):
         reproduce.reproduce(project, record)
 
@@ -166,7 +177,10 @@ def test_a_stack_that_cannot_be_installed_is_a_verdict(
 
 
 def test_a_machine_that_cannot_install_is_no_verdict(
-    project: Project, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    project: Project,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Exit code 2."""
 
@@ -181,7 +195,11 @@ def test_a_machine_that_cannot_install_is_no_verdict(
 
 @pytest.mark.parametrize(("answers", "code"), [({}, 0), ({"plain": [FAILS]}, 1)])
 def test_the_exit_code(
-    project: Project, world: World, capsys: pytest.CaptureFixture[str], answers: dict[str, list[Answer]], code: int
+    project: Project,
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+    answers: dict[str, list[Answer]],
+    code: int,
 ) -> None:
     """0 it holds, 1 it does not, with both side by side."""
     world.answers = answers

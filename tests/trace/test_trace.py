@@ -72,7 +72,9 @@ class Here:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Here:
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Here:
     """An empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -92,7 +94,9 @@ def test_a_script_prints_what_it_prints_alone(here: Here, stack: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["lightning_autoencoder", "transformers_trainer", "trl_sft", "accelerate_loop"])
+@pytest.mark.parametrize(
+    "name", ["lightning_autoencoder", "transformers_trainer", "trl_sft", "accelerate_loop"]
+)
 def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
     """Unmodified, as its documentation writes it."""
     traced = here.trace(EXAMPLES / f"{name}.py")
@@ -103,7 +107,12 @@ def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
     ("name", "cause", "file", "function"),
     [
         ("t5_adafactor", "closure-without-grad", "transformers/optimization.py", "step"),
-        ("amp_manual_optimization", "autocast-cache", "amp_manual_optimization.py", "training_step"),
+        (
+            "amp_manual_optimization",
+            "autocast-cache",
+            "amp_manual_optimization.py",
+            "training_step",
+        ),
     ],
 )
 def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(
@@ -114,7 +123,11 @@ def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(
     assert (1, "step:no-grad-fn", "none") == (traced.code, traced.outcome, traced.found["gradient"])
     assert "element 0 of tensors does not require grad" in traced.error
     found = traced.found["diagnosis"]
-    assert (cause, file, function) == (found["cause"], found["place"]["file"], found["place"]["function"])
+    assert (cause, file, function) == (
+        found["cause"],
+        found["place"]["file"],
+        found["place"]["function"],
+    )
 
 
 @needs_posix
@@ -139,15 +152,26 @@ def test_the_exit_code_is_the_scripts(
 @needs_posix
 def test_a_script_that_is_killed_leaves_what_had_been_seen(here: Here) -> None:
     """From a second after its first step on."""
-    text = TRAINS.replace("range(8)", "range(10)").replace("    for step", "    import time\n    for step")
-    text = text.replace("        optimizer.zero_grad()", "        time.sleep(0.15)\n        optimizer.zero_grad()")
+    text = TRAINS.replace("range(8)", "range(10)").replace(
+        "    for step", "    import time\n    for step"
+    )
+    text = text.replace(
+        "        optimizer.zero_grad()", "        time.sleep(0.15)\n        optimizer.zero_grad()"
+    )
     traced = here.trace(here.write(text + "os.kill(os.getpid(), signal.SIGKILL)"))
-    assert (137, "process:signal-9", "flowing") == (traced.code, traced.outcome, traced.found["gradient"])
+    assert (137, "process:signal-9", "flowing") == (
+        traced.code,
+        traced.outcome,
+        traced.found["gradient"],
+    )
 
 
 def test_a_script_is_stopped_after_so_many_steps(here: Here) -> None:
     """Its finally blocks run, what comes after the training does not; the document is in the file, too."""
-    traced = here.trace(here.write(TRAINS + "print('not reached')"), options=["--steps", 5, "--output", "found.json"])
+    traced = here.trace(
+        here.write(TRAINS + "print('not reached')"),
+        options=["--steps", 5, "--output", "found.json"],
+    )
     assert (0, b"cleaned up\n", 5) == (traced.code, traced.output, traced.found["steps"])
     assert traced.found == json.loads((here.folder / "found.json").read_bytes())
 
@@ -156,12 +180,19 @@ def test_a_script_is_stopped_after_so_many_steps(here: Here) -> None:
 def test_processes_that_are_spawned_are_stopped_together(here: Here, stack: str) -> None:
     """The first rank is traced; who waits for them ends as well."""
     traced = here.trace(EXAMPLES / "spawned.py", 2000, options=["--steps", 6], stack=stack)
-    assert (0, "trains", 6, b"") == (traced.code, traced.outcome, traced.found["steps"], traced.output)
+    assert (0, "trains", 6, b"") == (
+        traced.code,
+        traced.outcome,
+        traced.found["steps"],
+        traced.output,
+    )
 
 
 def test_the_first_of_a_launchers_ranks_is_traced(here: Here) -> None:
     """A command of the environment is run by its Python."""
-    traced = here.trace("torchrun", "--standalone", "--nproc-per-node", 2, EXAMPLES / "distributed.py", 8)
+    traced = here.trace(
+        "torchrun", "--standalone", "--nproc-per-node", 2, EXAMPLES / "distributed.py", 8
+    )
     assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
     assert {b"rank 0 trained", b"rank 1 trained"} == set(traced.output.splitlines())
 
@@ -205,7 +236,9 @@ def test_a_module_is_run_as_python_does(here: Here) -> None:
     assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
 
 
-def test_the_script_finds_its_environment_as_it_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_finds_its_environment_as_it_is(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its path has no folder of ours, and a sitecustomize that it had is run."""
     (here.folder / "own").mkdir()
     here.write("import sys\nsys.customized = __name__, __file__\n", "own/sitecustomize.py")
@@ -219,7 +252,11 @@ def test_the_script_finds_its_environment_as_it_is(here: Here, monkeypatch: pyte
 def test_a_script_without_torch_is_said_to_be_one(here: Here) -> None:
     """There is nothing to judge."""
     traced = here.trace(here.write("print('hello')"))
-    assert (0, b"hello\n", "the script never imported torch") == (traced.code, traced.output, traced.found["message"])
+    assert (0, b"hello\n", "the script never imported torch") == (
+        traced.code,
+        traced.output,
+        traced.found["message"],
+    )
 
 
 def test_an_import_that_fails_before_torch_is_told(here: Here) -> None:
@@ -231,14 +268,20 @@ def test_an_import_that_fails_before_torch_is_told(here: Here) -> None:
 def test_a_script_that_only_imports_torch_never_stepped(here: Here) -> None:
     """That is an answer, too."""
     traced = here.trace(here.write("import torch"))
-    assert (0, "update:none", "no optimizer ever stepped") == (traced.code, traced.outcome, traced.found["message"])
+    assert (0, "update:none", "no optimizer ever stepped") == (
+        traced.code,
+        traced.outcome,
+        traced.found["message"],
+    )
 
 
 @needs_posix
 def test_a_request_to_end_goes_to_the_script(here: Here) -> None:
     """Who ends the trace ends the script, and still gets the report."""
     trained = here.folder / "trained"
-    script = here.write(TRAINS + f"import time\nopen({str(trained)!r}, 'w').close()\ntime.sleep(600)")
+    script = here.write(
+        TRAINS + f"import time\nopen({str(trained)!r}, 'w').close()\ntime.sleep(600)"
+    )
     command: list[str | Path] = [
         sys.executable,
         "-m",
@@ -252,4 +295,7 @@ def test_a_request_to_end_goes_to_the_script(here: Here) -> None:
         assert waits_until(trained.exists)
         traced.send_signal(signal.SIGTERM)
         _, error = traced.communicate()
-    assert (143, True) == (traced.returncode, error.startswith("gradmatrix trace: process:signal-15"))
+    assert (143, True) == (
+        traced.returncode,
+        error.startswith("gradmatrix trace: process:signal-15"),
+    )

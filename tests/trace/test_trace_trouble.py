@@ -31,7 +31,10 @@ def pretend_python(folder: Path, answer: str) -> Path:
         (["no_such_script.py"], "There is no script no_such_script.py."),
         ([], "Nothing to trace."),
         (["-m"], "Nothing to trace."),
-        (["--output", "no/such/folder/found.json", "train.py"], "no/such/folder/found.json cannot be written."),
+        (
+            ["--output", "no/such/folder/found.json", "train.py"],
+            "no/such/folder/found.json cannot be written.",
+        ),
     ],
 )
 def test_what_cannot_be_traced_is_one_clear_error(
@@ -51,7 +54,11 @@ def test_what_cannot_be_traced_is_one_clear_error(
 @needs_posix
 @pytest.mark.parametrize(
     ("answer", "complaint"),
-    [("3 11 0", "has no torch"), ("3 8 1", "is Python 3.8"), ("hello", "is no Python that can be started")],
+    [
+        ("3 11 0", "has no torch"),
+        ("3 8 1", "is Python 3.8"),
+        ("hello", "is no Python that can be started"),
+    ],
 )
 def test_a_python_that_will_not_do_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
     """Before the script is started."""
@@ -66,23 +73,35 @@ def test_the_folder_of_an_environment_will_do(tmp_path: Path) -> None:
 
 
 @needs_posix
-def test_the_active_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_active_environment_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where this one has no torch: the first that has."""
-    monkeypatch.setattr("gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr(
+        "gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None
+    )
     pretend_python(tmp_path / "venv", "3 11 0")
     conda = pretend_python(tmp_path / "conda", "3 11 1")
-    environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda"), "PATH": ""}
+    environ = {
+        "VIRTUAL_ENV": str(tmp_path / "venv"),
+        "CONDA_PREFIX": str(tmp_path / "conda"),
+        "PATH": "",
+    }
     assert conda == interpreter(None, environ)
 
 
 def test_no_python_with_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """And it is said how to name one."""
-    monkeypatch.setattr("gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None)
+    monkeypatch.setattr(
+        "gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None
+    )
     with pytest.raises(UserError, match="No Python with torch was found"):
         interpreter(None, {"PATH": ""})
 
 
-def test_a_script_comes_before_a_command_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_comes_before_a_command_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is in the folder is what is meant."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "torchrun").touch()

@@ -45,14 +45,27 @@ if TYPE_CHECKING:
 
 def register_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add these commands to the command line."""
-    history = add(commands, "history", history_command, "print what became of a published cell, and what changed then")
-    history.add_argument("cell", metavar="CELL", help="STACK/SCENARIO/VARIANT, and /DEVICE where it is not the first")
+    history = add(
+        commands,
+        "history",
+        history_command,
+        "print what became of a published cell, and what changed then",
+    )
+    history.add_argument(
+        "cell", metavar="CELL", help="STACK/SCENARIO/VARIANT, and /DEVICE where it is not the first"
+    )
 
     text = "what fails at present and passed before its lock moved; 1 where there is anything, 0 where there is nothing"
     standing = add(commands, "regressions", regressions_command, text)
-    standing.add_argument("--output", type=Path, metavar="FILE", help="write it there (default: print it)")
-    standing.add_argument("--json", action="store_true", help="as data, not as the text of an issue")
-    standing.add_argument("--base-url", metavar="URL", help="where results/ is served from, for whole links")
+    standing.add_argument(
+        "--output", type=Path, metavar="FILE", help="write it there (default: print it)"
+    )
+    standing.add_argument(
+        "--json", action="store_true", help="as data, not as the text of an issue"
+    )
+    standing.add_argument(
+        "--base-url", metavar="URL", help="where results/ is served from, for whole links"
+    )
 
 
 def history_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -89,7 +102,9 @@ def regressions_command(options: argparse.Namespace, project: Project, console: 
     """``regressions``: of the cells that are part of the matrix."""
     base = base_of(options.base_url)
     history = load(project)
-    standing = history.standing({lock.stack for lock in project.known_locks()}, project.chosen_scenarios())
+    standing = history.standing(
+        {lock.stack for lock in project.known_locks()}, project.chosen_scenarios()
+    )
     published = Store(project.store.published, project.store.published)
     records = {
         cell: record
@@ -120,18 +135,36 @@ def load(project: Project) -> History:
 def warn(history: History) -> None:
     """Say what could not be read, beside what is printed."""
     for problem in history.problems:
-        Console(stderr=True, highlight=False).print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
+        Console(stderr=True, highlight=False).print(
+            Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True
+        )
 
 
 WIDE = 120
 """Columns from which on three columns of a table are wide enough to read."""
-STYLES = {Verdict.CONFIRMED: "green", Verdict.REFUTED: "red", Verdict.PARTLY: "yellow", Verdict.UNTESTED: "dim"}
+STYLES = {
+    Verdict.CONFIRMED: "green",
+    Verdict.REFUTED: "red",
+    Verdict.PARTLY: "yellow",
+    Verdict.UNTESTED: "dim",
+}
 
 
 def register_claims(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    claims = add(commands, "claims", claims_command, "say which published claims the records bear out, with evidence")
-    claims.add_argument("id", nargs="?", default=None, metavar="ID", help="one claim, with every cell that bears on it")
+    claims = add(
+        commands,
+        "claims",
+        claims_command,
+        "say which published claims the records bear out, with evidence",
+    )
+    claims.add_argument(
+        "id",
+        nargs="?",
+        default=None,
+        metavar="ID",
+        help="one claim, with every cell that bears on it",
+    )
     claims.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -155,8 +188,12 @@ def verdicts(project: Project) -> tuple[Judged, ...]:
     locks = by_date(project.known_locks())
     claims = claims_file.of_checkout(project.root, project.known_scenarios(), locks)
     chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
-    stacks = (project.records_of([lock.stack]).values() for lock in locks)  # whole records: one stack at a time
-    return judge_all(claims, tabulated(locks, chosen, [row for each in stacks for row in rows_of(each, chosen)]))
+    stacks = (
+        project.records_of([lock.stack]).values() for lock in locks
+    )  # whole records: one stack at a time
+    return judge_all(
+        claims, tabulated(locks, chosen, [row for each in stacks for row in rows_of(each, chosen)])
+    )
 
 
 def named(name: str, judged: Iterable[Judged]) -> Judged:
@@ -183,7 +220,11 @@ def show_claims(console: Console, judged: Iterable[Judged]) -> None:
             table.add_section()
         last = each.claim.scenario
         claim = Text.assemble((each.claim.id, "bold"), "\n", one_line(each.claim.says))
-        table.add_row(Text(verdict_words(each), style=STYLES[each.verdict]), claim, Text(one_line(each.summary)))
+        table.add_row(
+            Text(verdict_words(each), style=STYLES[each.verdict]),
+            claim,
+            Text(one_line(each.summary)),
+        )
     console.print(table)
 
 
@@ -191,10 +232,18 @@ def list_claims(console: Console, judged: Iterable[Judged]) -> None:
     """All of them below each other, for a terminal that has no room for a table."""
     for each in judged:
         console.print(
-            Text.assemble((verdict_words(each), STYLES[each.verdict]), "  ", (each.claim.id, "bold")), soft_wrap=True
+            Text.assemble(
+                (verdict_words(each), STYLES[each.verdict]), "  ", (each.claim.id, "bold")
+            ),
+            soft_wrap=True,
         )
         for text in (each.claim.says, f"→ {each.summary}"):
-            folded = wrap(one_line(text), max(console.width - 2, 20), break_long_words=False, break_on_hyphens=False)
+            folded = wrap(
+                one_line(text),
+                max(console.width - 2, 20),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
             console.print(Text(indent("\n".join(folded), "  ")), soft_wrap=True)
 
 
@@ -202,7 +251,10 @@ def show_evidence(console: Console, judged: Judged) -> None:
     """One claim, and every cell that bears on it."""
     claim = judged.claim
     day = f", {claim.date}" if claim.date is not None else ""
-    console.print(Text(f"{claim.id}: {verdict_words(judged)}", style=f"bold {STYLES[judged.verdict]}"), soft_wrap=True)
+    console.print(
+        Text(f"{claim.id}: {verdict_words(judged)}", style=f"bold {STYLES[judged.verdict]}"),
+        soft_wrap=True,
+    )
     console.print(Text(f"  {one_line(claim.says)}"), soft_wrap=True)
     console.print(Text(f"  {claim.source}{day}: {claim.url}", style="dim"), soft_wrap=True)
     if claim.reading:
@@ -211,6 +263,8 @@ def show_evidence(console: Console, judged: Judged) -> None:
         console.print(Text(f"  {one_line(part.words)}"), soft_wrap=True)
         for each in part.evidence:
             text = f"    {each.bears:8} {each.cell}: {one_line(plain(each.why))}"
-            console.print(Text(text, style="red" if each.bears == "against" else ""), soft_wrap=True)
+            console.print(
+                Text(text, style="red" if each.bears == "against" else ""), soft_wrap=True
+            )
     if not judged.tested:
         console.print(Text("  no cell bears on it"), soft_wrap=True)

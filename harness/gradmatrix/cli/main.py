@@ -51,9 +51,13 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
         project = Project.at(options.root, matrix_file=options.matrix, results=options.results)
         code: int = options.command(options, project, console)
         for notice in project.index.notices:
-            Console(stderr=True, highlight=False).print(Text(f"note: {plain(notice)}"), soft_wrap=True)
+            Console(stderr=True, highlight=False).print(
+                Text(f"note: {plain(notice)}"), soft_wrap=True
+            )
     except UserError as error:
-        Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True)
+        Console(stderr=True, highlight=False).print(
+            Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True
+        )
         return 2
     except (OSError, InstallFailed) as error:
         what = UserError(
@@ -61,7 +65,9 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
             cause="this machine did not let it read or write, or a stack could not be installed",
             next_step="mend that and run the same command again; what has been recorded is kept",
         )
-        Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(what))}"), soft_wrap=True)
+        Console(stderr=True, highlight=False).print(
+            Text(f"gradmatrix: {plain(str(what))}"), soft_wrap=True
+        )
         return 2
     except KeyboardInterrupt:
         Console(stderr=True).print(
@@ -73,7 +79,9 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
 
 def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="gradmatrix", description="Which training stacks really train?")
+    top = argparse.ArgumentParser(
+        prog="gradmatrix", description="Which training stacks really train?"
+    )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for register in families:
         register(commands)
@@ -83,7 +91,11 @@ def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
 def refuse(command: argparse.ArgumentParser, unknown: str) -> NoReturn:
     """Say which word a command does not know, with its own usage and not that of all commands; exit code 2."""
     known = re.findall(r"--[a-z-]+", command.format_usage())
-    meant = did_you_mean(unknown.partition("=")[0], known) if unknown.startswith("-") else "it takes no more words"
+    meant = (
+        did_you_mean(unknown.partition("=")[0], known)
+        if unknown.startswith("-")
+        else "it takes no more words"
+    )
     command.error(f"unrecognized argument: {unknown} ({meant})")
 
 

@@ -47,44 +47,112 @@ UNRESOLVED = 3
 
 def register_matrix(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add these commands to the command line."""
-    run = add(commands, "run", run_command, "install stacks, run scenarios in them, write and print the matrix")
-    run.add_argument("stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)")
-    run.add_argument("--all", action="store_true", help="every stack of matrix.toml")
-    run.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this scenario (repeatable)")
-    run.add_argument(
-        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
+    run = add(
+        commands,
+        "run",
+        run_command,
+        "install stacks, run scenarios in them, write and print the matrix",
     )
-    run.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
-    run.add_argument("--fresh", action="store_true", help="run the cells even where their outcome is recorded")
-    run.add_argument("--explain", action="store_true", help="say of every cell why it is run or not")
-    run.add_argument("--strict", action="store_true", help="exit with 1 where a judged cell does not pass")
-    run.add_argument("--drop-environments", action="store_true", help="delete an environment after its cells ran")
-    run.add_argument("--no-table", action="store_true", help="write the matrix, but do not print it")
+    run.add_argument(
+        "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)"
+    )
+    run.add_argument("--all", action="store_true", help="every stack of matrix.toml")
+    run.add_argument(
+        "--scenario",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this scenario (repeatable)",
+    )
+    run.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="SCENARIO/VARIANT",
+        help="only this cell (repeatable)",
+    )
+    run.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this device: cpu or cuda",
+    )
+    run.add_argument(
+        "--fresh", action="store_true", help="run the cells even where their outcome is recorded"
+    )
+    run.add_argument(
+        "--explain", action="store_true", help="say of every cell why it is run or not"
+    )
+    run.add_argument(
+        "--strict", action="store_true", help="exit with 1 where a judged cell does not pass"
+    )
+    run.add_argument(
+        "--drop-environments", action="store_true", help="delete an environment after its cells ran"
+    )
+    run.add_argument(
+        "--no-table", action="store_true", help="write the matrix, but do not print it"
+    )
     run.add_argument("-v", "--verbose", action="store_true", help="show what the scenarios print")
 
     lock = add(commands, "lock", lock_command, LOCK)
     lock.add_argument(
-        "stacks", nargs="*", metavar="STACK", help="default: those without a current lock, and as_of today"
+        "stacks",
+        nargs="*",
+        metavar="STACK",
+        help="default: those without a current lock, and as_of today",
     )
     lock.add_argument("--all", action="store_true", help="every stack of matrix.toml")
 
-    table = add(commands, "table", table_command, "print the matrix from the records, and write it to results/")
+    table = add(
+        commands,
+        "table",
+        table_command,
+        "print the matrix from the records, and write it to results/",
+    )
     table.add_argument("stacks", nargs="*", metavar="STACK", help="only these columns")
 
-    pages = add(commands, "publish", publish_command, "write the matrix to results/ with its pages: results/index.html")
+    pages = add(
+        commands,
+        "publish",
+        publish_command,
+        "write the matrix to results/ with its pages: results/index.html",
+    )
     pages.add_argument(
-        "--base-url", default=None, metavar="URL", help="where results/ is served: for the addresses in feed.xml"
+        "--base-url",
+        default=None,
+        metavar="URL",
+        help="where results/ is served: for the addresses in feed.xml",
     )
 
     same = add(
-        commands, "isolation", isolation_command, "repeat cells in fresh processes: do forks give the same verdict?"
+        commands,
+        "isolation",
+        isolation_command,
+        "repeat cells in fresh processes: do forks give the same verdict?",
     )
     same.add_argument("stacks", nargs="+", metavar="STACK")
-    same.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this scenario (repeatable)")
     same.add_argument(
-        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this cell (repeatable)"
+        "--scenario",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this scenario (repeatable)",
     )
-    same.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
+    same.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="SCENARIO/VARIANT",
+        help="only this cell (repeatable)",
+    )
+    same.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this device: cpu or cuda",
+    )
 
     add(commands, "list", list_command, "the stacks, scenarios and variants")
 
@@ -119,7 +187,9 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     if not options.no_table:
         show.show_matrix(console, project.published(records.values()), names)
         show.show_failures(console, asked, REPEAT)
-    code = warn_and_code(project, console, failed=options.strict and any(r.passed is False for r in asked.values()))
+    code = warn_and_code(
+        project, console, failed=options.strict and any(r.passed is False for r in asked.values())
+    )
     return unresolved(missing, stacks) or code
 
 
@@ -149,7 +219,9 @@ def unresolved(missing: dict[str, NoSuchRelease], stacks: Sequence[Stack]) -> in
     for error in missing.values():
         if len(stacks) == 1:
             raise error
-        Console(stderr=True, highlight=False).print(Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True)
+        Console(stderr=True, highlight=False).print(
+            Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True
+        )
     return UNRESOLVED if missing else 0
 
 
@@ -161,7 +233,9 @@ def table_command(options: argparse.Namespace, project: Project, console: Consol
     names = options.stacks or [lock.stack for lock in by_date(project.known_locks())]
     records = project.records_of(names)
     recorded = {cell.stack for cell in records}
-    show.show_matrix(console, project.published(records.values()), [name for name in names if name in recorded])
+    show.show_matrix(
+        console, project.published(records.values()), [name for name in names if name in recorded]
+    )
     show.show_failures(console, records, REPEAT)
     return warn_and_code(project, console, failed=False)
 
@@ -169,21 +243,32 @@ def table_command(options: argparse.Namespace, project: Project, console: Consol
 def publish_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``publish``: the data files and the pages."""
     written = publication.publish(project, site=True, base_url=options.base_url)
-    console.print(Text(f"{'published' if written else 'up to date'}: {project.results / 'index.html'}"), soft_wrap=True)
+    console.print(
+        Text(f"{'published' if written else 'up to date'}: {project.results / 'index.html'}"),
+        soft_wrap=True,
+    )
     return warn_and_code(project, console, failed=False)
 
 
 def isolation_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``isolation``: 1 where a fork and a fresh process disagree on a verdict."""
-    selection = project.selection(scenario=options.scenario, cell=options.cell, device=options.device, fresh=True)
+    selection = project.selection(
+        scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
+    )
     different = 0
     for stack in chosen(project, options.stacks, everything=False):
         with show.Display(console) as display:
             pairs = project.compare_isolation(stack, selection, display)
         for forked, fresh in pairs:
-            if (forked.outcome, forked.gradient, forked.passed) != (fresh.outcome, fresh.gradient, fresh.passed):
+            if (forked.outcome, forked.gradient, forked.passed) != (
+                fresh.outcome,
+                fresh.gradient,
+                fresh.passed,
+            ):
                 different += 1
-                console.print(Text(f"{forked.cell}: fork {forked.outcome}, fresh process {fresh.outcome}"))
+                console.print(
+                    Text(f"{forked.cell}: fork {forked.outcome}, fresh process {fresh.outcome}")
+                )
         console.print(Text(f"{stack.name}: {len(pairs)} cells compared"))
     console.print(f"{different} verdicts differ between a fork and a fresh process")
     return 1 if different else 0
@@ -193,7 +278,9 @@ def list_command(_options: argparse.Namespace, project: Project, console: Consol
     """``list``: what there is."""
     for stack in project.matrix.stacks:
         console.print(
-            Text(f"{stack.name:22} as of {stack.as_of}{'  core' if stack.core else ''}  {stack.summary}"),
+            Text(
+                f"{stack.name:22} as of {stack.as_of}{'  core' if stack.core else ''}  {stack.summary}"
+            ),
             soft_wrap=True,
         )
     show.show_plan(console, {s.name: s for s in project.chosen_scenarios()})
@@ -206,7 +293,11 @@ HELP = "say what the package index has that the matrix has not, and write the st
 def register_refresh(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
     refresh = add(commands, "refresh", refresh_command, HELP)
-    refresh.add_argument("--check", action="store_true", help="write nothing; exit with 1 where there is something new")
+    refresh.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; exit with 1 where there is something new",
+    )
     refresh.add_argument("--json", action="store_true", help="as data")
 
 
@@ -227,14 +318,24 @@ def lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
         but = ", as far as the notes below leave that to be told" if news.notices else ""
         yield f"The matrix has all that the package index has on {news.day}{but}."
     for release in news.releases:
-        known = f"the newest that is locked is {release.locked}" if release.locked else "no lock has the package"
+        known = (
+            f"the newest that is locked is {release.locked}"
+            if release.locked
+            else "no lock has the package"
+        )
         yield f"release   {release.package} {release.version} of {release.released}: {known}"
     yield from (f"added     {name}" for name in news.added)
     yield from (f"removed   {name}: what was recorded is kept" for name in news.removed)
     yield from (f"unlocked  {name}" for name in news.unlocked)
-    yield from (f"table     {place} is new or was changed since the index was read" for place in news.unread)
+    yield from (
+        f"table     {place} is new or was changed since the index was read" for place in news.unread
+    )
     for yanked in news.yanked:
-        then = "the next lock is without it" if yanked.moves else "its lock is of its day, or asks for it, and stays"
+        then = (
+            "the next lock is without it"
+            if yanked.moves
+            else "its lock is of its day, or asks for it, and stays"
+        )
         yield f"yanked    {yanked.package} {yanked.version} in {yanked.stack}: {then}"
     yield from (f"note: {notice}" for notice in news.notices)
     if news.suggestion:
@@ -245,7 +346,9 @@ def lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
 def _next_steps(news: News, same: str, *, wrote: bool) -> Iterator[str]:
     if (news.unread or news.added or news.removed) and not wrote:
         yield f"next: nox -s harness -- refresh{same}, which writes the generated stacks"
-    elif news.added or news.unlocked or news.releases or any(yanked.moves for yanked in news.yanked):
+    elif (
+        news.added or news.unlocked or news.releases or any(yanked.moves for yanked in news.yanked)
+    ):
         lock = f"nox -s lock --{same}" if same else "nox -s lock"
         yield f"next: {lock}, which locks what has no lock, and moves stacks as of today"
 
@@ -260,19 +363,39 @@ def register_shards(commands: argparse._SubParsersAction[argparse.ArgumentParser
         action="store_true",
         help="a cell counts as known where its published record has the same key, not only where it was run here",
     )
-    shards.add_argument("--output", type=Path, metavar="FILE", help="write the shards here, for the command shard")
     shards.add_argument(
-        "--settled", type=Path, metavar="DIR", help="record here what is known without running, for the command merge"
+        "--output", type=Path, metavar="FILE", help="write the shards here, for the command shard"
+    )
+    shards.add_argument(
+        "--settled",
+        type=Path,
+        metavar="DIR",
+        help="record here what is known without running, for the command merge",
     )
 
-    shard = add(commands, "shard", shard_command, "run the cells of one shard; its records go to --results")
+    shard = add(
+        commands, "shard", shard_command, "run the cells of one shard; its records go to --results"
+    )
     shard.add_argument("file", type=Path, metavar="FILE", help="what shards --output wrote")
     shard.add_argument("name", metavar="NAME", help="the shard")
-    shard.add_argument("--explain", action="store_true", help="say of every cell why it is run or not")
+    shard.add_argument(
+        "--explain", action="store_true", help="say of every cell why it is run or not"
+    )
     shard.add_argument("-v", "--verbose", action="store_true", help="show what the scenarios print")
 
-    merge = add(commands, "merge", merge_command, "take the records of shards, and write the matrix from all of them")
-    merge.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="results of shards, or a folder of them")
+    merge = add(
+        commands,
+        "merge",
+        merge_command,
+        "take the records of shards, and write the matrix from all of them",
+    )
+    merge.add_argument(
+        "folders",
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="results of shards, or a folder of them",
+    )
     merge.add_argument(
         "--plan",
         type=Path,
@@ -288,9 +411,15 @@ def register_shards(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _add_sessions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sessions", metavar="SESSIONS", help="a file of what nox -t all --list --json prints, or -")
     parser.add_argument(
-        "--jobs", type=_jobs, default=MOST_JOBS, metavar="N", help=f"at most so many jobs (default: {MOST_JOBS})"
+        "sessions", metavar="SESSIONS", help="a file of what nox -t all --list --json prints, or -"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_jobs,
+        default=MOST_JOBS,
+        metavar="N",
+        help=f"at most so many jobs (default: {MOST_JOBS})",
     )
     parser.add_argument(
         "--setting-up",
@@ -306,21 +435,35 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
     notes = Console(stderr=True, highlight=False)
     with show.Display(notes) as display:
         stacks = _stacks(options, project)
-        cells, missing = night.planned(project, stacks, display, since_published=options.since_published)
+        cells, missing = night.planned(
+            project, stacks, display, since_published=options.since_published
+        )
         plan = night.shards(project, cells, options.jobs, options.setting_up)
         if options.settled:
-            apart = Project.at(project.root, matrix_file=project.matrix_file, results=options.settled)
+            apart = Project.at(
+                project.root, matrix_file=project.matrix_file, results=options.settled
+            )
             night.settle(apart, cells, display)
     if options.output:
-        files.write_atomically(options.output, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
+        files.write_atomically(
+            options.output, msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
+        )
     for shard in plan.shards:
-        notes.print(Text(f"{shard.name}: {len(shard.cells)} cells, {shard.expected_s:.0f} s"), soft_wrap=True)
+        notes.print(
+            Text(f"{shard.name}: {len(shard.cells)} cells, {shard.expected_s:.0f} s"),
+            soft_wrap=True,
+        )
     for error in missing:  # the other stacks' night goes on; GitHub shows such a line above the run
         mark = "::warning::" if os.environ.get("GITHUB_ACTIONS") else "warning: "
-        notes.print(Text(f"{mark}left out: {plain(error.what)} {plain(error.cause)}", style="yellow"), soft_wrap=True)
+        notes.print(
+            Text(f"{mark}left out: {plain(error.what)} {plain(error.cause)}", style="yellow"),
+            soft_wrap=True,
+        )
     total = sum(len(shard.cells) for shard in plan.shards)
     kept = len(cells) - total - plan.settled
-    notes.print(f"{len(plan.shards)} jobs for {total} cells; {kept} are recorded, {plan.settled} need no run")
+    notes.print(
+        f"{len(plan.shards)} jobs for {total} cells; {kept} are recorded, {plan.settled} need no run"
+    )
     console.out(msgspec.json.encode(github_matrix(plan.shards)).decode(), highlight=False)
     return warn_and_code(project, notes, failed=False)
 
@@ -352,23 +495,34 @@ def dry_run_command(options: argparse.Namespace, project: Project, console: Cons
     for name in options.stacks:
         expect(name, "session of a stack", set(known))
     stacks = [known[name] for name in options.stacks]
-    with tempfile.TemporaryDirectory(prefix="gradmatrix-") as folder, show.Display(console) as display:
+    with (
+        tempfile.TemporaryDirectory(prefix="gradmatrix-") as folder,
+        show.Display(console) as display,
+    ):
         apart = replace(project, results=options.results or Path(folder))
-        rehearsed = night.rehearse(apart, stacks, display, jobs=options.jobs, setting_up_s=options.setting_up)
+        rehearsed = night.rehearse(
+            apart, stacks, display, jobs=options.jobs, setting_up_s=options.setting_up
+        )
     for shard in rehearsed.shards:
         console.print(Text(f"{shard.name}: {len(shard.cells)} cells"), soft_wrap=True)
     for difference in rehearsed.differences:
         console.print(Text(plain(difference), style="red"), soft_wrap=True)
     many = len(rehearsed.differences)
     cells, ran, shards = rehearsed.cells, rehearsed.ran, len(rehearsed.shards)
-    console.print(f"{cells} cells published twice, of which {ran} ran plainly and in {shards} shards: {many} differ")
+    console.print(
+        f"{cells} cells published twice, of which {ran} ran plainly and in {shards} shards: {many} differ"
+    )
     return 1 if many else 0
 
 
 def _stacks(options: argparse.Namespace, project: Project) -> list[Stack]:
     """The stacks of nox's sessions."""
     try:
-        sessions = sys.stdin.buffer.read() if options.sessions == "-" else Path(options.sessions).read_bytes()
+        sessions = (
+            sys.stdin.buffer.read()
+            if options.sessions == "-"
+            else Path(options.sessions).read_bytes()
+        )
     except OSError as error:
         raise UserError(
             f"The sessions cannot be read: {error}.",

@@ -24,21 +24,40 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: object, text: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    command: object,
+    text: str,
 ) -> argparse.ArgumentParser:
     """A subcommand with the options that all of them have."""
     parser = commands.add_parser(name, help=text, description=text)
     parser.set_defaults(command=command, parser=parser)
-    parser.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="the checkout (default: this one)")
-    parser.add_argument("--matrix", type=Path, default=None, metavar="FILE", help="another matrix.toml")
-    parser.add_argument("--results", type=Path, default=None, metavar="DIR", help="write results here, not to results/")
+    parser.add_argument(
+        "--root", type=Path, default=ROOT, metavar="DIR", help="the checkout (default: this one)"
+    )
+    parser.add_argument(
+        "--matrix", type=Path, default=None, metavar="FILE", help="another matrix.toml"
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="write results here, not to results/",
+    )
     return parser
 
 
 def again(options: argparse.Namespace) -> str:
     """What a next command needs to mean the same matrix and results: with a space before it, or empty."""
-    given = (("--root", options.root, ROOT), ("--matrix", options.matrix, None), ("--results", options.results, None))
-    return "".join(f" {name} {shlex.quote(str(value))}" for name, value, usual in given if value != usual)
+    given = (
+        ("--root", options.root, ROOT),
+        ("--matrix", options.matrix, None),
+        ("--results", options.results, None),
+    )
+    return "".join(
+        f" {name} {shlex.quote(str(value))}" for name, value, usual in given if value != usual
+    )
 
 
 def chosen(project: Project, names: Sequence[str], *, everything: bool) -> list[Stack]:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -91,7 +98,9 @@ class Display:
         self._progress.update(self._task, stack=stack, stage=text)
         if not self.console.is_terminal and text != self._told and text.partition(" ")[0] in LONG:
             self._told = text
-            Console(stderr=True, highlight=False).print(Text(one_line(f"{stack}: {text}")), soft_wrap=True)
+            Console(stderr=True, highlight=False).print(
+                Text(one_line(f"{stack}: {text}")), soft_wrap=True
+            )
 
     def planned(self, stack: str, cells: Sequence[Planned]) -> None:
         """Set the bar's length; with ``explain`` say of every cell why it is run or not."""
@@ -99,13 +108,17 @@ class Display:
         self._progress.reset(self._task, total=total, stack=stack, stage="planning")
         if self.explain:
             for cell in cells:
-                self.console.print(Text(f"{cell.action.value:8} {cell.cell}: {cell.why}"), soft_wrap=True)
+                self.console.print(
+                    Text(f"{cell.action.value:8} {cell.cell}: {cell.why}"), soft_wrap=True
+                )
 
     def ended(self, record: Record, output: str) -> None:
         """Move the bar; with ``verbose`` print the cell's outcome and output."""
         self._progress.advance(self._task)
         if self.verbose:
-            self.console.print(Text(f"── {record.cell}: {record.outcome}", style="bold"), soft_wrap=True)
+            self.console.print(
+                Text(f"── {record.cell}: {record.outcome}", style="bold"), soft_wrap=True
+            )
             if output.strip():
                 self.console.print(Text(plain(output)), soft_wrap=True)
 
@@ -132,13 +145,21 @@ def show_fallen_behind(console: Console, packages: Sequence[LockedPackage]) -> N
 
 def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -> None:
     """The table of the judged cells, a column per stack; misuse in a section of its own."""
-    chosen = [row for row in rows_of(published.records, published.scenarios) if row.stack in set(stacks)]
+    chosen = [
+        row for row in rows_of(published.records, published.scenarios) if row.stack in set(stacks)
+    ]
     for device in dict.fromkeys(row.device for row in chosen):
         of_device = [row for row in chosen if row.device == device]
         if lacks_device(of_device):
-            console.print(Text(f"{device}: not judged, {one_line(of_device[0].message)}", style="dim"), soft_wrap=True)
+            console.print(
+                Text(f"{device}: not judged, {one_line(of_device[0].message)}", style="dim"),
+                soft_wrap=True,
+            )
             continue
-        for title, misuse in ((f"Does it train? ({device})", False), (f"Does the stack tell you? ({device})", True)):
+        for title, misuse in (
+            (f"Does it train? ({device})", False),
+            (f"Does the stack tell you? ({device})", True),
+        ):
             section = [r for r in of_device if (r.role is Role.MISUSE) == misuse]
             if section:
                 show_grid(console, title, grid(section, published.scenarios, stacks))
@@ -164,7 +185,11 @@ def rich_table(title: str, part: Grid) -> Table:
             table.add_section()
         first = "" if scenario == last else scenario
         last = scenario
-        table.add_row(Text(first), Text(variant), *(Text(plain(cell), style=STYLES.get(cell[0], "")) for cell in cells))
+        table.add_row(
+            Text(first),
+            Text(variant),
+            *(Text(plain(cell), style=STYLES.get(cell[0], "")) for cell in cells),
+        )
     return table
 
 
@@ -179,7 +204,11 @@ def show_failures(console: Console, records: Mapping[Cell, Record], repeat: str)
     roles = Counter(record.role.value for record in red)
     counts = ", ".join(f"{roles[role.value]} {role.value}" for role in Role if roles[role.value])
     console.print(Text(f"\nDid not pass: {counts}", style="bold"))
-    whole = {record.cell.stack: record for record in red if record.outcome.startswith(("resolve:", "install:"))}
+    whole = {
+        record.cell.stack: record
+        for record in red
+        if record.outcome.startswith(("resolve:", "install:"))
+    }
     for stack, record in whole.items():
         text = f"  ✗ {stack}  all of its cells  {record.outcome}  {one_line(record.message)}"
         console.print(Text(text), soft_wrap=True)
@@ -206,12 +235,21 @@ def show_plan(console: Console, scenarios: Mapping[str, Scenario]) -> None:
     for scenario in scenarios.values():
         roles = Counter(variant.role.value for variant in scenario.variants)
         console.print(Text(f"{scenario.name}: {scenario.title}", style="bold"))
-        console.print(Text("  " + ", ".join(f"{count} {role}" for role, count in roles.items()), style="dim"))
+        console.print(
+            Text("  " + ", ".join(f"{count} {role}" for role, count in roles.items()), style="dim")
+        )
         for variant in scenario.variants:
-            console.print(Text(f"  {variant.name:30} {variant.role.value:9} {variant.summary}"), soft_wrap=True)
+            console.print(
+                Text(f"  {variant.name:30} {variant.role.value:9} {variant.summary}"),
+                soft_wrap=True,
+            )
 
 
-VERDICTS = {Verdict.SAFE: "bold green", Verdict.REGRESSIONS: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+VERDICTS = {
+    Verdict.SAFE: "bold green",
+    Verdict.REGRESSIONS: "bold red",
+    Verdict.INCONCLUSIVE: "bold yellow",
+}
 MARKS = {
     Change.REGRESSED: "red",
     Change.BROKE_DIFFERENTLY: "red",
@@ -293,12 +331,21 @@ def show_drift(console: Console, comparison: Comparison) -> None:
         return
     line(console, "")
     line(console, "Drift of losses", "bold")
-    line(console, f"{told} Differences are relative to the largest loss of both sides; stated, not judged.", "dim")
+    line(
+        console,
+        f"{told} Differences are relative to the largest loss of both sides; stated, not judged.",
+        "dim",
+    )
     apart = [each for each in drifted(comparison) if each.largest]
     for each in apart[:MOST_DRIFTED]:
         line(console, f"{each.words}: {'; '.join(map(str, each.cells))}", "", 2)
     if len(apart) > MOST_DRIFTED:
-        line(console, f"… and {len(apart) - MOST_DRIFTED} more lines, smaller ones: they are in a report.", "dim", 2)
+        line(
+            console,
+            f"… and {len(apart) - MOST_DRIFTED} more lines, smaller ones: they are in a report.",
+            "dim",
+            2,
+        )
 
 
 def show_packages(console: Console, pair: Pair, *, several: bool) -> None:

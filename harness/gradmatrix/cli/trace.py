@@ -53,7 +53,9 @@ USAGE = "gradmatrix trace [--python PATH] [--steps N] [--json] [--output FILE] (
 def register_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line; of a project it wants published remedies only."""
     text = "run a training script unmodified and say whether, and why not, its gradient flows"
-    parser = commands.add_parser("trace", help=text, description=text, usage=USAGE, allow_abbrev=False)
+    parser = commands.add_parser(
+        "trace", help=text, description=text, usage=USAGE, allow_abbrev=False
+    )
     parser.set_defaults(command=trace_command, root=ROOT, matrix=None, results=None)
     parser.add_argument(
         "--python",
@@ -62,11 +64,21 @@ def register_trace(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         help="the Python, or the environment's folder (default: the first one with torch of this one, VIRTUAL_ENV, "
         "CONDA_PREFIX and PATH)",
     )
-    parser.add_argument("--steps", type=positive, metavar="N", help="stop the script after N optimizer steps")
-    parser.add_argument("--json", action="store_true", help="one JSON document as the last line of the output")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write that JSON document to FILE")
     parser.add_argument(
-        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module, as python -m does"
+        "--steps", type=positive, metavar="N", help="stop the script after N optimizer steps"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON document as the last line of the output"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write that JSON document to FILE"
+    )
+    parser.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="MODULE",
+        help="run a module, as python -m does",
     )
     parser.add_argument(
         "script",
@@ -88,7 +100,9 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     """``trace``: the script's own exit code."""
     words = options.module if options.module is not None else options.script
     if not words:
-        raise UserError("Nothing to trace.", cause="there is neither a script nor a module", next_step=USAGE)
+        raise UserError(
+            "Nothing to trace.", cause="there is neither a script nor a module", next_step=USAGE
+        )
     refuse_unwritable(options.output)
     command = command_line(interpreter(options.python), words, module=options.module is not None)
     finding = trace(command, steps=options.steps, remedy_for=partial(published_remedy, project))
@@ -116,27 +130,40 @@ def refuse_unwritable(output: Path | None) -> None:
     if output is None or (output.absolute().parent.is_dir() and not output.is_dir()):
         return
     cause = "it is a folder" if output.is_dir() else "its folder is not there"
-    raise UserError(f"{output} cannot be written.", cause=cause, next_step="name a file in a folder that exists")
+    raise UserError(
+        f"{output} cannot be written.", cause=cause, next_step="name a file in a folder that exists"
+    )
 
 
 def show(finding: Finding, console: Console) -> None:
     """Print the report, below what the script printed."""
     style = "bold green" if finding.outcome == "trains" else "bold red"
-    console.print(Text.assemble("gradmatrix trace: ", (one_line(headline(finding)), style)), soft_wrap=True)
+    console.print(
+        Text.assemble("gradmatrix trace: ", (one_line(headline(finding)), style)), soft_wrap=True
+    )
     for line in report(finding):
         console.print(Text(f"  {one_line(line)}"), soft_wrap=True)
 
 
 def register_why(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    why = add(commands, "why", why_command, "say why a cell of the matrix does not train: module, line, remedy")
-    why.add_argument("cell", metavar="STACK/SCENARIO/VARIANT[/DEVICE]", help="a cell that has a record")
+    why = add(
+        commands,
+        "why",
+        why_command,
+        "say why a cell of the matrix does not train: module, line, remedy",
+    )
+    why.add_argument(
+        "cell", metavar="STACK/SCENARIO/VARIANT[/DEVICE]", help="a cell that has a record"
+    )
 
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``why``: from the records alone, nothing is run."""
     published = project.published(project.store.everything().values())
-    record = address.find(options.cell, {r.cell: r for r in published.records}, project.matrix.run.devices)
+    record = address.find(
+        options.cell, {r.cell: r for r in published.records}, project.matrix.run.devices
+    )
     gradient = f", gradient {record.gradient}" if record.gradient else ""
     console.print(Text(f"{record.cell}: {record.outcome}{gradient}", style="bold"), soft_wrap=True)
     for line in why_lines(published, record):
@@ -154,7 +181,9 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
     if record.inputs.get("observer", "")[:16] != observer_digest()[:16]:
         yield "This record is of an earlier state of the observer: run the cell again for what it sees now."
     if found is not None:
-        remedy = remedy_on_its_stack(found.cause, published.scenarios, published.records, record.cell)
+        remedy = remedy_on_its_stack(
+            found.cause, published.scenarios, published.records, record.cell
+        )
         yield from explained(found, remedy)
     for message in false_alarms(record.observation):
         yield f"False alarm, everything that should learn does: {message}"
@@ -181,25 +210,43 @@ def register_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         help="the Python, or the environment's folder (default: the first one with torch of this one, VIRTUAL_ENV, "
         "CONDA_PREFIX and PATH)",
     )
-    parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this one (repeatable)")
     parser.add_argument(
-        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this (repeatable)"
+        "--scenario", action="append", default=[], metavar="NAME", help="only this one (repeatable)"
     )
-    parser.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
+    parser.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="SCENARIO/VARIANT",
+        help="only this (repeatable)",
+    )
+    parser.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this device: cpu or cuda",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 where any cell fails")
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document and nothing else"
+    )
 
 
 def check_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """``check``: 0 as the nearest stack, 1 not so."""
-    selection = project.selection(scenario=options.scenario, cell=options.cell, device=options.device, fresh=True)
+    selection = project.selection(
+        scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
+    )
     python = interpreter(options.python).absolute()  # cells have a working directory of their own
     if options.json:
         report = check.check(project, python, selection)
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     else:
         with terminal.Display(console) as display:
-            report = check.check(project, python, selection, lambda text: display.stage(THIS_ENVIRONMENT, text))
+            report = check.check(
+                project, python, selection, lambda text: display.stage(THIS_ENVIRONMENT, text)
+            )
         for line in check_lines(report):
             console.print(Text(line), soft_wrap=True)
     failing = [*report.failing(misuse=False), *report.failing(misuse=True)]
@@ -220,7 +267,9 @@ def check_lines(report: Report) -> Iterator[str]:
         counts = Counter(cell.outcome for cell in report.unjudged)
         yield f"\nNot judged: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
     if report.better:
-        names = ", ".join(f"{cell.scenario}/{cell.variant} ({cell.nearest})" for cell in report.better)
+        names = ", ".join(
+            f"{cell.scenario}/{cell.variant} ({cell.nearest})" for cell in report.better
+        )
         yield f"\nIt passes {len(report.better)} that {report.nearest} fails: {names}"
     if report.unexpected:
         yield f"\n{len(report.unexpected)} of these failures are not as on {report.nearest}, as is said beside each."
@@ -228,7 +277,9 @@ def check_lines(report: Report) -> Iterator[str]:
 
 def section(report: Report, *, misuse: bool) -> Iterator[str]:
     """What fails, in groups of what is like it in the published matrix, each cell with why."""
-    judged = sum(cell.passed is not None and (cell.role.value == "misuse") is misuse for cell in report.cells)
+    judged = sum(
+        cell.passed is not None and (cell.role.value == "misuse") is misuse for cell in report.cells
+    )
     failing = report.failing(misuse=misuse)
     if not judged:
         return
@@ -248,7 +299,11 @@ def told(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
     said = [why(cell) for cell in cells]
     for cell, lines, following in zip(cells, said, [*said[1:], ()], strict=True):
         device = "" if cell.device == "cpu" else f" ({cell.device})"
-        differs = "" if cell.as_nearest else f", on {nearest} {'it passes' if cell.nearest_passed else cell.nearest}"
+        differs = (
+            ""
+            if cell.as_nearest
+            else f", on {nearest} {'it passes' if cell.nearest_passed else cell.nearest}"
+        )
         yield f"    ✗ {cell.scenario}/{cell.variant}{device}  {cell.outcome}{differs}"
         if lines != following:
             yield from (f"        {line}" for line in lines)
@@ -273,11 +328,15 @@ def register_capsule(commands: argparse._SubParsersAction[argparse.ArgumentParse
     text = "write one self-contained script that reproduces a published failure with uv run"
     write = add(commands, "capsule", capsule_command, text)
     write.add_argument("cell", metavar="CELL", help=CELL)
-    write.add_argument("--output", type=Path, metavar="FILE", help="write it there (default: print it)")
+    write.add_argument(
+        "--output", type=Path, metavar="FILE", help="write it there (default: print it)"
+    )
     write.add_argument("--any", action="store_true", help="also of a cell that passed")
 
     text = "install a published cell's lock, run it, and say whether its verdict holds here (0), or not (1)"
-    add(commands, "reproduce", reproduce_command, text).add_argument("cell", metavar="CELL", help=CELL)
+    add(commands, "reproduce", reproduce_command, text).add_argument(
+        "cell", metavar="CELL", help=CELL
+    )
 
 
 def capsule_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -298,10 +357,15 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
         return 0
     if not options.output.absolute().parent.is_dir():
         raise UserError(
-            f"{options.output} cannot be written.", cause="its folder is not there", next_step="make the folder first"
+            f"{options.output} cannot be written.",
+            cause="its folder is not there",
+            next_step="make the folder first",
         )
     files.write_atomically(options.output, text.encode())
-    console.print(Text(f"{options.output} is written; to see it fail: uv run {options.output}"), soft_wrap=True)
+    console.print(
+        Text(f"{options.output} is written; to see it fail: uv run {options.output}"),
+        soft_wrap=True,
+    )
     return 0
 
 
@@ -313,7 +377,11 @@ def reproduce_command(options: argparse.Namespace, project: Project, console: Co
     console.print(side_by_side(here))
     for note in here.notes:
         console.print(Text(f"note: {one_line(note)}"), soft_wrap=True)
-    verdict = "The published verdict holds here." if here.holds else "The published verdict does not hold here."
+    verdict = (
+        "The published verdict holds here."
+        if here.holds
+        else "The published verdict does not hold here."
+    )
     console.print(Text(verdict, style="green" if here.holds else "red"))
     return 0 if here.holds else 1
 
@@ -326,7 +394,13 @@ def found(text: str, project: Project) -> Record:
 def side_by_side(here: again.Reproduced) -> Table:
     """The published verdict and the one of this machine."""
     then = here.published
-    table = Table("", f"published {then.recorded_at:%Y-%m-%d}", "here", title=str(then.cell), title_justify="left")
+    table = Table(
+        "",
+        f"published {then.recorded_at:%Y-%m-%d}",
+        "here",
+        title=str(then.cell),
+        title_justify="left",
+    )
     passed = {True: "yes", False: "no", None: "not judged"}
     table.add_row("outcome", then.outcome, here.outcome)
     table.add_row("gradient", then.gradient or "–", here.gradient or "–")

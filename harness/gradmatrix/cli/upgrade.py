@@ -55,14 +55,23 @@ EXIT = "0 safe, 1 something regressed, 3 open: cells are inconclusive, or were n
 
 def register_compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    parser = add(commands, "compare", compare_command, f"compare two runs that exist, cell by cell: {EXIT}")
+    parser = add(
+        commands, "compare", compare_command, f"compare two runs that exist, cell by cell: {EXIT}"
+    )
     parser.add_argument("baseline", metavar="RUN", help=f"the baseline: {FORMS}")
     parser.add_argument("candidate", metavar="RUN", help="the candidate: in the same words")
     parser.add_argument(
-        "--stacks", nargs=2, metavar=("A", "B"), help="the stack of each run to compare, where they have several"
+        "--stacks",
+        nargs=2,
+        metavar=("A", "B"),
+        help="the stack of each run to compare, where they have several",
     )
     parser.add_argument(
-        "--scenario", action="append", default=[], metavar="NAME", help="only this scenario; repeatable"
+        "--scenario",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this scenario; repeatable",
     )
     add_reports(parser)
 
@@ -76,7 +85,9 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
     }
     for form, text in texts.items():
         parser.add_argument(f"--{form.value}", metavar="FILE", help=text)
-    parser.add_argument("--json-schema", metavar="FILE", help="write the JSON Schema of --json there")
+    parser.add_argument(
+        "--json-schema", metavar="FILE", help="write the JSON Schema of --json there"
+    )
 
 
 def compare_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -87,7 +98,10 @@ def compare_command(options: argparse.Namespace, project: Project, console: Cons
     if options.scenario:
         names = chosen(options.scenario, pairs)
         pairs = [(of_scenarios(one, names), of_scenarios(other, names)) for one, other in pairs]
-    scenarios = {each.name: each for each in (*project.chosen_scenarios(), *project.known_scenarios().values())}
+    scenarios = {
+        each.name: each
+        for each in (*project.chosen_scenarios(), *project.known_scenarios().values())
+    }
     if all(one.records == other.records for one, other in pairs):
         notes = (*notes, SAME)
     comparison = compare_stacks((baseline.name, candidate.name), pairs, scenarios, notes=notes)
@@ -103,7 +117,9 @@ def report(options: argparse.Namespace, comparison: Comparison, console: Console
     written = list(reports(comparison, asked))
     alone = STANDARD_OUTPUT in {*asked.values(), options.json_schema}
     if not alone:
-        show_comparison(console, comparison)  # first: a disk that is full now does not take the answer away
+        show_comparison(
+            console, comparison
+        )  # first: a disk that is full now does not take the answer away
     for each in written:
         write(each.target, each.content)
     if options.json_schema is not None:
@@ -132,7 +148,9 @@ def refuse(options: argparse.Namespace) -> None:
         cause = obstacle(Path(target)) if target != STANDARD_OUTPUT else ""
         if cause:
             raise UserError(
-                f"{target} cannot be written.", cause=cause, next_step="name a file in a folder that can be written to"
+                f"{target} cannot be written.",
+                cause=cause,
+                next_step="name a file in a folder that can be written to",
             )
 
 
@@ -145,7 +163,9 @@ def obstacle(path: Path) -> str:
             return "it is no ordinary file"
         if not path.absolute().parent.is_dir():
             return "its folder is not there"
-        with NamedTemporaryFile(dir=path.absolute().parent, prefix=f"{path.name}.", suffix=".partial"):
+        with NamedTemporaryFile(
+            dir=path.absolute().parent, prefix=f"{path.name}.", suffix=".partial"
+        ):
             return ""
     except OSError as error:
         return (error.strerror or str(error)).lower()
@@ -171,15 +191,21 @@ def chosen(asked: Sequence[str], pairs: Sequence[tuple[Side, Side]]) -> set[str]
 
 def of_scenarios(side: Side, names: set[str]) -> Side:
     """A side with the cells of these scenarios alone."""
-    return replace(side, records={key: record for key, record in side.records.items() if key.scenario in names})
+    return replace(
+        side, records={key: record for key, record in side.records.items() if key.scenario in names}
+    )
 
 
 def warn(problem: str) -> None:
     """Say what could not be read, beside what is printed."""
-    Console(stderr=True, highlight=False).print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(
+        Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True
+    )
 
 
-def own_scripts(given: Sequence[str], directory: Path | None, project: Project) -> tuple[Scenario, ...]:
+def own_scripts(
+    given: Sequence[str], directory: Path | None, project: Project
+) -> tuple[Scenario, ...]:
     """The scripts of the command line as scenarios, named after their files; UserError where one is none.
 
     What they may import from beside them is part of what they are: the modules in their folder.
@@ -187,7 +213,9 @@ def own_scripts(given: Sequence[str], directory: Path | None, project: Project) 
     if directory is not None and not (given and directory.is_dir()):
         raise UserError(
             f"--directory {directory} cannot be used.",
-            cause="there is no such folder" if given else "it is where scripts run, and no --script is given",
+            cause="there is no such folder"
+            if given
+            else "it is where scripts run, and no --script is given",
             next_step="name a folder, and a script with --script 'train.py --epochs 1'",
         )
     tables: list[Script] = []
@@ -202,14 +230,22 @@ def own_scripts(given: Sequence[str], directory: Path | None, project: Project) 
             )
         name = re.sub(r"[^A-Za-z0-9]+", "-", path.stem).strip("-") or "script"
         taken = {each.name for each in tables} | set(project.known_scenarios())
-        name = next(each for each in (name, *(f"{name}-{number}" for number in range(2, 1000))) if each not in taken)
+        name = next(
+            each
+            for each in (name, *(f"{name}-{number}" for number in range(2, 1000)))
+            if each not in taken
+        )
         path = path.absolute()
         tables.append(
             Script(
                 name=name,
                 path=str(path),
                 arguments=tuple(words[1:]),
-                inputs=tuple(glob.escape(str(each)) for each in sorted(path.parent.glob("*.py")) if each.is_file()),
+                inputs=tuple(
+                    glob.escape(str(each))
+                    for each in sorted(path.parent.glob("*.py"))
+                    if each.is_file()
+                ),
                 directory=None if directory is None else str(directory.absolute()),
             )
         )
@@ -272,19 +308,43 @@ def register_upgrade(commands: argparse._SubParsersAction[argparse.ArgumentParse
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("baseline", metavar="BASELINE", help="what is there now")
     parser.add_argument(
-        "--to", action="append", required=True, metavar="WHAT", help="what would be there (repeatable for packages)"
+        "--to",
+        action="append",
+        required=True,
+        metavar="WHAT",
+        help="what would be there (repeatable for packages)",
     )
     resolving = parser.add_argument_group("resolving")
-    resolving.add_argument("--as-of", type=day, metavar="DATE", help="the candidate's day (default: today)")
-    resolving.add_argument("--python", type=python_version, metavar="3.X", help="for a file that leaves it open")
-    resolving.add_argument("--extra", action="append", default=[], metavar="NAME", help="an extra of a pyproject.toml")
-    resolving.add_argument("--group", action="append", default=[], metavar="NAME", help="a dependency group of it")
-    running = parser.add_argument_group("running")
-    running.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only this one (repeatable)")
-    running.add_argument(
-        "--cell", action="append", default=[], metavar="SCENARIO/VARIANT", help="only this (repeatable)"
+    resolving.add_argument(
+        "--as-of", type=day, metavar="DATE", help="the candidate's day (default: today)"
     )
-    running.add_argument("--device", action="append", default=[], metavar="NAME", help="only this device: cpu or cuda")
+    resolving.add_argument(
+        "--python", type=python_version, metavar="3.X", help="for a file that leaves it open"
+    )
+    resolving.add_argument(
+        "--extra", action="append", default=[], metavar="NAME", help="an extra of a pyproject.toml"
+    )
+    resolving.add_argument(
+        "--group", action="append", default=[], metavar="NAME", help="a dependency group of it"
+    )
+    running = parser.add_argument_group("running")
+    running.add_argument(
+        "--scenario", action="append", default=[], metavar="NAME", help="only this one (repeatable)"
+    )
+    running.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="SCENARIO/VARIANT",
+        help="only this (repeatable)",
+    )
+    running.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this device: cpu or cuda",
+    )
     running.add_argument(
         "--script",
         action="append",
@@ -300,10 +360,16 @@ def register_upgrade(commands: argparse._SubParsersAction[argparse.ArgumentParse
         help="where these scripts run, and write what they write (default: an empty folder of each run's own)",
     )
     running.add_argument(
-        "--repeats", type=count, default=2, metavar="N", help="further runs of a changed cell per side (default: 2)"
+        "--repeats",
+        type=count,
+        default=2,
+        metavar="N",
+        help="further runs of a changed cell per side (default: 2)",
     )
     running.add_argument("--fresh", action="store_true", help="run every cell, recorded or not")
-    running.add_argument("--keep", action="store_true", help="keep the environments that are made for it")
+    running.add_argument(
+        "--keep", action="store_true", help="keep the environments that are made for it"
+    )
     measuring = parser.add_argument_group("measuring")
     measuring.add_argument(
         "--timing",
@@ -312,15 +378,29 @@ def register_upgrade(commands: argparse._SubParsersAction[argparse.ArgumentParse
         help="what is measured of all that trains on both sides: the first control of each scenario and your own "
         "scripts (default), everything, or nothing",
     )
-    measuring.add_argument("--no-timing", dest="timing", action="store_const", const="none", help="the last of these")
     measuring.add_argument(
-        "--time", action="append", default=[], metavar="SCENARIO/VARIANT", help="measure this instead (repeatable)"
+        "--no-timing", dest="timing", action="store_const", const="none", help="the last of these"
     )
     measuring.add_argument(
-        "--budget", type=seconds, default=300.0, metavar="TIME", help="of all measuring: 120s, 5m (default: 300s)"
+        "--time",
+        action="append",
+        default=[],
+        metavar="SCENARIO/VARIANT",
+        help="measure this instead (repeatable)",
     )
     measuring.add_argument(
-        "--margin", type=share, default=0.01, metavar="N%", help="what counts as the same (default: 1%%; memory: 5%%)"
+        "--budget",
+        type=seconds,
+        default=300.0,
+        metavar="TIME",
+        help="of all measuring: 120s, 5m (default: 300s)",
+    )
+    measuring.add_argument(
+        "--margin",
+        type=share,
+        default=0.01,
+        metavar="N%",
+        help="what counts as the same (default: 1%%; memory: 5%%)",
     )
     add_reports(parser)
 
@@ -371,8 +451,12 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
     if own and not (options.scenario or options.cell):
         chosen = ()
     elif own:
-        names = (selection.scenarios or {name for name, _ in selection.variants or ()}) | {each.name for each in own}
-        pairs = selection.variants and selection.variants | {(each.name, scripts.VARIANT) for each in own}
+        names = (selection.scenarios or {name for name, _ in selection.variants or ()}) | {
+            each.name for each in own
+        }
+        pairs = selection.variants and selection.variants | {
+            (each.name, scripts.VARIANT) for each in own
+        }
         selection = Selection(frozenset(names), pairs, selection.devices, fresh=selection.fresh)
     scenarios = (*chosen, *own)
     return Plan(
@@ -387,7 +471,9 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
 def timing(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Timing | None:
     """What is measured, of the options; None for nothing."""
     known = {
-        f"{each.name}/{variant.name}": (each.name, variant.name) for each in scenarios for variant in each.variants
+        f"{each.name}/{variant.name}": (each.name, variant.name)
+        for each in scenarios
+        for variant in each.variants
     }
     for word in options.time:
         if word not in known:
@@ -420,7 +506,9 @@ def what_moves(baseline: Resolved, candidate: Resolved) -> Iterator[str]:
     yield f"{len(moves)} packages differ, {len(direct)} of them asked for by name:"
     width = max(len(each.name) for each in moves)
     yield from (f"  {each.name:{width}}  {move(each)}" for each in direct)
-    yield from (f"  {each.name:{width}}  {move(each)}  (came with others)" for each in others[:MOST_MOVES])
+    yield from (
+        f"  {each.name:{width}}  {move(each)}  (came with others)" for each in others[:MOST_MOVES]
+    )
     if others[MOST_MOVES:]:
         yield f"  and {len(others) - MOST_MOVES} more that came with others"
 

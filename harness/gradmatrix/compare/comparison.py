@@ -208,7 +208,9 @@ def groups(changed: Iterable[Changed], scenarios: Mapping[str, Scenario]) -> tup
     together: dict[Shared, list[tuple[Changed, Diagnosis | None]]] = defaultdict(list)
     for each in changed:
         if is_grouped(each.change):
-            found = diagnose(each.failing.observation) if each.failing.observation is not None else None
+            found = (
+                diagnose(each.failing.observation) if each.failing.observation is not None else None
+            )
             together[shared(each, found)].append((each, found))
     found_groups = [group(members, scenarios) for members in together.values()]
     of_cause = Counter[str | None]()
@@ -256,13 +258,21 @@ def alike(message: str) -> str:
     return VARYING.sub("…", message)
 
 
-def group(members: list[tuple[Changed, Diagnosis | None]], scenarios: Mapping[str, Scenario]) -> Group:
+def group(
+    members: list[tuple[Changed, Diagnosis | None]], scenarios: Mapping[str, Scenario]
+) -> Group:
     """The group of these, told by its first cell."""
     first, found = members[0]
     record = first.failing
     misuse = record.role is Role.MISUSE
-    curable = found if not misuse else None  # it is meant to fail: what is wrong is that the stack is silent
-    remedy = remedy_on_its_stack(curable.cause, scenarios, first.others, record.cell) if curable is not None else None
+    curable = (
+        found if not misuse else None
+    )  # it is meant to fail: what is wrong is that the stack is silent
+    remedy = (
+        remedy_on_its_stack(curable.cause, scenarios, first.others, record.cell)
+        if curable is not None
+        else None
+    )
     return Group(
         change=first.change.change,
         misuse=misuse,
@@ -341,12 +351,20 @@ def answered(found: Found) -> Verdict:
 
 def on_both(counts: Counts) -> int:
     """How many cells were judged on both sides."""
-    return counts.regressed + counts.broke_differently + counts.fixed + counts.judged_elsewhere + counts.unchanged
+    return (
+        counts.regressed
+        + counts.broke_differently
+        + counts.fixed
+        + counts.judged_elsewhere
+        + counts.unchanged
+    )
 
 
 def sizes(measured: Measured) -> tuple[Size, ...]:
     """The verdicts of a measured cell."""
-    return tuple(ratio.verdict for ratio in (measured.step_time, measured.memory) if ratio is not None)
+    return tuple(
+        ratio.verdict for ratio in (measured.step_time, measured.memory) if ratio is not None
+    )
 
 
 def headline(verdict: Verdict, found: Found, groups: Iterable[Group] = ()) -> str:
@@ -370,7 +388,10 @@ def against(found: Found, causes: int) -> Iterator[str]:
         yield f"{cells(regressed)} regressed{by}"
     if found.misuse.regressed:
         yield f"{found.misuse.regressed} misuse{'s are' if found.misuse.regressed > 1 else ' is'} not told of any more"
-    for words, ratios in ((TIME_WORDS, times(found.measured)), (MEMORY_WORDS, memories(found.measured))):
+    for words, ratios in (
+        (TIME_WORDS, times(found.measured)),
+        (MEMORY_WORDS, memories(found.measured)),
+    ):
         grown = [ratio for ratio in ratios if ratio.verdict is Size.MORE]
         if grown:
             worst = max(ratio.ratio for ratio in grown)
@@ -392,7 +413,10 @@ def in_favour(found: Found) -> Iterator[str]:
         yield f"{training.broke_differently + misuse.broke_differently} broke differently"
     if training.gone + misuse.gone:
         yield f"{training.gone + misuse.gone} gone (the candidate has no such feature)"
-    for words, ratios in ((TIME_WORDS, times(found.measured)), (MEMORY_WORDS, memories(found.measured))):
+    for words, ratios in (
+        (TIME_WORDS, times(found.measured)),
+        (MEMORY_WORDS, memories(found.measured)),
+    ):
         shrunk = sum(ratio.verdict is Size.LESS for ratio in ratios)
         if shrunk:
             yield f"{shrunk} {words[Size.LESS]}"
@@ -403,7 +427,9 @@ def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
     failed = sum(each.step_time is None for each in measured)
     if failed:
         yield f"{failed} of {cells(len(measured))} could not be measured"
-    unsure = sum(Size.INCONCLUSIVE in sizes(each) for each in measured if each.step_time is not None)
+    unsure = sum(
+        Size.INCONCLUSIVE in sizes(each) for each in measured if each.step_time is not None
+    )
     if unsure:
         yield f"speed or memory of {unsure} of {len(measured)} measured cells is open"
 
@@ -430,7 +456,10 @@ def worst_first(measured: Iterable[Measured]) -> tuple[Measured, ...]:
     """What is slower or hungrier first, by how much, and what is faster or leaner last."""
 
     def key(each: Measured) -> tuple[int, float, str]:
-        place = min((SEVERITY.index(size) for size in sizes(each)), default=SEVERITY.index(Size.INCONCLUSIVE))
+        place = min(
+            (SEVERITY.index(size) for size in sizes(each)),
+            default=SEVERITY.index(Size.INCONCLUSIVE),
+        )
         ratios = [ratio.ratio for ratio in (each.step_time, each.memory) if ratio is not None]
         return place, -max(ratios, default=0.0), str(each.key)
 
@@ -465,7 +494,9 @@ def compare(
     notes: Sequence[str] = (),
 ) -> Comparison:
     """The candidate against the baseline; ``measured`` are cells that train on both, measured side by side."""
-    return compare_stacks((baseline.name, candidate.name), [(baseline, candidate)], scenarios, measured, notes)
+    return compare_stacks(
+        (baseline.name, candidate.name), [(baseline, candidate)], scenarios, measured, notes
+    )
 
 
 def compare_stacks(
@@ -491,7 +522,9 @@ def compare_stacks(
     cells = tuple(each.change if isinstance(each, Changed) else each for each in found)
     ratios = worst_first((measured or {}).values())
     training, misuse = counted(cells, misuse=False), counted(cells, misuse=True)
-    passing = sum(any(end is not None and end.passed for end in (each.before, each.after)) for each in cells)
+    passing = sum(
+        any(end is not None and end.passed for end in (each.before, each.after)) for each in cells
+    )
     counts = Found(training, misuse, len(missing), ratios, passing)
     answer = answered(counts)
     causes = groups((each for each in found if isinstance(each, Changed)), scenarios)
@@ -545,9 +578,13 @@ def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange |
         why=why(change, before, after),
         flaky=before.flaky or after.flaky,
         spurious=before.spurious or after.spurious,
-        drift=drift(before.record, after.record) if before.record is not None and after.record is not None else None,
+        drift=drift(before.record, after.record)
+        if before.record is not None and after.record is not None
+        else None,
     )
-    side, failing = (baseline, before.record) if change is Change.FIXED else (candidate, after.record)
+    side, failing = (
+        (baseline, before.record) if change is Change.FIXED else (candidate, after.record)
+    )
     return found if failing is None else Changed(found, failing, tuple(side.records.values()))
 
 
@@ -568,13 +605,20 @@ def ending(stood: Stood) -> Ending | None:
 def pair(baseline: Side, candidate: Side) -> Pair:
     """Two sides, and what moved between them."""
     locks = baseline.lock, candidate.lock
-    moved = packages_moved(locks[0], locks[1]) if locks[0] is not None and locks[1] is not None else None
+    moved = (
+        packages_moved(locks[0], locks[1])
+        if locks[0] is not None and locks[1] is not None
+        else None
+    )
     return Pair(baseline=facts(baseline), candidate=facts(candidate), moved=moved)
 
 
 def facts(side: Side) -> SideFacts:
     """What the cells of a side were run with."""
-    lock, ran = side.lock, [record for record in side.records.values() if record.observation is not None]
+    lock, ran = (
+        side.lock,
+        [record for record in side.records.values() if record.observation is not None],
+    )
 
     def seen(value: Callable[[Record], str]) -> tuple[str, ...]:
         return tuple(sorted({value(record) for record in ran} - {""}))

@@ -56,11 +56,19 @@ class History:
         """What fails at present and passed before its lock moved, by cell."""
         return tuple(flips.regressions(self.entries, self.locks))
 
-    def standing(self, stacks: Container[str], scenarios: Iterable[Scenario]) -> tuple[Regression, ...]:
+    def standing(
+        self, stacks: Container[str], scenarios: Iterable[Scenario]
+    ) -> tuple[Regression, ...]:
         """The regressions of cells that are part of the matrix: of these stacks, and of variants of these scenarios."""
-        variants = {(scenario.name, variant.name) for scenario in scenarios for variant in scenario.variants}
+        variants = {
+            (scenario.name, variant.name) for scenario in scenarios for variant in scenario.variants
+        }
         cells = ((each, each.now.cell) for each in self.regressions)
-        return tuple(each for each, cell in cells if cell.stack in stacks and (cell.scenario, cell.variant) in variants)
+        return tuple(
+            each
+            for each, cell in cells
+            if cell.stack in stacks and (cell.scenario, cell.variant) in variants
+        )
 
     def latest_changes(self) -> tuple[Flip, ...]:
         """The flips of the newest publication that changed a verdict."""
@@ -90,7 +98,9 @@ class Previously:
             return {}
         found = {}
         for line in self.path.read_bytes().splitlines():
-            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):  # the store has reported it
+            with contextlib.suppress(
+                msgspec.MsgspecError, UnicodeDecodeError
+            ):  # the store has reported it
                 record = msgspec.json.decode(line, type=Before)
                 found[record.cell] = record
         return found
@@ -113,7 +123,10 @@ def load(folder: Path, stacks: Iterable[str] | None = None) -> History:
     locks: dict[tuple[str, str], Locked] = {}
     for name in names:
         entries += read_entries(folder, name, problems)
-        locks |= {(each.stack, each.digest): each for each in read(locks_path(folder, name), Locked, problems)}
+        locks |= {
+            (each.stack, each.digest): each
+            for each in read(locks_path(folder, name), Locked, problems)
+        }
     return History(tuple(entries), locks, tuple(problems))
 
 
@@ -136,7 +149,10 @@ def update(
     previous = changes.newest(read_entries(folder, lock.stack, problems))
     locks = read(locks_path(folder, lock.stack), Locked, problems)
     found = changes.changes(
-        previous, records, before=Previously(published_before).get, published=now or dt.datetime.now(dt.UTC)
+        previous,
+        records,
+        before=Previously(published_before).get,
+        published=now or dt.datetime.now(dt.UTC),
     )
     found = [each for each in found if complete or not each.gone]
     known = changes.locked(lock)
@@ -160,8 +176,13 @@ def read_entries(folder: Path, stack: str, problems: list[str]) -> list[Entry]:
     """The entries of a stack in the order of publication, also where two branches of a repository were merged."""
     entries = read(entries_path(folder, stack), Entry, problems)
     unknown = {outcome for outcome in {each.outcome for each in entries} if not is_known(outcome)}
-    problems += [f"history of {stack}: entries with the unknown outcome {word!r} were skipped" for word in unknown]
-    return sorted((each for each in entries if each.outcome not in unknown), key=lambda each: each.published)
+    problems += [
+        f"history of {stack}: entries with the unknown outcome {word!r} were skipped"
+        for word in unknown
+    ]
+    return sorted(
+        (each for each in entries if each.outcome not in unknown), key=lambda each: each.published
+    )
 
 
 def is_known(outcome: str) -> bool:

@@ -68,7 +68,9 @@ def resolved(given: Given, index: Index, folder: AnyPath, matrix_locks: AnyPath)
             cause=lock.failure.message,
             next_step="mend what it asks for and run again; nothing was run, nothing recorded was touched",
         )
-    asked_for = msgspec.structs.replace(lock, requirements=given.asked)  # of a lock not each of its pins
+    asked_for = msgspec.structs.replace(
+        lock, requirements=given.asked
+    )  # of a lock not each of its pins
     return kept(given, asked_for, text, folder)
 
 
@@ -93,7 +95,11 @@ def candidate(
         raise impossible(baseline, given, wanted, lock, index, stacks=stacks)
     check_granted(wanted, lock)
     found = kept(given, lock, text, folder)
-    return replace(found, lock=as_built(found.lock, baseline.lock)) if baseline.interpreter and baseline.lock else found
+    return (
+        replace(found, lock=as_built(found.lock, baseline.lock))
+        if baseline.interpreter and baseline.lock
+        else found
+    )
 
 
 def check_granted(wanted: Iterable[Wish], lock: Lock) -> None:
@@ -102,7 +108,9 @@ def check_granted(wanted: Iterable[Wish], lock: Lock) -> None:
         version, parsed = lock.version(each.name), Requirement(each.requirement)
         if version is None and each.twin:
             continue
-        if version is None or not (parsed.url or parsed.specifier.contains(version, prereleases=True)):
+        if version is None or not (
+            parsed.url or parsed.specifier.contains(version, prereleases=True)
+        ):
             raise UserError(
                 f"--to {each.text} has no effect on Python {lock.python}.",
                 cause=f"a marker keeps it out: the candidate would have {version or 'no'} {each.name}",
@@ -122,11 +130,15 @@ def as_built(lock: Lock, there: Lock) -> Lock:
     return msgspec.structs.replace(lock, packages=kept_ones)
 
 
-def changed(baseline: Given, wanted: Sequence[Wish], *, latest: bool, as_of: dt.date | None) -> Given:
+def changed(
+    baseline: Given, wanted: Sequence[Wish], *, latest: bool, as_of: dt.date | None
+) -> Given:
     """What is asked for by the candidate: of the baseline's versions those are kept that nobody wants changed."""
     names = {each.name for each in wanted}
     words = [wishes.LATEST] * latest + [each.text for each in wanted if not each.twin]
-    twins = tuple(f"{each.name} moves with {TWINS[each.name]}: one library" for each in wanted if each.twin)
+    twins = tuple(
+        f"{each.name} moves with {TWINS[each.name]}: one library" for each in wanted if each.twin
+    )
     return Given(
         name=", ".join(words),
         python=baseline.python,
@@ -143,7 +155,9 @@ def changed(baseline: Given, wanted: Sequence[Wish], *, latest: bool, as_of: dt.
 
 def attempt(given: Given, index: Index) -> tuple[Lock, str]:
     """The lock of a side and its text, kept nowhere; a lock with a failure where there is none."""
-    stack = Stack(name="side", python=given.python, requirements=given.requirements, as_of=given.as_of)
+    stack = Stack(
+        name="side", python=given.python, requirements=given.requirements, as_of=given.as_of
+    )
     bounds = locks.Bounds(constraints=given.constraints, preferred=given.preferred)
     with tempfile.TemporaryDirectory() as scratch:
         lock = locks.resolve(stack, index, Path(scratch), bounds)
@@ -165,7 +179,9 @@ def of_releases(lock: Lock, index: Index) -> Lock:
         releases = index.many(versions, lock.as_of)
     except IndexUnreachable:
         releases = {}
-    days = {name: {each.version: each.uploaded for each in known} for name, known in releases.items()}
+    days = {
+        name: {each.version: each.uploaded for each in known} for name, known in releases.items()
+    }
     packages = tuple(
         LockedPackage(name=name, version=version, released=days.get(name, {}).get(version))
         for name, version in versions.items()
@@ -186,12 +202,20 @@ def kept(given: Given, lock: Lock, text: str, folder: AnyPath) -> Resolved:
 
 
 def impossible(
-    baseline: Given, given: Given, wanted: Sequence[Wish], lock: Lock, index: Index, *, stacks: Sequence[str]
+    baseline: Given,
+    given: Given,
+    wanted: Sequence[Wish],
+    lock: Lock,
+    index: Index,
+    *,
+    stacks: Sequence[str],
 ) -> UserError:
     """Why there is no such candidate, and the nearest one that there is."""
     assert lock.failure is not None
     failure = lock.failure
-    if failure.outcome == locks.UNREACHABLE and any(Requirement(each.requirement).url for each in wanted):
+    if failure.outcome == locks.UNREACHABLE and any(
+        Requirement(each.requirement).url for each in wanted
+    ):
         return UserError(
             f"{given.name} cannot be had.",
             cause=failure.message,
@@ -211,7 +235,9 @@ def impossible(
     lifted = must_move(baseline, given, wanted, index)
     told = [newest] if newest else ["no version of it resolves beside what the baseline asks for"]
     if lifted:
-        told.append(f"or let {' and '.join(lifted)} move too: {' '.join(f'--to {name}' for name in lifted)}")
+        told.append(
+            f"or let {' and '.join(lifted)} move too: {' '.join(f'--to {name}' for name in lifted)}"
+        )
     return UserError(
         f"{given.name} is impossible beside what {baseline.name} asks for.",
         cause=explained(failure.message),
@@ -221,11 +247,15 @@ def impossible(
 
 def explained(message: str) -> str:
     """The resolver's explanation without the words around it, and without its hints: the Python is not to change."""
-    told = re.sub(r"^No solution found when resolving dependencies(?: for split \(.*?\))?: ", "", message)
+    told = re.sub(
+        r"^No solution found when resolving dependencies(?: for split \(.*?\))?: ", "", message
+    )
     return told.partition(" hint: ")[0]
 
 
-def not_there(wish: Wish, baseline: Given, given: Given, index: Index, stacks: Sequence[str]) -> UserError | None:
+def not_there(
+    wish: Wish, baseline: Given, given: Given, index: Index, stacks: Sequence[str]
+) -> UserError | None:
     """A complaint about a package or a release that the index does not have; None where it has it."""
     parsed = Requirement(wish.requirement)
     if parsed.url:
@@ -243,19 +273,31 @@ def not_there(wish: Wish, baseline: Given, given: Given, index: Index, stacks: S
     there = [each for each in releases if each.uploaded is None or each.uploaded <= day]
     if any(parsed.specifier.contains(each.version, prereleases=True) for each in there):
         return None
-    newest = max((each for each in there if not each.prerelease), key=lambda each: Version(each.version), default=None)
-    cause = f"the newest release of {wish.name} on {day} is {newest.version} ({newest.uploaded})" if newest else ""
+    newest = max(
+        (each for each in there if not each.prerelease),
+        key=lambda each: Version(each.version),
+        default=None,
+    )
+    cause = (
+        f"the newest release of {wish.name} on {day} is {newest.version} ({newest.uploaded})"
+        if newest
+        else ""
+    )
     near = nearest(parsed, there)
     return UserError(
         f"--to {wish.text}: there is no such release.",
         cause=cause or f"{wish.name} had no release on {day}",
-        next_step=f"--to {wish.name}=={near}, or --to {wish.name} for the newest" if near else "name another version",
+        next_step=f"--to {wish.name}=={near}, or --to {wish.name} for the newest"
+        if near
+        else "name another version",
     )
 
 
 def nearest(wanted: Requirement, there: Iterable[Release]) -> str | None:
     """The release that lies nearest to the version asked for: the one before it, or else the first."""
-    versions = sorted(Version(each.version) for each in there if not (each.yanked or each.prerelease))
+    versions = sorted(
+        Version(each.version) for each in there if not (each.yanked or each.prerelease)
+    )
     try:
         asked = [Version(each.version.removesuffix(".*")) for each in wanted.specifier]
     except InvalidVersion:
@@ -266,11 +308,16 @@ def nearest(wanted: Requirement, there: Iterable[Release]) -> str | None:
 
 def names_of(given: Given) -> set[str]:
     """Canonical names of all packages that a side has, as far as it says."""
-    found = {str(canonicalize_name(Requirement(text).name)) for text in (*given.requirements, *given.asked)}
+    found = {
+        str(canonicalize_name(Requirement(text).name))
+        for text in (*given.requirements, *given.asked)
+    }
     return found | {package.name for package in given.lock.packages} if given.lock else found
 
 
-def newest_that_resolves(baseline: Given, given: Given, names: Collection[str], index: Index) -> str | None:
+def newest_that_resolves(
+    baseline: Given, given: Given, names: Collection[str], index: Index
+) -> str | None:
     """In words the newest version at most as high as the one asked for that resolves; None where none does."""
     instead = wishes.relaxed(given.requirements, names)
     if instead == given.requirements:
@@ -279,7 +326,9 @@ def newest_that_resolves(baseline: Given, given: Given, names: Collection[str], 
     found = [f"{name}=={version}" for name in sorted(names) if (version := lock.version(name))]
     if lock.failure is not None or not found:
         return None
-    if baseline.lock is not None and all(lock.version(name) == baseline.lock.version(name) for name in names):
+    if baseline.lock is not None and all(
+        lock.version(name) == baseline.lock.version(name) for name in names
+    ):
         return f"nothing newer resolves than what is there, {', '.join(found)}"
     return f"the newest that resolves is {', '.join(found)}: {' '.join(f'--to {each}' for each in found)}"
 

@@ -118,13 +118,19 @@ def of_environment(path: Path, threads: int) -> Given:
     if origins:  # one version of several sources: where it came from is part of what is there
         digest = hashlib.sha256(msgspec.json.encode((lock.digest, origins))).hexdigest()
         lock = msgspec.structs.replace(lock, digest=digest)
-    pins = "\n".join(without_label(f"{each.name}=={each.version}") for each in lock.packages if is_public(each.version))
+    pins = "\n".join(
+        without_label(f"{each.name}=={each.version}")
+        for each in lock.packages
+        if is_public(each.version)
+    )
     name = path.name if path.is_dir() else str(path)
     return Given(
         name=f"environment {name}",
         python=lock.python,
         as_of="today",
-        requirements=tuple(f"{each.name}=={each.version}" for each in lock.packages if is_public(each.version)),
+        requirements=tuple(
+            f"{each.name}=={each.version}" for each in lock.packages if is_public(each.version)
+        ),
         asked=roots,
         preferred=pins + "\n",
         lock=lock,
@@ -165,7 +171,8 @@ def asked_in(
         each
         for name, needs, origin in distributions
         for each in needed_by(needs, lock.python)
-        if each != canonicalize_name(name) and not origin  # what a project in development needs was asked for
+        if each != canonicalize_name(name)
+        and not origin  # what a project in development needs was asked for
     }
     roots, local = ["torch"], []
     for each in lock.packages:
@@ -175,7 +182,11 @@ def asked_in(
             local.append(each.name)
         else:
             roots.append(each.name)
-    told = f"not from the package index and left out of the candidate: {', '.join(local)}" if local else ""
+    told = (
+        f"not from the package index and left out of the candidate: {', '.join(local)}"
+        if local
+        else ""
+    )
     return tuple(roots), (told,) if told else ()
 
 
@@ -250,8 +261,12 @@ def meant(word: str, names: list[str], path: Path) -> str:
         return "an address is neither a file nor a folder of this machine"
     folder = path.parent
     beside = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
-    near = difflib.get_close_matches(word, [*names, *(str(folder / name) for name in beside)], n=1, cutoff=0.6)
-    near = near or [str(folder / name) for name in difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6)]
+    near = difflib.get_close_matches(
+        word, [*names, *(str(folder / name) for name in beside)], n=1, cutoff=0.6
+    )
+    near = near or [
+        str(folder / name) for name in difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6)
+    ]
     if near:
         return f"perhaps you meant {near[0]!r}"
     return f"stacks are: {', '.join(names)}" if names else f"nothing like it lies in {folder}"
@@ -276,7 +291,11 @@ def of_stack(stack: Stack, project: Project) -> Given:
 
 def preferred(lock: Lock, folder: Path) -> str:
     """The text of a lock; nothing of one that failed."""
-    return "" if lock.failure else locks.requirements_path(lock.stack, folder).read_text(encoding="utf-8")
+    return (
+        ""
+        if lock.failure
+        else locks.requirements_path(lock.stack, folder).read_text(encoding="utf-8")
+    )
 
 
 def of_folder(path: Path, project: Project, reading: Reading) -> Given:
@@ -372,7 +391,9 @@ def of_listed(path: Path, found: Listed, project: Project, reading: Reading) -> 
     notices = [*found.notices]
     if local:
         names = ", ".join(sorted(f"{each.name}{each.specifier}" for each in local))
-        notices.append(f"{path.name}: {names} is read without its local label: the index has no such release")
+        notices.append(
+            f"{path.name}: {names} is read without its local label: the index has no such release"
+        )
     requirements = tuple(map(without_label, found.requirements))
     return Given(
         name=path.name,
@@ -424,7 +445,9 @@ class Asked:
     """Everything that the baseline asks for, at its newest."""
 
 
-def asked(words: Sequence[str], baseline: Given, project: Project, reading: Reading, *, dated: bool) -> Asked:
+def asked(
+    words: Sequence[str], baseline: Given, project: Project, reading: Reading, *, dated: bool
+) -> Asked:
     """What ``words`` mean for a baseline; ``dated`` where another day than a stack's own was asked for."""
     found: list[Wish] = []
     latest = False
@@ -488,7 +511,11 @@ def wish(word: str, baseline: Given, project: Project) -> Wish:
             ) from error
         single = re.fullmatch(r"([\w.-]+(?:\[.*\])?)=([^=].*)", word)
         stacks = did_you_mean(word, [each.name for each in project.matrix.stacks])
-        error.cause = f"a version is written {single[1]}=={single[2]}" if single else f"{error.cause}; {stacks}"
+        error.cause = (
+            f"a version is written {single[1]}=={single[2]}"
+            if single
+            else f"{error.cause}; {stacks}"
+        )
         raise
 
 
@@ -523,7 +550,17 @@ def of_wheel(word: str, python: str) -> Wish:
 def of_source(word: str, python: str) -> Wish:
     """The package at a VCS address; uv fetches it to tell its name."""
     ran = uv.run(
-        ["pip", "compile", "-", "--quiet", "--no-deps", "--no-header", "--no-annotate", "--python-version", python],
+        [
+            "pip",
+            "compile",
+            "-",
+            "--quiet",
+            "--no-deps",
+            "--no-header",
+            "--no-annotate",
+            "--python-version",
+            python,
+        ],
         stdin=word,
         variables={"UV_DEFAULT_INDEX": uv.index_url()},
     )
@@ -586,10 +623,18 @@ def read(text: str, project: Project) -> Recorded:
     if path.is_file():
         return recorded_file(text, path, project)
     revision, colon, folder = text.partition(":")
-    if colon and revision and folder and not revision.startswith("-") and not folder.startswith("-"):
+    if (
+        colon
+        and revision
+        and folder
+        and not revision.startswith("-")
+        and not folder.startswith("-")
+    ):
         with unpacked(revision, folder, project) as there:
             return recorded_folder(text, there, project)
-    raise UserError(f"There is no run {text!r}.", cause=did_you_mean(text, known), next_step=f"a run is {FORMS}")
+    raise UserError(
+        f"There is no run {text!r}.", cause=did_you_mean(text, known), next_step=f"a run is {FORMS}"
+    )
 
 
 def recorded_stack(stack: str, project: Project) -> Recorded:
@@ -624,7 +669,9 @@ def recorded_file(name: str, path: Path, project: Project) -> Recorded:
                 found.append(decode(line))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 problems.append(f"{path.name}, line {number} was skipped: {error}")
-    return recorded(name, newest(found).values(), path.absolute().parent.parent / "locks", problems, project)
+    return recorded(
+        name, newest(found).values(), path.absolute().parent.parent / "locks", problems, project
+    )
 
 
 def recorded(
@@ -637,14 +684,18 @@ def recorded(
     if not by_stack:
         raise UserError(
             f"There are no records in {name}.",
-            cause=one_line(problems[0]) if problems else "it has no file of records (.jsonl) with a line in it",
+            cause=one_line(problems[0])
+            if problems
+            else "it has no file of records (.jsonl) with a line in it",
             next_step=f"a run is {FORMS}",
         )
     sides = {}
     for stack, found in sorted(by_stack.items()):
         then = max(found, key=lambda each: each.recorded_at).inputs.get(LOCK)
         lock = lock_under(stack, then, (locks_folder, project.locks_folder))
-        sides[stack] = side_of(stack, lock, (each for each in found if each.inputs.get(LOCK) in {None, then}))
+        sides[stack] = side_of(
+            stack, lock, (each for each in found if each.inputs.get(LOCK) in {None, then})
+        )
     return Recorded(name, sides, problems)
 
 
@@ -659,7 +710,9 @@ def lock_under(stack: str, then: str | None, folders: Iterable[Path]) -> Lock | 
 
 def side_of(name: str, lock: Lock | None, records: Iterable[Record]) -> Side:
     """Records as a side."""
-    return Side(name, lock, {Key(r.cell.scenario, r.cell.variant, r.cell.device): r for r in records})
+    return Side(
+        name, lock, {Key(r.cell.scenario, r.cell.variant, r.cell.device): r for r in records}
+    )
 
 
 @contextmanager

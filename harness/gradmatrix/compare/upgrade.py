@@ -154,7 +154,12 @@ class SideRun:
             make = partial(InPlace, there=in_place(given.interpreter, given.lock))
         devices = {name: device_class(name) for name in self.project.matrix.run.devices}
         return make(
-            stack=Stack(name=lock.stack, python=lock.python, requirements=lock.requirements, as_of=lock.as_of),
+            stack=Stack(
+                name=lock.stack,
+                python=lock.python,
+                requirements=lock.requirements,
+                as_of=lock.as_of,
+            ),
             lock=lock,
             scenarios=self.scenarios,
             devices={name: kind for name, kind in devices.items() if kind is not None},
@@ -176,7 +181,9 @@ class SideRun:
         run.execute(selection)
         found = run.store.recorded_here(self.name)
         cells = [planned.cell for planned in run.plan(replace(selection, fresh=False))]
-        judged = relations.judged((found[cell] for cell in cells), {each.name: each for each in self.scenarios})
+        judged = relations.judged(
+            (found[cell] for cell in cells), {each.name: each for each in self.scenarios}
+        )
         return {key_of(record.cell): record for record in judged}
 
     def again(self, number: int, keys: Collection[Key], *, fresh: bool) -> dict[Key, str]:
@@ -193,7 +200,9 @@ class SideRun:
     def kept(self, number: int, keys: Collection[Key]) -> dict[Key, str]:
         """The outcomes of that further run as an earlier upgrade kept them, of the cells that it ran."""
         kept = self.repeats(number).recorded_here(self.name).values()
-        return {key_of(record.cell): record.outcome for record in kept if key_of(record.cell) in keys}
+        return {
+            key_of(record.cell): record.outcome for record in kept if key_of(record.cell) in keys
+        }
 
     def repeats(self, number: int) -> Store:
         """Where the records of a further run are."""
@@ -212,7 +221,9 @@ class SideRun:
             yield python
             return
         environments = self.project.environments
-        with environment.in_use(environments, self.name, partial(self.stage, "waiting for another run")):
+        with environment.in_use(
+            environments, self.name, partial(self.stage, "waiting for another run")
+        ):
             self.stage("installing")
             waiting = partial(self.stage, "waiting for another stack to be installed")
             yield environment.ensure(self.side.lock, self.side.locks, environments, waiting).python
@@ -261,7 +272,9 @@ def key_of(cell: Cell) -> Key:
     return Key(cell.scenario, cell.variant, cell.device)
 
 
-def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> dict[Key, list[Key]]:
+def changed(
+    baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]
+) -> dict[Key, list[Key]]:
     """The cells that ran on both sides and ended in another way, each with all for which it stands.
 
     Those are the cells of a scenario that cannot be imported, which share the one import; every other one stands for
@@ -270,12 +283,18 @@ def changed(baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]) -> 
     found: dict[object, list[Key]] = {}
     for key, before in baseline.items():
         after = candidate.get(key)
-        if after is None or ended(before) == ended(after) or UNTRIED & {before.outcome, after.outcome}:
+        if (
+            after is None
+            or ended(before) == ended(after)
+            or UNTRIED & {before.outcome, after.outcome}
+        ):
             continue
         phases = {Outcome.parse(record.outcome).phase for record in (before, after)}
         if phases & {Phase.RESOLVE, Phase.INSTALL}:
             continue
-        found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, []).append(key)
+        found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, []).append(
+            key
+        )
     return {cells[0]: cells for cells in found.values()}
 
 
@@ -388,7 +407,9 @@ def resolved_sides(
 
 def refuse_python(word: str, given: Given, other: Given | None, reading: Reading) -> None:
     """UserError where the Python that was asked for is that of no side: both have one of their own."""
-    if reading.python is None or reading.python in {each.python for each in (given, other) if each is not None}:
+    if reading.python is None or reading.python in {
+        each.python for each in (given, other) if each is not None
+    }:
         return
     raise UserError(
         f"--python {reading.python} has no effect on {word}.",
@@ -397,7 +418,9 @@ def refuse_python(word: str, given: Given, other: Given | None, reading: Reading
     )
 
 
-def upgrade(project: Project, baseline: Resolved, candidate: Resolved, plan: Plan, progress: Progress) -> Comparison:
+def upgrade(
+    project: Project, baseline: Resolved, candidate: Resolved, plan: Plan, progress: Progress
+) -> Comparison:
     """Run both sides and compare them; what they took is given back, also where it is stopped."""
     runs = [SideRun(side, project, plan.scenarios, progress) for side in (baseline, candidate)]
     names = [run.name for run in runs]
@@ -419,7 +442,13 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
     repeats = repeated(first, second, before, after, plan)
     measured: Mapping[Key, Measured] = {}
     if plan.timing is not None:
-        measured = measure(project, first, second, to_measure(before, after, plan.timing, plan.scenarios), plan.timing)
+        measured = measure(
+            project,
+            first,
+            second,
+            to_measure(before, after, plan.timing, plan.scenarios),
+            plan.timing,
+        )
     return compare(
         Side(first.side.given.name, first.side.lock, named(first, before), repeats[0]),
         Side(second.side.given.name, second.side.lock, named(second, after), repeats[1]),
@@ -432,7 +461,9 @@ def named(run: SideRun, records: Mapping[Key, Record]) -> dict[Key, Record]:
     """Records under the name that people gave the side: that of its lock may be a digest."""
     name = run.side.given.name
     replace = msgspec.structs.replace
-    return {key: replace(each, cell=replace(each.cell, stack=name)) for key, each in records.items()}
+    return {
+        key: replace(each, cell=replace(each.cell, stack=name)) for key, each in records.items()
+    }
 
 
 Repeats = dict[Key, tuple[str, ...]]
@@ -441,7 +472,11 @@ Ran = tuple[tuple[SideRun, "Mapping[Key, Record]"], tuple[SideRun, "Mapping[Key,
 
 
 def repeated(
-    first: SideRun, second: SideRun, before: Mapping[Key, Record], after: Mapping[Key, Record], plan: Plan
+    first: SideRun,
+    second: SideRun,
+    before: Mapping[Key, Record],
+    after: Mapping[Key, Record],
+    plan: Plan,
 ) -> tuple[Repeats, Repeats]:
     """The outcomes of further runs of the changed cells, as many on either side.
 
@@ -450,7 +485,12 @@ def repeated(
     sides: Ran = ((first, before), (second, after))
     shared = changed(before, after)
     found = rounds(sides, shared.keys(), plan)
-    doubted = {key for cell, others in shared.items() for key in others if is_doubted(cell, key, sides, found)}
+    doubted = {
+        key
+        for cell, others in shared.items()
+        for key in others
+        if is_doubted(cell, key, sides, found)
+    }
     further = rounds(sides, doubted, plan)
     for number, (_, records) in enumerate(sides):
         imports = (cell for cell in shared if is_import(records[cell]))
@@ -467,7 +507,8 @@ def is_import(record: Record) -> bool:
 def is_doubted(cell: Key, key: Key, sides: Ran, found: Sequence[Repeats]) -> bool:
     """Whether the further runs of ``cell`` do not speak for ``key``: they disagree, or the import is not shared."""
     return key != cell and any(
-        set(repeats[cell]) - {records[cell].outcome} or is_import(records[cell]) is not is_import(records[key])
+        set(repeats[cell]) - {records[cell].outcome}
+        or is_import(records[cell]) is not is_import(records[key])
         for (_, records), repeats in zip(sides, found, strict=True)
     )
 
@@ -489,7 +530,9 @@ def rounds(sides: Ran, keys: Collection[Key], plan: Plan) -> list[Repeats]:
             run.stage(f"changed cells again, {number} of {plan.repeats}")
             kept = run.again(number, everything - anew, fresh=plan.selection.fresh)
             ended.append(kept | run.again(number, anew, fresh=True))
-        found.append({key: tuple(outcomes[key] for outcomes in ended if key in outcomes) for key in keys})
+        found.append(
+            {key: tuple(outcomes[key] for outcomes in ended if key in outcomes) for key in keys}
+        )
     return found
 
 
@@ -504,20 +547,28 @@ def is_open(key: Key, sides: Ran, numbers: Iterable[int]) -> bool:
 
 
 def to_measure(
-    before: Mapping[Key, Record], after: Mapping[Key, Record], timing: Timing, scenarios: Iterable[Scenario]
+    before: Mapping[Key, Record],
+    after: Mapping[Key, Record],
+    timing: Timing,
+    scenarios: Iterable[Scenario],
 ) -> list[Key]:
     """The cells that train on both sides and are measured: the named ones, all, or a control of each scenario."""
     train = [
         key
         for key, record in before.items()
-        if record.outcome == TRAINS and record.role is not Role.MISUSE and key in after and after[key].outcome == TRAINS
+        if record.outcome == TRAINS
+        and record.role is not Role.MISUSE
+        and key in after
+        and after[key].outcome == TRAINS
     ]
     if timing.cells:
         return [key for key in train if (key.scenario, key.variant) in timing.cells]
     return train if timing.everything else controls(train, before, scenarios)
 
 
-def controls(train: Collection[Key], before: Mapping[Key, Record], scenarios: Iterable[Scenario]) -> list[Key]:
+def controls(
+    train: Collection[Key], before: Mapping[Key, Record], scenarios: Iterable[Scenario]
+) -> list[Key]:
     """Of each scenario and device the first control, and every script of the user's own."""
     own = {scenario.name for scenario in scenarios if scenario.arguments is not None}
     found: dict[tuple[str, str], Key] = {}
@@ -549,13 +600,19 @@ def measure(
 
 
 def keep_report(
-    project: Project, baseline: Resolved, candidate: Resolved, comparison: Comparison, parts: Sequence[str] = ()
+    project: Project,
+    baseline: Resolved,
+    candidate: Resolved,
+    comparison: Comparison,
+    parts: Sequence[str] = (),
 ) -> Path:
     """Write the comparison into this checkout's upgrades; the file, named after the sides and ``parts`` that ran.
 
     Sides that are no stacks of the matrix may share a name: what they resolved to tells them apart.
     """
-    words = " ".join([f"{baseline.given.name} to {candidate.given.name}", *(["of", *parts] if parts else ())])
+    words = " ".join(
+        [f"{baseline.given.name} to {candidate.given.name}", *(["of", *parts] if parts else ())]
+    )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", words).strip("-.")[:120]
     if baseline.own or candidate.own:
         locks = f"{baseline.lock.stack} {candidate.lock.stack}"

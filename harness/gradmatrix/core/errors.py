@@ -84,10 +84,16 @@ def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:  # some file systems do not tell upper from lower case
-            raise wrong(path, f"has two {kind}s called {name!r}", f"results are looked up by the {kind}'s name")
+            raise wrong(
+                path,
+                f"has two {kind}s called {name!r}",
+                f"results are looked up by the {kind}'s name",
+            )
         seen.add(name.lower())
 
 
 def wrong(path: Path, what: str, cause: str = "") -> UserError:
     """A complaint about the file: what it has, and why that will not do."""
-    return UserError(f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again")
+    return UserError(
+        f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again"
+    )

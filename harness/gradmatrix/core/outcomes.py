@@ -35,7 +35,9 @@ REASONS: dict[Phase, tuple[str, ...]] = {
     Phase.RELATION: ("disagrees",),
     Phase.PROCESS: ("timeout", "out-of-memory", r"signal-\d+", r"exit-\d+", "lost"),
 }
-SPURIOUS = frozenset({"resolve:index-unreachable", "install:network", "install:disk-full", "process:lost"})
+SPURIOUS = frozenset(
+    {"resolve:index-unreachable", "install:network", "install:disk-full", "process:lost"}
+)
 NOT_JUDGED = SPURIOUS | {"setup:unsupported", "setup:no-device"}
 
 
@@ -51,7 +53,9 @@ class Outcome:
             if self.reason:
                 raise ValueError(f"a training outcome has no reason, got {self.reason!r}")
         elif not any(re.fullmatch(pattern, self.reason) for pattern in REASONS[self.phase]):
-            raise ValueError(f"{self.reason!r} is no reason of phase {self.phase}: {', '.join(REASONS[self.phase])}")
+            raise ValueError(
+                f"{self.reason!r} is no reason of phase {self.phase}: {', '.join(REASONS[self.phase])}"
+            )
 
     def __str__(self) -> str:
         return TRAINS if self.phase is None else f"{self.phase}:{self.reason}"

@@ -74,7 +74,9 @@ def place(frames: Sequence[Frame]) -> Frame | None:
 
 def spot(at: Frame | None) -> str:
     """A line of code as a person looks it up."""
-    return f"{at.file}:{at.line}, {at.function}" if at is not None else "at a line that was not seen"
+    return (
+        f"{at.file}:{at.line}, {at.function}" if at is not None else "at a line that was not seen"
+    )
 
 
 def where(at: Frame | None, how: str) -> str:
@@ -148,7 +150,9 @@ def remedy_for(
     trained = {
         (record.cell.scenario, record.cell.variant): record.cell
         for record in records
-        if record.cell.stack == stack and record.cell.device == device and record.outcome == "trains"
+        if record.cell.stack == stack
+        and record.cell.device == device
+        and record.outcome == "trains"
     }
     ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
     for each in ordered:
@@ -164,7 +168,13 @@ def remedy_on_its_stack(
 ) -> Remedy | None:
     """A remedy that was seen on the stack of ``cell``, of its own scenario if it has one."""
     return remedy_for(
-        cause, scenarios, records, stack=cell.stack, same_stack=True, scenario=cell.scenario, device=cell.device
+        cause,
+        scenarios,
+        records,
+        stack=cell.stack,
+        same_stack=True,
+        scenario=cell.scenario,
+        device=cell.device,
     )
 
 
@@ -172,7 +182,11 @@ def advice(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
     """The last line of a diagnosis: what to do, and what shows that it helps; None where nobody knows."""
     if remedy is not None:
         cell = remedy.cell
-        on = f"on {cell.stack}" if remedy.same_stack else f"on {cell.stack}, the nearest published stack"
+        on = (
+            f"on {cell.stack}"
+            if remedy.same_stack
+            else f"on {cell.stack}, the nearest published stack"
+        )
         return f"What was seen to work {on}: {remedy.summary} ({cell.scenario}/{cell.variant} trains there)."
     return PLAIN.get(diagnosis.cause)
 

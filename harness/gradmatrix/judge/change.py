@@ -125,14 +125,19 @@ def change_of(before: Stood, after: Stood) -> Change | None:
 
 def is_missing(before: Stood, after: Stood) -> bool:
     """Whether the baseline says something of a cell of which the candidate has no record."""
-    return after.standing is Standing.MISSING and before.standing not in {Standing.MISSING, Standing.NOTHING}
+    return after.standing is Standing.MISSING and before.standing not in {
+        Standing.MISSING,
+        Standing.NOTHING,
+    }
 
 
 def matched(before: Standing, after: Standing) -> Change | None:
     """Every pair of standings; two failures are told apart by ``of_failures``."""
     match before:
         case Standing.PASSED:
-            return where(after, passed=Change.UNCHANGED, failed=Change.REGRESSED, nothing=Change.GONE)
+            return where(
+                after, passed=Change.UNCHANGED, failed=Change.REGRESSED, nothing=Change.GONE
+            )
         case Standing.FAILED:
             return where(after, passed=Change.FIXED, failed=Change.UNCHANGED, nothing=Change.GONE)
         case Standing.NOTHING | Standing.MISSING:
@@ -144,7 +149,9 @@ def matched(before: Standing, after: Standing) -> Change | None:
             assert_never(before)
 
 
-def where(after: Standing, *, passed: Change, failed: Change, nothing: Change | None) -> Change | None:
+def where(
+    after: Standing, *, passed: Change, failed: Change, nothing: Change | None
+) -> Change | None:
     """The change that the candidate's standing picks; nothing is said where it has no record."""
     match after:
         case Standing.PASSED:
@@ -177,7 +184,11 @@ def way_of_failing(record: Record | None) -> tuple[object, ...]:
 
 def is_asked_the_same(before: Record | None, after: Record | None) -> bool:
     """Whether to pass means the same: a misuse passes where the stack says so, all else where it trains."""
-    return before is None or after is None or (before.role is Role.MISUSE) is (after.role is Role.MISUSE)
+    return (
+        before is None
+        or after is None
+        or (before.role is Role.MISUSE) is (after.role is Role.MISUSE)
+    )
 
 
 def attributed(change: Change, before: Stood, after: Stood) -> Change:
@@ -196,7 +207,11 @@ def inputs_changed(before: Stood, after: Stood) -> set[str]:
     if one is None or other is None:
         return set()
     met = {LIMIT_OF.get(one.outcome), LIMIT_OF.get(other.outcome)}
-    names = {name for name in one.inputs.keys() | other.inputs.keys() if name not in LIMITS or name in met}
+    names = {
+        name
+        for name in one.inputs.keys() | other.inputs.keys()
+        if name not in LIMITS or name in met
+    }
     found = {name for name in names if one.inputs.get(name) != other.inputs.get(name)}
     if one.build and other.build and one.build != other.build:
         found.add("build")
@@ -207,7 +222,9 @@ def inputs_changed(before: Stood, after: Stood) -> set[str]:
 
 def python(record: Record) -> str:
     """The Python that it ran on; empty where nothing ran."""
-    return record.observation.environment.get("python", "") if record.observation is not None else ""
+    return (
+        record.observation.environment.get("python", "") if record.observation is not None else ""
+    )
 
 
 def why(change: Change, before: Stood, after: Stood) -> str:
@@ -218,7 +235,11 @@ def why(change: Change, before: Stood, after: Stood) -> str:
 def reasons(change: Change, before: Stood, after: Stood) -> Iterator[str]:
     """The sentences of ``why``."""
     if change is Change.NEW:
-        yield nothing_of("baseline", before) if is_asked_the_same(before.record, after.record) else "Its role changed."
+        yield (
+            nothing_of("baseline", before)
+            if is_asked_the_same(before.record, after.record)
+            else "Its role changed."
+        )
     if change is Change.GONE:
         yield nothing_of("candidate", after)
     if change in OF_VERDICTS or change in {Change.INCONCLUSIVE, Change.ELSEWHERE}:

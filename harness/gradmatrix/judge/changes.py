@@ -115,7 +115,8 @@ def changes(
     if there:
         left = (each for cell, each in previous.items() if cell not in there and not each.gone)
         found += [
-            msgspec.structs.replace(each, gone=True, at=published, published=published, changed=()) for each in left
+            msgspec.structs.replace(each, gone=True, at=published, published=published, changed=())
+            for each in left
         ]
     return sorted(found, key=lambda each: each.cell)
 
@@ -164,7 +165,9 @@ def rate(record: Record) -> float | None:
 
 def measurement(inputs: Mapping[str, str]) -> str:
     """Our own part of the key, as a short hash."""
-    return hashed(tuple(sorted((name, value) for name, value in inputs.items() if name not in NOT_OURS)))
+    return hashed(
+        tuple(sorted((name, value) for name, value in inputs.items() if name not in NOT_OURS))
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -187,7 +190,9 @@ def differs(known: Entry, record: Record) -> bool:
 
 def changed_inputs(known: Entry, before: Before | None, record: Record) -> tuple[str, ...]:
     """Names of the inputs that differ from those of the record before, or from what its entry knows of them."""
-    if before is None or before.key == record.key:  # its records were lost, or published without a history
+    if (
+        before is None or before.key == record.key
+    ):  # its records were lost, or published without a history
         pairs = {
             "lock": (known.lock, record.inputs.get("lock", "")),
             "device": (known.device, record.inputs.get("device", "")),
@@ -215,7 +220,12 @@ def locked(lock: Lock) -> Locked | None:
     packages = {package.name: package.version for package in lock.packages}
     digest = lock.digest[:DIGITS]
     return Locked(
-        schema=SCHEMA, stack=lock.stack, digest=digest, as_of=lock.as_of, python=lock.python, packages=packages
+        schema=SCHEMA,
+        stack=lock.stack,
+        digest=digest,
+        as_of=lock.as_of,
+        python=lock.python,
+        packages=packages,
     )
 
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import Frame
 from gradmatrix.judge.causes import Cause, Diagnosis, module_of, place, spot, titled, told, where
-from gradmatrix.judge.verdict import first_line, gradient_status, is_finite, judge_observation, letter, some_names
+from gradmatrix.judge.verdict import (
+    first_line,
+    gradient_status,
+    is_finite,
+    judge_observation,
+    letter,
+    some_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +77,10 @@ def entries(counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
 def joined(modules: Sequence[tuple[str, ...]]) -> str:
     """The name of modules that differ by numbers only."""
     columns = [list(dict.fromkeys(column)) for column in zip(*modules, strict=True)]
-    return ".".join(column[0] if len(column) == 1 else numbers([int(part) for part in column]) for column in columns)
+    return ".".join(
+        column[0] if len(column) == 1 else numbers([int(part) for part in column])
+        for column in columns
+    )
 
 
 def numbers(values: Sequence[int]) -> str:
@@ -85,7 +95,16 @@ MOST_LINES = 5
 GROUPS_SHOWN = 4
 OF_GRADIENTS = re.compile(r"requires?_grad|grad_fn|none of (?:the )?outputs? ha")
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
-NOT_SEVERED = ("unknown", "grad = None", "round", "floor", "ceil", "trunc", "sign", "clip_grad_norm_")
+NOT_SEVERED = (
+    "unknown",
+    "grad = None",
+    "round",
+    "floor",
+    "ceil",
+    "trunc",
+    "sign",
+    "clip_grad_norm_",
+)
 
 
 def no_gradient(seen: Observation) -> Diagnosis | None:
@@ -93,7 +112,11 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
     without_graph = any(not call.requires_grad for call in seen.backward)
     if not without_graph and all(letter(p) != "n" for p in seen.parameters if p.learns):
         return None
-    if seen.raised is not None and not without_graph and not OF_GRADIENTS.search(seen.raised.message):
+    if (
+        seen.raised is not None
+        and not without_graph
+        and not OF_GRADIENTS.search(seen.raised.message)
+    ):
         return None
     signs: tuple[Callable[[Observation], Diagnosis | None], ...] = (
         cut_before_checkpoint, in_training_pass, dropped, severed, cut_inside,
@@ -103,7 +126,11 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
     if found is None:
         return None
     extra = partly(seen)
-    if found.cause is not Cause.REBUILT and seen.leaves and not any(p.gradients.strip("n") for p in seen.parameters):
+    if (
+        found.cause is not Cause.REBUILT
+        and seen.leaves
+        and not any(p.gradients.strip("n") for p in seen.parameters)
+    ):
         at = place(seen.leaves[0].frames)
         if at is not None:
             extra = (
@@ -148,13 +175,19 @@ def cut(lost: Lost) -> Diagnosis:
 def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
     """A checkpoint's input that comes from no frozen module: it was cut off before."""
     entered = [lost for lost in seen.lost if lost.entered]
-    first = next((position for position, lost in enumerate(entered) if lost.checkpoint is not None), None)
-    if first is None or any(lost.checkpoint is not None and lost.checkpoint.source is not None for lost in entered):
+    first = next(
+        (position for position, lost in enumerate(entered) if lost.checkpoint is not None), None
+    )
+    if first is None or any(
+        lost.checkpoint is not None and lost.checkpoint.source is not None for lost in entered
+    ):
         return None
     for lost in entered[:first]:
         if lost.switch is not None and not lost.cached:
             return switched(lost)
-    return severed(seen) or next((cut(lost) for lost in entered[:first] if lost.grad_enabled and not lost.cached), None)
+    return severed(seen) or next(
+        (cut(lost) for lost in entered[:first] if lost.grad_enabled and not lost.cached), None
+    )
 
 
 def checkpointed(lost: Lost) -> Diagnosis:
@@ -194,7 +227,11 @@ def switched(lost: Lost) -> Diagnosis:
     """Modules ran while gradients were switched off."""
     assert lost.switch is not None
     whole = not lost.entered
-    module, kind = (lost.module, lost.type) if whole else (lost.within or lost.module, lost.within_type or lost.type)
+    module, kind = (
+        (lost.module, lost.type)
+        if whole
+        else (lost.within or lost.module, lost.within_type or lost.type)
+    )
     first = f", `{lost.module}` first" if module != lost.module else ""
     opening, at = off(lost.switch)
     count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
@@ -220,7 +257,10 @@ def off(switch: Switch) -> tuple[str, Frame | None]:
     if switch.decorated is not None:
         at = switch.decorated
         by = f"`{at.function}` ({at.file}:{at.line}) is decorated with {switch.how}"
-        return f"Gradients were off: {by}, and what it calls builds no graph{where(call, 'it was called at')}.", at
+        return (
+            f"Gradients were off: {by}, and what it calls builds no graph{where(call, 'it was called at')}.",
+            at,
+        )
     return f"Gradients were off: {switch.how}{where(call, 'at')}.", call
 
 
@@ -236,9 +276,15 @@ def dropped(seen: Observation) -> Diagnosis | None:
 
 def severed(seen: Observation) -> Diagnosis | None:
     """A tensor left the graph, and what lies behind it got no gradient."""
-    if seen.leaves and not any(p.gradients.strip("n") for p in seen.parameters if p.learns) and seen.leaves[0].frames:
+    if (
+        seen.leaves
+        and not any(p.gradients.strip("n") for p in seen.parameters if p.learns)
+        and seen.leaves[0].frames
+    ):
         return None  # the loss itself was made anew: that says more than where its value was read
-    event = next((each for each in seen.severed if each.frames and each.how not in NOT_SEVERED), None)
+    event = next(
+        (each for each in seen.severed if each.frames and each.how not in NOT_SEVERED), None
+    )
     if event is None:
         return None
     at = place(event.frames)
@@ -247,7 +293,11 @@ def severed(seen: Observation) -> Diagnosis | None:
         cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
         line = f"Gradients were off ({event.how}) where the output of {name} was used{where(at, 'at')}."
         return told(cause, event.module, at, line)
-    behind = f"; {event.parameters} parameter tensors lie behind it and get nothing" if event.parameters else ""
+    behind = (
+        f"; {event.parameters} parameter tensors lie behind it and get nothing"
+        if event.parameters
+        else ""
+    )
     line = f"`{event.how}` took the output of {name} out of the graph{where(at, 'at')}{behind}."
     return told(Cause.DETACHED, event.module, at, line)
 
@@ -284,7 +334,9 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
 
 def off_at_backward(seen: Observation) -> Diagnosis | None:
     """The model's output has a graph, but the loss was computed while gradients were off."""
-    call = next((call for call in seen.backward if not call.requires_grad and call.switch is not None), None)
+    call = next(
+        (call for call in seen.backward if not call.requires_grad and call.switch is not None), None
+    )
     if call is None or call.switch is None or any(not lost.entered for lost in seen.lost):
         return None
     opening, at = off(call.switch)
@@ -302,7 +354,12 @@ def off_at_backward(seen: Observation) -> Diagnosis | None:
 def off_everywhere(seen: Observation) -> Diagnosis | None:
     """No pass was entered with gradients on: whoever switched them off is to blame."""
     lost = next(
-        (each for each in reversed(seen.lost) if each.only and not each.entered and each.switch is not None), None
+        (
+            each
+            for each in reversed(seen.lost)
+            if each.only and not each.entered and each.switch is not None
+        ),
+        None,
     )
     return None if lost is None else switched(lost)
 
@@ -366,7 +423,10 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         return None
     if not seen.backward:
         return told(
-            Cause.NOT_TRAINED, None, None, "Nothing was trained: backward was never called, and no optimizer stepped."
+            Cause.NOT_TRAINED,
+            None,
+            None,
+            "Nothing was trained: backward was never called, and no optimizer stepped.",
         )
     if not seen.optimizers and all(call.requires_grad for call in seen.backward):
         line = "No optimizer was built, and only the steps of optimizers are watched: what else updates is not known."
@@ -379,7 +439,9 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     first = seen.nonfinite
     broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
     broken = broken or any("x" in p.gradients for p in seen.parameters)
-    if first is None or not (NONFINITE.search(seen.raised.message) if seen.raised is not None else broken):
+    if first is None or not (
+        NONFINITE.search(seen.raised.message) if seen.raised is not None else broken
+    ):
         return None
     at = place(first.frames)
     name = titled(first.module, first.type)
@@ -435,7 +497,9 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         line = f"GradScaler skipped all {idle[0].scaled} steps of {idle[0].type}: some gradients were NaN or infinite."
         return told(Cause.NONFINITE_GRADIENT, None, at, line)
     calls = f"backward was called {len(seen.backward)} times"
-    line = f"{idle[0].type} never stepped: {calls}, its step never ran{where(at, 'it is built at')}."
+    line = (
+        f"{idle[0].type} never stepped: {calls}, its step never ran{where(at, 'it is built at')}."
+    )
     return told(Cause.NEVER_STEPPED, module_of(still[0]) if still else None, at, line)
 
 
@@ -445,13 +509,21 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
     if seen.raised is not None or not zero:
         return None
     learning = sum(p.learns for p in seen.parameters)
-    lines = [f"The gradient of {some_names(zero)} was exactly zero in every audited step.", *partly(seen)]
+    lines = [
+        f"The gradient of {some_names(zero)} was exactly zero in every audited step.",
+        *partly(seen),
+    ]
     if len(zero) == learning:
-        first = (
-            f"All {learning} gradients were exactly zero: the loss has a graph, but its value moves with no parameter"
-        )
+        first = f"All {learning} gradients were exactly zero: the loss has a graph, but its value moves with no parameter"
         lines = [f"{first} (advantages, weights or a mask of zeros?)."]
-    at = next((place(hook.frames) for hook in seen.hooks if hook.parameter in {p.name for p in zero} | {""}), None)
+    at = next(
+        (
+            place(hook.frames)
+            for hook in seen.hooks
+            if hook.parameter in {p.name for p in zero} | {""}
+        ),
+        None,
+    )
     event = seen.severed[-1] if seen.severed else None
     module = module_of(zero[-1])  # the last of them: what comes before it gets its zeros from there
     if at is not None:
@@ -464,12 +536,12 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
         own = next((each for each in seen.severed if each.module == module and each.frames), None)
         at = place(own.frames) if own is not None else place(seen.zero_output.frames)
         name = titled(module, seen.zero_output.type)
-        lines.insert(1, f"The output of {name} was all zeros, though its input was not{where(at, 'at')}.")
+        lines.insert(
+            1, f"The output of {name} was all zeros, though its input was not{where(at, 'at')}."
+        )
     elif event is not None and event.frames:
         at, module = place(event.frames), event.module or module
-        why = (
-            f"`{event.how}` stands between {titled(event.module, event.type)} and the loss and lets no gradient through"
-        )
+        why = f"`{event.how}` stands between {titled(event.module, event.type)} and the loss and lets no gradient through"
         lines.insert(1, f"{why}{where(at, 'at')}.")
     return told(Cause.ZERO, module, at, *lines)
 
@@ -485,7 +557,9 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     optimizers = [built for built in seen.optimizers if built.steps]
     at = place(optimizers[0].frames) if optimizers else None
     module = module_of(still[0])
-    if optimizers and all(built.learning_rates and set(built.learning_rates) == {0.0} for built in optimizers):
+    if optimizers and all(
+        built.learning_rates and set(built.learning_rates) == {0.0} for built in optimizers
+    ):
         line = f"The learning rate was 0 in every audited step{where(at, 'the optimizer is built at')}."
         return told(Cause.LEARNING_RATE, module, at, line, *partly(seen))
     if {p.learning_rate for p in still} == {0.0}:
@@ -496,15 +570,21 @@ def not_updated(seen: Observation) -> Diagnosis | None:
         line = f"{built.type}.step ran {built.steps} times and changed nothing: it is written at {spot(built.step)}."
         return told(Cause.NEVER_STEPPED, module, built.step, line)
     kinds = " and ".join(sorted({p.dtype for p in still}))
-    line = (
-        f"{some_names(still)} got a gradient and kept its value: the steps were too small for {kinds}, and rounded away"
+    line = f"{some_names(still)} got a gradient and kept its value: the steps were too small for {kinds}, and rounded away"
+    return told(
+        Cause.ROUNDING,
+        module,
+        at,
+        f"{line}{where(at, 'the optimizer is built at')}.",
+        *partly(seen),
     )
-    return told(Cause.ROUNDING, module, at, f"{line}{where(at, 'the optimizer is built at')}.", *partly(seen))
 
 
 def replaced(seen: Observation) -> Diagnosis | None:
     """An optimizer holds tensors that are no module's any more, and not those that took their place."""
-    stale = [p for p in seen.parameters if p.learns and p.held and p.module is None and letter(p) == "n"]
+    stale = [
+        p for p in seen.parameters if p.learns and p.held and p.module is None and letter(p) == "n"
+    ]
     loose = [p for p in seen.parameters if p.learns and not p.held and letter(p) in "fz"]
     if seen.raised is not None or not stale or not loose:
         return None
@@ -537,17 +617,23 @@ def exception(seen: Observation) -> Diagnosis | None:
     """Something else that was raised: where."""
     if seen.raised is None:
         return None
-    lost = next((each for each in seen.lost if each.inference_mode and each.switch is not None), None)
+    lost = next(
+        (each for each in seen.lost if each.inference_mode and each.switch is not None), None
+    )
     if lost is not None and INFERENCE.search(seen.raised.message):
         return switched(lost)
     raising = [
         Frame(file=file, line=int(line), function=function)
-        for file, line, function in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback)
+        for file, line, function in re.findall(
+            r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback
+        )
         if not file.startswith(PLUMBING)
     ]
     at = raising[-1] if raising else None
     under = [f"Raised under {spot(at)}."] if at else []
-    return told(Cause.EXCEPTION, None, at, f"{seen.raised.type}: {first_line(seen.raised.message)}", *under)
+    return told(
+        Cause.EXCEPTION, None, at, f"{seen.raised.type}: {first_line(seen.raised.message)}", *under
+    )
 
 
 def false_alarms(seen: Observation) -> tuple[str, ...]:

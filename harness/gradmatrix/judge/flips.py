@@ -162,16 +162,24 @@ def regression(entries: Sequence[Entry], locks: Locks) -> Regression | None:
     now = entries[-1]
     if now.gone or now.passed is not False:
         return None
-    judged = [place for place, each in enumerate(entries) if not each.gone and is_asked_the_same(each, now)]
+    judged = [
+        place
+        for place, each in enumerate(entries)
+        if not each.gone and is_asked_the_same(each, now)
+    ]
     passed = max((place for place in judged if entries[place].passed), default=None)
     if passed is None:
         return None
     before, since = entries[passed], entries[passed + 1 :]
-    failed = [place - passed - 1 for place in judged if place > passed and entries[place].passed is False]
+    failed = [
+        place - passed - 1 for place in judged if place > passed and entries[place].passed is False
+    ]
     unmoved = [place for place in failed if since[place].lock == before.lock]
 
     def is_the_stack(place: int) -> bool:
-        return place not in unmoved and not any(is_the_same_failure(since[each : place + 1]) for each in unmoved)
+        return place not in unmoved and not any(
+            is_the_same_failure(since[each : place + 1]) for each in unmoved
+        )
 
     if not is_the_stack(failed[-1]):
         return None
@@ -182,9 +190,11 @@ def regression(entries: Sequence[Entry], locks: Locks) -> Regression | None:
 def is_the_same_failure(entries: Sequence[Entry]) -> bool:
     """Whether the last of these fails as the first one does, with nothing changed in between but the lock."""
     one, other = entries[0], entries[-1]
-    return (one.outcome, one.gradient, one.measured) == (other.outcome, other.gradient, other.measured) and {
-        *changed_between(one, entries[1:])
-    } <= {LOCK}
+    return (one.outcome, one.gradient, one.measured) == (
+        other.outcome,
+        other.gradient,
+        other.measured,
+    ) and {*changed_between(one, entries[1:])} <= {LOCK}
 
 
 def flip(kind: Kind, before: Entry | None, since: Sequence[Entry], locks: Locks) -> Flip:
@@ -195,7 +205,9 @@ def flip(kind: Kind, before: Entry | None, since: Sequence[Entry], locks: Locks)
     changed = changed_between(before, since)
     if kind in OF_VERDICTS and LOCK not in changed and not set(changed).isdisjoint(MACHINE):
         kind = Kind.ELSEWHERE
-    moved = packages_moved(locks.get((after.cell.stack, before.lock)), locks.get((after.cell.stack, after.lock)))
+    moved = packages_moved(
+        locks.get((after.cell.stack, before.lock)), locks.get((after.cell.stack, after.lock))
+    )
     return Flip(kind=kind, before=before, after=after, changed=changed, moved=moved)
 
 
@@ -226,7 +238,9 @@ def packages_moved(before: Locked | None, after: Locked | None) -> tuple[Moved, 
 
 def moved(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Moved, ...]:
     """The packages whose version differs, torch and its companions first."""
-    names = sorted({name for name, _ in before.items() ^ after.items()}, key=lambda name: (place(name), name))
+    names = sorted(
+        {name for name, _ in before.items() ^ after.items()}, key=lambda name: (place(name), name)
+    )
     return tuple(Moved(name=name, before=before.get(name), after=after.get(name)) for name in names)
 
 
@@ -241,7 +255,11 @@ def reasons(flip: Flip) -> Iterator[str]:
     if before is None or after.gone:
         return
     if LOCK in flip.changed:
-        yield f"The stack's lock moved: {listed(flip.moved)}." if flip.moved else "The stack's lock moved."
+        yield (
+            f"The stack's lock moved: {listed(flip.moved)}."
+            if flip.moved
+            else "The stack's lock moved."
+        )
     if "device" in flip.changed:
         yield f"It ran on another machine: {before.device or 'unknown'} → {after.device or 'unknown'}."
     if "build" in flip.changed:

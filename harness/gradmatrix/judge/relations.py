@@ -44,7 +44,11 @@ def judged(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> list
 
 def as_it_ran(record: Record) -> Record:
     """The record without a judgement on its relations."""
-    return replace(record, outcome=TRAINS, passed=True, message="") if record.outcome == DISAGREES else record
+    return (
+        replace(record, outcome=TRAINS, passed=True, message="")
+        if record.outcome == DISAGREES
+        else record
+    )
 
 
 def judge(record: Record, agree: Iterable[Relation], by_cell: Mapping[Cell, Record]) -> Record:
@@ -63,7 +67,9 @@ def disagreement(relation: Relation, first: Record, second: Record) -> str | Non
 
     They compare where both train under one key: the same lock, script, observer, device and number of steps.
     """
-    if first.key != second.key or any(each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)):
+    if first.key != second.key or any(
+        each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)
+    ):
         return None
     if first.observation is None or second.observation is None:
         return None
@@ -105,9 +111,14 @@ def close(one: Value, other: Value, rtol: float) -> bool:
 def some(values: Sequence[Value], step: int) -> str:
     """The values around a step in a few digits; what is left out at either end is an ellipsis."""
     start = max(0, step + 1 - SHOWN // 2) if len(values) > SHOWN else 0
-    shown = ["none" if value is None else f"{value:.5g}" if isinstance(value, float) else value for value in values]
+    shown = [
+        "none" if value is None else f"{value:.5g}" if isinstance(value, float) else value
+        for value in values
+    ]
     part = shown[start : start + SHOWN]
-    return " ".join(["…"] * (start > 0) + part + ["…"] * (start + SHOWN < len(shown))) or "of no step"
+    return (
+        " ".join(["…"] * (start > 0) + part + ["…"] * (start + SHOWN < len(shown))) or "of no step"
+    )
 
 
 TRAINED = frozenset({TRAINS, DISAGREES})
@@ -144,13 +155,20 @@ def drift(baseline: Record, candidate: Record) -> Drift | None:
 
     They do the same where the script, the steps, the threads and the kind of machine are the same.
     """
-    if not {baseline.outcome, candidate.outcome} <= TRAINED or not did_the_same(baseline, candidate):
+    if not {baseline.outcome, candidate.outcome} <= TRAINED or not did_the_same(
+        baseline, candidate
+    ):
         return None
     ours, theirs = losses(candidate), losses(baseline)
     if not ours or len(ours) != len(theirs):
         return None
-    scale = max(map(abs, (*ours, *theirs)))  # of the curve: a loss that happens to be near 0 makes no drift of 100 %
-    differences = [abs(one - other) / scale if one != other else 0.0 for one, other in zip(theirs, ours, strict=True)]
+    scale = max(
+        map(abs, (*ours, *theirs))
+    )  # of the curve: a loss that happens to be near 0 makes no drift of 100 %
+    differences = [
+        abs(one - other) / scale if one != other else 0.0
+        for one, other in zip(theirs, ours, strict=True)
+    ]
     first = next((step for step, each in enumerate(differences) if each), None)
     largest = max(differences)
     return Drift(

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation, Parameter
 
 NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
-OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE)
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE
+)
 NAMES_THE_PROBLEM = re.compile(
     r"\b(?:not|none|no|nothing|without)\b[^.:;]{0,60}\brequires?[_ ]grad\b|\brequires_grad ?(?:=|is|to) ?false\b"
     r"|leaf variable that requires grad|\b(?:no|not|without)\b[^.:;]{0,20}\bgrad_fn\b|\bgrad_fn ?(?:=|is) ?none\b"
@@ -74,7 +76,9 @@ def process_outcome(observation: Observation | None, ended: Ended) -> tuple[Outc
         return Outcome(Phase.PROCESS, "out-of-memory"), last_line(ended.output_tail)
     if ended.signal is not None:
         return Outcome(Phase.PROCESS, f"signal-{ended.signal}"), f"killed by signal {ended.signal}"
-    return Outcome(Phase.PROCESS, f"exit-{ended.exit or 0}"), f"the process exited with {ended.exit or 0} by itself"
+    return Outcome(
+        Phase.PROCESS, f"exit-{ended.exit or 0}"
+    ), f"the process exited with {ended.exit or 0} by itself"
 
 
 def judge_observation(seen: Observation) -> Verdict:
@@ -85,14 +89,22 @@ def judge_observation(seen: Observation) -> Verdict:
         return Verdict(Outcome(Phase.SETUP, "unsupported"), None, seen.skipped)
     status = gradient_status(seen)
     if seen.raised is not None:
-        return Verdict(exception_outcome(seen), status, f"{seen.raised.type}: {first_line(seen.raised.message)}")
+        return Verdict(
+            exception_outcome(seen),
+            status,
+            f"{seen.raised.type}: {first_line(seen.raised.message)}",
+        )
     return judge_training(seen, status)
 
 
 def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
     """The verdict on a script that ran to its end: loss, steps, gradients, updates, in this order."""
     if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
-        shown = " ".join(loss if isinstance(loss, str) else f"{loss:.4g}" for loss in seen.losses if loss is not None)
+        shown = " ".join(
+            loss if isinstance(loss, str) else f"{loss:.4g}"
+            for loss in seen.losses
+            if loss is not None
+        )
         message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
         return Verdict(Outcome(Phase.STEP, "nonfinite-loss"), status, message)
     if seen.steps == 0 or status is None:
@@ -101,7 +113,11 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
     if status is not Gradient.FLOWING:
         bad = [p for p in learning if letter(p) in LETTERS[status]]
         got = f"{len(bad)} of {len(learning)} trainable parameters got {GOT[status]}: {some_names(bad)}"
-        return Verdict(Outcome(Phase.GRADIENT, status.value), status, got if learning else "nothing is trainable")
+        return Verdict(
+            Outcome(Phase.GRADIENT, status.value),
+            status,
+            got if learning else "nothing is trainable",
+        )
     still = [p for p in learning if not p.changed]
     if still:
         reason = "none" if len(still) == len(learning) else "partial"
@@ -150,7 +166,9 @@ def is_import_error(name: str, message: str) -> bool:
 
 def import_outcome(name: str, message: str) -> Outcome:
     """The outcome of an import that ended with the exception ``name``: a module that is not there, or anything else."""
-    missing = name == "ModuleNotFoundError" or (is_import_error(name, message) and "No module named" in message)
+    missing = name == "ModuleNotFoundError" or (
+        is_import_error(name, message) and "No module named" in message
+    )
     return Outcome(Phase.IMPORT, "missing-module" if missing else "exception")
 
 

@@ -103,33 +103,48 @@ def _apart(one: Version | None, other: Version | None) -> int:
 def nearest(here: Versions, locks: Iterable[Lock]) -> Lock | None:
     """The published stack with the smallest distance, of several the newest; None where nothing is published."""
     return min(
-        locks, key=lambda lock: (distance(here, versions(lock)), -lock.as_of.toordinal(), lock.stack), default=None
+        locks,
+        key=lambda lock: (distance(here, versions(lock)), -lock.as_of.toordinal(), lock.stack),
+        default=None,
     )
 
 
-def remedy_near(published: Published, diagnosis: Diagnosis, environment: Mapping[str, str]) -> Remedy | None:
+def remedy_near(
+    published: Published, diagnosis: Diagnosis, environment: Mapping[str, str]
+) -> Remedy | None:
     """A remedy seen on the published stack that is nearest to the versions of ``environment``, by package."""
     lock = nearest(parsed(environment.get), published.locks)
     if lock is None:
         return None
-    return remedy_for(diagnosis.cause, published.scenarios, published.records, stack=lock.stack, same_stack=False)
+    return remedy_for(
+        diagnosis.cause, published.scenarios, published.records, stack=lock.stack, same_stack=False
+    )
 
 
 def like(
-    outcome: str, records: Iterable[Record], stacks: Mapping[str, Versions], here: Versions, needs: Iterable[str] = ()
+    outcome: str,
+    records: Iterable[Record],
+    stacks: Mapping[str, Versions],
+    here: Versions,
+    needs: Iterable[str] = (),
 ) -> Likeness:
     """How a cell that ends with ``outcome`` in the environment ends on the published ``stacks``.
 
     ``records`` are those of this cell on them, ``needs`` the requirements of its variant.
     """
     judged = {record.cell.stack: record for record in records if record.passed is not None}
-    failing = tuple(s for s in stacks if s in judged and judged[s].outcome == outcome and not judged[s].passed)
+    failing = tuple(
+        s for s in stacks if s in judged and judged[s].outcome == outcome and not judged[s].passed
+    )
     others = [stack for stack in stacks if stack in judged and stack not in failing]
     if not failing:
         return Likeness(words=_unlike(outcome, [judged[stack] for stack in others]))
     if not others:
         return Likeness(
-            words=f"as all {len(failing)} published stacks do" if len(failing) > 1 else _on(failing), stacks=failing
+            words=f"as all {len(failing)} published stacks do"
+            if len(failing) > 1
+            else _on(failing),
+            stacks=failing,
         )
     bounds = separating(failing, others, stacks, here, needs)
     if not bounds:
@@ -174,9 +189,13 @@ def _bound(name: str, bad: list[Versions], good: list[Versions], here: Versions)
         return None
     fails, passes = [each[name] for each in bad], [each[name] for each in good]
     if max(fails) < min(passes) and own < min(passes):
-        return Bound(package=name, fails=str(max(fails)), passes=str(min(passes)), older=True, here=str(own))
+        return Bound(
+            package=name, fails=str(max(fails)), passes=str(min(passes)), older=True, here=str(own)
+        )
     if min(fails) > max(passes) and own > max(passes):
-        return Bound(package=name, fails=str(min(fails)), passes=str(max(passes)), older=False, here=str(own))
+        return Bound(
+            package=name, fails=str(min(fails)), passes=str(max(passes)), older=False, here=str(own)
+        )
     return None
 
 
@@ -212,7 +231,9 @@ def packages_moved(baseline: Lock, candidate: Lock) -> tuple[PackageMove, ...]:
     ]
     found.sort(key=lambda each: (not each.direct, place(each.name), each.name))
     if baseline.python != candidate.python:
-        python = PackageMove(name="python", before=baseline.python, after=candidate.python, direct=True)
+        python = PackageMove(
+            name="python", before=baseline.python, after=candidate.python, direct=True
+        )
         found.insert(0, python)
     return tuple(found)
 
@@ -227,7 +248,9 @@ def version(package: LockedPackage | None) -> str | None:
     return package.version if package is not None else None
 
 
-def moved(name: str, before: LockedPackage | None, after: LockedPackage | None, *, direct: bool) -> PackageMove:
+def moved(
+    name: str, before: LockedPackage | None, after: LockedPackage | None, *, direct: bool
+) -> PackageMove:
     """A package that differs, with the days of its releases where the locks know them."""
     return PackageMove(
         name=name,

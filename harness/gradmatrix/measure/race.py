@@ -118,7 +118,9 @@ class Race:
                     try:
                         self.renew()
                     except FAILURES as error:
-                        return self.result(self.look(1.0), "budget", (f"no other servers: {reason(error)}",))
+                        return self.result(
+                            self.look(1.0), "budget", (f"no other servers: {reason(error)}",)
+                        )
         except FAILURES as error:
             return self.result(None, "failed", (words(error),))
 
@@ -130,8 +132,15 @@ class Race:
         """
         opening_s = self.crew.opening_s
         left_s = self.budget_s * (1 - self.gone)
-        forks = all(runner.fork for runner in self.runners)  # else every process has a server of its own anyway
-        return forks and self.looks > 1 and left_s > 2 * opening_s and time.monotonic() - self.since >= opening_s
+        forks = all(
+            runner.fork for runner in self.runners
+        )  # else every process has a server of its own anyway
+        return (
+            forks
+            and self.looks > 1
+            and left_s > 2 * opening_s
+            and time.monotonic() - self.since >= opening_s
+        )
 
     def renew(self) -> None:
         """Others take the place of the servers: the rest of the budget is not spent on the luck of a few."""
@@ -149,14 +158,20 @@ class Race:
         if all(runner.fork for runner in self.runners):
             half = len(self.runners) // 2
             sides = [self.runners[:half], self.runners[half:]]
-            lines = self.crew.each(lambda side: self.do(side[0], side[0].scout, self.request), sides)
-            every = [(runner, line) for side, line in zip(sides, lines, strict=True) for runner in side]
+            lines = self.crew.each(
+                lambda side: self.do(side[0], side[0].scout, self.request), sides
+            )
+            every = [
+                (runner, line) for side, line in zip(sides, lines, strict=True) for runner in side
+            ]
             learning = time.monotonic()
             self.crew.each(lambda each: self.do(each[0], each[0].learn, each[1]), every)
             self.crew.opening_s += time.monotonic() - learning
         self.since = time.monotonic()
 
-    def do(self, runner: Runner, task: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
+    def do(
+        self, runner: Runner, task: Callable[P, R], *arguments: P.args, **options: P.kwargs
+    ) -> R:
         """A task of a runner; what it raises has a note of which side that was."""
         try:
             return task(*arguments, **options)
@@ -219,7 +234,9 @@ class Race:
 
         Not one side after the other: processes that started early were seen to be slower by a per cent for good.
         """
-        self.crew.each(lambda runner: self.do(runner, runner.begin, self.request), self.shuffled(runners))
+        self.crew.each(
+            lambda runner: self.do(runner, runner.begin, self.request), self.shuffled(runners)
+        )
 
     def shuffled(self, runners: Sequence[Runner]) -> list[Runner]:
         """``runners`` in an order of chance."""
@@ -232,7 +249,9 @@ class Race:
                 return self.round()
             except Exhausted:
                 self.restarts += 1
-                if self.restarts > (RESTARTS if self.gone < 1 else 1) * len(self.runners) * len(self.crews):
+                if self.restarts > (RESTARTS if self.gone < 1 else 1) * len(self.runners) * len(
+                    self.crews
+                ):
                     raise
                 ended = [runner for runner in self.runners if not runner.running]
                 for runner in ended:
@@ -245,7 +264,11 @@ class Race:
         first, second = (self.generator.permutation(half) for _ in range(2))
         pairs = [[int(one), half + int(other)] for one, other in zip(first, second, strict=True)]
         swapped = self.generator.integers(2)
-        order = [each for number, pair in enumerate(pairs) for each in (pair[::-1] if (number + swapped) % 2 else pair)]
+        order = [
+            each
+            for number, pair in enumerate(pairs)
+            for each in (pair[::-1] if (number + swapped) % 2 else pair)
+        ]
         times: list[list[float]] = [[] for _ in self.runners]
         for each in order + order[::-1]:
             runner = self.runners[each]
@@ -254,17 +277,24 @@ class Race:
         return np.array(times)
 
     def result(
-        self, step_time: Ratio | None, stopped: Literal["clear", "budget", "failed"], notices: tuple[str, ...] = ()
+        self,
+        step_time: Ratio | None,
+        stopped: Literal["clear", "budget", "failed"],
+        notices: tuple[str, ...] = (),
     ) -> Measured:
         """What is told of this cell."""
         half = len(self.runners) // 2
         processes = len(self.runners) * len(self.generations)
         if step_time is not None and self.unsteady:
-            notices += (f"{self.unsteady} of {processes} processes were still warming up when they were measured",)
+            notices += (
+                f"{self.unsteady} of {processes} processes were still warming up when they were measured",
+            )
         servers = half * sum(bool(each) for each in self.crews)
         for side, count in zip(("baseline", "candidate"), self.outliers, strict=True):
             if step_time is not None and count:
-                notices += (f"{count} of {servers} servers of the {side} lay far out: bounded, the interval widened",)
+                notices += (
+                    f"{count} of {servers} servers of the {side} lay far out: bounded, the interval widened",
+                )
         if step_time is not None and not self.runners[0].cores:
             notices += ("no core could be kept for it: other processes disturb it more",)
         return Measured(
@@ -286,7 +316,9 @@ class Race:
         """The ratio of peak memory; None where the system does not tell it."""
         if not all(peak for crew in self.peaks for each in crew for peak in each):
             return None
-        estimate = statistics.of_servers([np.array(each, dtype=float) for each in self.peaks if each], self.generator)
+        estimate = statistics.of_servers(
+            [np.array(each, dtype=float) for each in self.peaks if each], self.generator
+        )
         margin = max(self.margin, MEMORY_MARGIN)
         return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=margin, among=self.among)
 

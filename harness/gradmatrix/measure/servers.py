@@ -104,7 +104,9 @@ class PacedCell:
     @property
     def imported(self) -> bytes:
         """The line that asks another server to import what this cell had to import by itself."""
-        return msgspec.json.encode(_IMPORTS.decode((self.request.directory / "imported.json").read_bytes()))
+        return msgspec.json.encode(
+            _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
+        )
 
     def run(self, steps: int) -> Block:
         """Run ``steps`` optimizer steps. Exhausted, Broken, ServerDied."""
@@ -149,7 +151,9 @@ class PacedCell:
         seen = read_observation(self.request.directory)
         if seen is not None and seen.raised is None and seen.skipped is None and not seen.no_device:
             return Exhausted(f"it has no more than {seen.steps} steps")
-        ended = Ended(event.signal, event.exit, output_tail=tail(self.request.directory / "output.txt"))
+        ended = Ended(
+            event.signal, event.exit, output_tail=tail(self.request.directory / "output.txt")
+        )
         return Broken(scenarios.without_folders(judge(seen, ended).message, self.request.folders))
 
 
@@ -169,7 +173,10 @@ def quietest(count: int) -> tuple[int, ...]:
     before = _busy()
     time.sleep(SAMPLE_S)
     after = _busy()
-    known = sorted((core for core in usable if core in before and core in after), key=lambda c: after[c] - before[c])
+    known = sorted(
+        (core for core in usable if core in before and core in after),
+        key=lambda c: after[c] - before[c],
+    )
     return tuple(known[:count]) if len(known) > count else ()
 
 
@@ -254,7 +261,9 @@ class Runner:
             ahead=[source.path for source in self.sources if source.own],
         )
         self._server = server.__enter__()
-        if self.fork and server.cuda_initialized:  # importing opened CUDA, which no fork can use then
+        if (
+            self.fork and server.cuda_initialized
+        ):  # importing opened CUDA, which no fork can use then
             self.fork = False
             self._shut()
             self.open()
@@ -393,7 +402,9 @@ class Crew:
         side is started for that alone.
         """
         half = len(self.runners) // 2
-        self.each(lambda runner: runner.rehearse(), [*self.runners[:half][:1], *self.runners[half:][:1]])
+        self.each(
+            lambda runner: runner.rehearse(), [*self.runners[:half][:1], *self.runners[half:][:1]]
+        )
         self.renew()
 
     def renew(self) -> None:

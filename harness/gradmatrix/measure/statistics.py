@@ -76,8 +76,18 @@ class Size(StrEnum):
     """The budget was spent before the interval left the margin or fitted into it."""
 
 
-TIME_WORDS = {Size.MORE: "slower", Size.LESS: "faster", Size.SAME: "same", Size.INCONCLUSIVE: "inconclusive"}
-MEMORY_WORDS = {Size.MORE: "hungrier", Size.LESS: "leaner", Size.SAME: "same", Size.INCONCLUSIVE: "inconclusive"}
+TIME_WORDS = {
+    Size.MORE: "slower",
+    Size.LESS: "faster",
+    Size.SAME: "same",
+    Size.INCONCLUSIVE: "inconclusive",
+}
+MEMORY_WORDS = {
+    Size.MORE: "hungrier",
+    Size.LESS: "leaner",
+    Size.SAME: "same",
+    Size.INCONCLUSIVE: "inconclusive",
+}
 
 
 class Ratio(Frozen, frozen=True, kw_only=True):
@@ -182,7 +192,9 @@ def of_blocks(crews: Sequence[Sequence[Floats]], generator: np.random.Generator)
     """The estimate from the blocks of one or more generations of each crew."""
     logs = [[np.log(each) for each in generations] for generations in crews]
     effects = _by_side([_trimmed(np.stack([_effects(each) for each in one])) for one in logs])
-    levels = _by_side([np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs])
+    levels = _by_side(
+        [np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs]
+    )
     measured = _estimate(_as_measured(effects), levels, len(crews), generator)
     sides = _bounded(effects)
     outliers = sides[0].outliers, sides[1].outliers
@@ -195,7 +207,9 @@ def of_blocks(crews: Sequence[Sequence[Floats]], generator: np.random.Generator)
 def of_servers(crews: Sequence[Floats], generator: np.random.Generator) -> Estimate:
     """The estimate from one value per process, an array of shape (generations, servers) for each crew: peak memory."""
     logs = [np.log(values) for values in crews]
-    effects = _by_side([(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs])
+    effects = _by_side(
+        [(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs]
+    )
     levels = _by_side([np.median(values, axis=0) for values in crews])
     return _estimate(_as_measured(effects), levels, len(crews), generator)
 
@@ -261,7 +275,12 @@ def _bounded(servers: Floats) -> tuple[_Side, _Side]:
     size = sides.shape[1]
     centres = np.median(sides, axis=1, keepdims=True)
     # of so few numbers the median absolute deviation is too small: Croux and Rousseeuw's factor (1992), rounded
-    deviation = float(stats.norm.ppf(0.75)) ** -1 * size / (size - 0.8) * float(np.median(np.abs(sides - centres)))
+    deviation = (
+        float(stats.norm.ppf(0.75)) ** -1
+        * size
+        / (size - 0.8)
+        * float(np.median(np.abs(sides - centres)))
+    )
     bounded = np.clip(sides, centres - FARTHEST * deviation, centres + FARTHEST * deviation)
     outliers = (bounded != sides).sum(axis=1)
     most = int(OUTLIERS * size)
@@ -272,7 +291,9 @@ def _bounded(servers: Floats) -> tuple[_Side, _Side]:
     return baseline, candidate
 
 
-def _estimate(sides: tuple[_Side, _Side], levels: Floats, crews: int, generator: np.random.Generator) -> Estimate:
+def _estimate(
+    sides: tuple[_Side, _Side], levels: Floats, crews: int, generator: np.random.Generator
+) -> Estimate:
     """From the servers of both sides, and their levels in the unit that was measured, the baseline's first.
 
     Those of one place in each of the ``crews`` belong together where the noise floor is looked for.

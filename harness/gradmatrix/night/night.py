@@ -140,7 +140,11 @@ def stacks_of(sessions: bytes) -> list[str]:
 
 def expected(cells: Iterable[Cell], recorded: Mapping[Cell, Record]) -> dict[Cell, float]:
     """Seconds that each cell is expected to take: as long as the last time, or else the median of its scenario."""
-    known = {cell: seconds for cell, record in recorded.items() if (seconds := took_s(record)) is not None}
+    known = {
+        cell: seconds
+        for cell, record in recorded.items()
+        if (seconds := took_s(record)) is not None
+    }
     of_scenario: dict[str, list[float]] = defaultdict(list)
     for cell, seconds in known.items():
         of_scenario[cell.scenario].append(seconds)
@@ -156,7 +160,10 @@ def took_s(record: Record) -> float | None:
 
 
 def pack(
-    due: Iterable[Due], seconds: Mapping[Cell, float], jobs: int = MOST_JOBS, setting_up_s: float = SETTING_UP_S
+    due: Iterable[Due],
+    seconds: Mapping[Cell, float],
+    jobs: int = MOST_JOBS,
+    setting_up_s: float = SETTING_UP_S,
 ) -> tuple[Shard, ...]:
     """At most ``jobs`` shards of all cells that are ``due``, the longest of them as short as pays."""
     batches = batched(due, seconds)
@@ -185,7 +192,9 @@ def batched(due: Iterable[Due], seconds: Mapping[Cell, float]) -> dict[str, list
     return dict(found)
 
 
-def allotted(batches: Mapping[str, Sequence[Batch]], jobs: int, setting_up_s: float) -> dict[str, int]:
+def allotted(
+    batches: Mapping[str, Sequence[Batch]], jobs: int, setting_up_s: float
+) -> dict[str, int]:
     """How many jobs each stack gets: the stack of the longest job is split, as long as that shortens it.
 
     A job whose cells take no longer than its setting up is not split: that would save less than half of the time and
@@ -207,7 +216,10 @@ def allotted(batches: Mapping[str, Sequence[Batch]], jobs: int, setting_up_s: fl
             break
         counts[stack] = count
     end = max((longest(stack, count) for stack, count in counts.items()), default=0.0)
-    return {s: next(k for k in range(1, count + 1) if longest(s, k) <= end) for s, count in counts.items()}
+    return {
+        s: next(k for k in range(1, count + 1) if longest(s, k) <= end)
+        for s, count in counts.items()
+    }
 
 
 def divided(batches: Sequence[Batch], count: int) -> list[list[Batch]]:
@@ -271,7 +283,9 @@ def objections(record: Record, here: Here) -> Iterator[str]:
         yield f"it was not recorded by now, but at {record.recorded_at}"
     if record.key != key_of(record.inputs):
         yield "its key is not that of its inputs"
-    if not all(is_limit(record.inputs[name]) for name in LIMIT_OF.values() if name in record.inputs):
+    if not all(
+        is_limit(record.inputs[name]) for name in LIMIT_OF.values() if name in record.inputs
+    ):
         yield "its limits are no numbers"
     yield from misjudged(record)
 
@@ -304,7 +318,11 @@ def judged(record: Record) -> Verdict | None:
     if record.observation is not None:
         return judge_observation(record.observation)
     outcome = Outcome.parse(record.outcome)
-    return Verdict(outcome, None, "") if outcome.phase in UNSEEN or record.outcome in NEVER_RUN else None
+    return (
+        Verdict(outcome, None, "")
+        if outcome.phase in UNSEEN or record.outcome in NEVER_RUN
+        else None
+    )
 
 
 def most_of(verdict: Verdict, record: Record) -> int:
@@ -348,7 +366,10 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
                 if record is None:
                     continue
                 ours = as_it_ran(record)
-                against = next(chain(objections(ours, here), unasked(ours, shard) if plan is not None else ()), None)
+                against = next(
+                    chain(objections(ours, here), unasked(ours, shard) if plan is not None else ()),
+                    None,
+                )
                 if against is None:
                     read.append(ours)
                 else:
@@ -361,7 +382,9 @@ def shard_of(folder: Path, path: Path, plan: Shards) -> Shard | None:
 
     No folder further down is asked: whoever wrote the files chose its name.
     """
-    names = {shard.name: shard for shard in plan.shards} | {f"records-{shard.name}": shard for shard in plan.shards}
+    names = {shard.name: shard for shard in plan.shards} | {
+        f"records-{shard.name}": shard for shard in plan.shards
+    }
     below = path.relative_to(folder).parts[:-1]
     return names.get(folder.resolve().name) or (names.get(below[0]) if below else None)
 
@@ -381,7 +404,10 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def take(
-    found: Iterable[Record], known: Store, environments: Path, waiting: Callable[[str], object] = lambda _: None
+    found: Iterable[Record],
+    known: Store,
+    environments: Path,
+    waiting: Callable[[str], object] = lambda _: None,
 ) -> int:
     """Add the records to the journal, each stack's in one step, and say how many were new to it.
 
@@ -391,20 +417,35 @@ def take(
     by_stack: dict[str, list[Record]] = defaultdict(list)
     for record in found:
         by_stack[record.cell.stack].append(record)
-    return sum(_take(stack, by_stack[stack], known, environments, waiting) for stack in sorted(by_stack))
+    return sum(
+        _take(stack, by_stack[stack], known, environments, waiting) for stack in sorted(by_stack)
+    )
 
 
 def _take(
-    stack: str, records: Iterable[Record], known: Store, environments: Path, waiting: Callable[[str], object]
+    stack: str,
+    records: Iterable[Record],
+    known: Store,
+    environments: Path,
+    waiting: Callable[[str], object],
 ) -> int:
     with environment.in_use(environments, stack, lambda: waiting(stack)):
         under = known.recorded_under(stack)
-        new = [r for r in records if (r.cell, r.key) not in under or under[r.cell, r.key].recorded_at < r.recorded_at]
+        new = [
+            r
+            for r in records
+            if (r.cell, r.key) not in under or under[r.cell, r.key].recorded_at < r.recorded_at
+        ]
         if new:
             path = known.journal / f"{stack}.jsonl"
             before = path.read_bytes() if path.exists() else b""
-            end = b"" if before.endswith(b"\n") or not before else b"\n"  # a killed run left half a line
-            lines = [store.encode(record) for record in sorted(new, key=lambda r: (r.recorded_at, r.cell))]
+            end = (
+                b"" if before.endswith(b"\n") or not before else b"\n"
+            )  # a killed run left half a line
+            lines = [
+                store.encode(record)
+                for record in sorted(new, key=lambda r: (r.recorded_at, r.cell))
+            ]
             disk.write_atomically(path, b"".join([before, end, *lines]))
         return len(new)
 
@@ -449,9 +490,13 @@ def shards(project: Project, cells: Iterable[Planned], jobs: int, setting_up_s: 
     cells = list(cells)
     due = [Due(cell=cell.cell, key=cell.key) for cell in cells if cell.action is Action.RUN]
     stacks = dict.fromkeys(each.cell.stack for each in due)
-    recorded = {cell: r for stack in stacks for cell, r in project.store.of_stack(stack).items()}  # of any lock
+    recorded = {
+        cell: r for stack in stacks for cell, r in project.store.of_stack(stack).items()
+    }  # of any lock
     seconds = expected((each.cell for each in due), recorded)
-    return Shards(schema=1, shards=pack(due, seconds, jobs, setting_up_s), settled=len(settled(cells)))
+    return Shards(
+        schema=1, shards=pack(due, seconds, jobs, setting_up_s), settled=len(settled(cells))
+    )
 
 
 def settled(cells: Iterable[Planned]) -> list[Planned]:
@@ -538,12 +583,16 @@ def rehearse(
     """
 
     def apart(name: str) -> Project:
-        return Project.at(project.root, matrix_file=project.matrix_file, results=project.results / name)
+        return Project.at(
+            project.root, matrix_file=project.matrix_file, results=project.results / name
+        )
 
     plain, night, idle = apart("plain"), apart("merged"), apart("settled")
     for stack in stacks:
         plain.stack_run(stack, progress).execute(Selection())
-    cells, _ = planned(night, stacks, progress, since_published=True)  # the plain run above stops at a missing release
+    cells, _ = planned(
+        night, stacks, progress, since_published=True
+    )  # the plain run above stops at a missing release
     plan = shards(plain, cells, jobs, setting_up_s)
     settle(idle, cells, progress)
     of_shards = {shard: apart(f"shards/{shard.name}") for shard in plan.shards}
@@ -569,14 +618,22 @@ def published(project: Project) -> Document:
 def differences(plain: Document, merged: Document) -> list[str]:
     """A sentence for each stack (its build) and cell of which two matrices say something else, measurements apart."""
     stacks = zip(plain.stacks, merged.stacks, strict=True)
-    found = [f"{ours.name}: plain {ours.build}, merged {theirs.build}" for ours, theirs in stacks if ours != theirs]
+    found = [
+        f"{ours.name}: plain {ours.build}, merged {theirs.build}"
+        for ours, theirs in stacks
+        if ours != theirs
+    ]
     one, other = ({row.cell: comparable(row) for row in each.cells} for each in (plain, merged))
     for cell in sorted(one.keys() | other.keys()):
         if cell not in one or cell not in other:
             found.append(f"{cell}: only {'plain' if cell in one else 'merged'}")
             continue
         pairs = [(name, one[cell][name], other[cell][name]) for name in one[cell]]
-        unlike = [f"{name}: plain {ours}, merged {theirs}" for name, ours, theirs in pairs if ours != theirs]
+        unlike = [
+            f"{name}: plain {ours}, merged {theirs}"
+            for name, ours, theirs in pairs
+            if ours != theirs
+        ]
         if unlike:
             found.append(f"{cell}: {'; '.join(unlike)}")
     return found
@@ -588,5 +645,7 @@ MEASURED = {"recorded_at", "steps_per_s", "peak_memory_bytes"}
 
 def comparable(row: Row) -> dict[str, object]:
     """All of a row that must not depend on where and when it was run; its warnings in no order."""
-    fields = {name: value for name, value in msgspec.structs.asdict(row).items() if name not in MEASURED}
+    fields = {
+        name: value for name, value in msgspec.structs.asdict(row).items() if name not in MEASURED
+    }
     return {**fields, "warnings": sorted(row.warnings)}

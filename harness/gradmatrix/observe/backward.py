@@ -18,7 +18,9 @@ class BackwardWatch:
     Reentrant checkpointing calls it again from inside a running backward pass: those calls are torch's plumbing.
     """
 
-    def __init__(self, clock: Callable[[], int], trouble: Trouble, about_to: Callable[..., Any]) -> None:
+    def __init__(
+        self, clock: Callable[[], int], trouble: Trouble, about_to: Callable[..., Any]
+    ) -> None:
         self.clock = clock
         self.trouble = trouble
         self.about_to = about_to
@@ -36,14 +38,20 @@ class BackwardWatch:
         import torch
 
         original = torch.autograd.backward
-        single = tuple(kind for kind in (torch.Tensor, getattr(torch.autograd.graph, "GradientEdge", None)) if kind)
+        single = tuple(
+            kind
+            for kind in (torch.Tensor, getattr(torch.autograd.graph, "GradientEdge", None))
+            if kind
+        )
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             tensors = (tensors,) if isinstance(tensors, single) else tuple(tensors)
             if self._depth == 0:
                 try:
                     self.before()
-                    self._observe(torch, [root for root in tensors if isinstance(root, torch.Tensor)])
+                    self._observe(
+                        torch, [root for root in tensors if isinstance(root, torch.Tensor)]
+                    )
                 except Exception as error:
                     self.trouble.add("backward", error)
             self._depth += 1
@@ -105,7 +113,11 @@ class BackwardWatch:
 
 def total(roots: List[Any]) -> Optional[float]:
     """Sum of the scalars among ``roots``; None where there is none."""
-    scalars = [float(root.detach().float().item()) for root in roots if root.numel() == 1 and not root.is_complex()]
+    scalars = [
+        float(root.detach().float().item())
+        for root in roots
+        if root.numel() == 1 and not root.is_complex()
+    ]
     return sum(scalars) if scalars else None
 
 
@@ -124,8 +136,14 @@ def _autocast(torch: Any) -> Optional[str]:
             enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype
             dtype = dtype(device) if enabled else None
         except (AttributeError, TypeError):  # torch < 2.4
-            enabled = torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled()
-            dtype = torch.get_autocast_cpu_dtype() if device == "cpu" else torch.get_autocast_gpu_dtype()
+            enabled = (
+                torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled()
+            )
+            dtype = (
+                torch.get_autocast_cpu_dtype()
+                if device == "cpu"
+                else torch.get_autocast_gpu_dtype()
+            )
         if enabled:
             return f"{device}:{str(dtype).replace('torch.', '')}"
     return None

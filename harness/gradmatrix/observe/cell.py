@@ -28,7 +28,9 @@ from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Set
 from . import machine, protocol
 from .observer import Enough, Observer
 
-STANDARD = frozenset(getattr(sys, "stdlib_module_names", sys.builtin_module_names))  # Python 3.9 has only the second
+STANDARD = frozenset(
+    getattr(sys, "stdlib_module_names", sys.builtin_module_names)
+)  # Python 3.9 has only the second
 
 
 def program(path: str, arguments: Sequence[str]) -> Callable[[], None]:
@@ -96,12 +98,18 @@ def libraries(path: str) -> List[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found[node.module] = None
     own = own_modules(os.path.dirname(os.path.realpath(path)))
-    return [name for name in found if name.partition(".")[0] not in own and exists(name.partition(".")[0])]
+    return [
+        name
+        for name in found
+        if name.partition(".")[0] not in own and exists(name.partition(".")[0])
+    ]
 
 
 def exists(name: str) -> bool:
     """Whether the environment has a top-level module ``name``."""
-    with contextlib.suppress(ImportError, ValueError):  # ValueError: it is there, and says nothing of where from
+    with contextlib.suppress(
+        ImportError, ValueError
+    ):  # ValueError: it is there, and says nothing of where from
         return name in sys.modules or importlib.util.find_spec(name) is not None
     return False
 
@@ -119,7 +127,9 @@ def _origin(module: Any) -> str:
     with contextlib.suppress(Exception):  # a script may put there what it likes
         spec = module.__spec__
         places = [spec.origin, *(spec.submodule_search_locations or ())]
-        return next((os.path.realpath(place) for place in places if place and os.path.isabs(place)), "")
+        return next(
+            (os.path.realpath(place) for place in places if place and os.path.isabs(place)), ""
+        )
     return ""
 
 
@@ -131,7 +141,12 @@ class Pacer:
     """The step clock of one cell; it is told after every optimizer step and returns when the next may begin."""
 
     def __init__(
-        self, observer: Observer, events: IO[str], commands: int, device: str, begun: Callable[[], None]
+        self,
+        observer: Observer,
+        events: IO[str],
+        commands: int,
+        device: str,
+        begun: Callable[[], None],
     ) -> None:
         self.observer = observer
         self.events = events
@@ -161,8 +176,14 @@ class Pacer:
         if self.observer.steps == 1:
             self.begun()
         times = [after - before for before, after in zip(self.ticks, self.ticks[1:])]
-        peak = machine.peak_memory_bytes() if self.device == "cpu" else machine.peak_cuda_memory_bytes()
-        self.events.write(json.dumps({"event": "block", "step_times_s": times, "peak_memory_bytes": peak}) + "\n")
+        peak = (
+            machine.peak_memory_bytes()
+            if self.device == "cpu"
+            else machine.peak_cuda_memory_bytes()
+        )
+        self.events.write(
+            json.dumps({"event": "block", "step_times_s": times, "peak_memory_bytes": peak}) + "\n"
+        )
         self.events.flush()
         command = self.next_command()
         if command["steps"] < 1:
@@ -174,7 +195,9 @@ class Pacer:
         """The host's next line; {"steps": 0} where it is gone."""
         line = b""
         while not line.endswith(b"\n"):
-            byte = os.read(self.commands, 1)  # not one more: what follows the cell's last command is the server's
+            byte = os.read(
+                self.commands, 1
+            )  # not one more: what follows the cell's last command is the server's
             if not byte:
                 return {"steps": 0}
             line += byte
@@ -189,7 +212,11 @@ class Clock:
         try:
             self.file = os.open("/proc/self/schedstat", os.O_RDONLY)
             os.pread(self.file, SIZE, 0).split()[1]
-        except (OSError, IndexError, AttributeError):  # another system, or a kernel that does not count it
+        except (
+            OSError,
+            IndexError,
+            AttributeError,
+        ):  # another system, or a kernel that does not count it
             self.file = -1
 
     def now(self) -> float:
@@ -237,7 +264,12 @@ def run(request: Dict[str, Any], events: IO[str]) -> None:
     machine.redirect_output("output.txt")
     machine.reset_peak_memory()
     start_memory_bytes = machine.peak_memory_bytes()
-    outcome: Dict[str, Any] = {"reached": "import", "skipped": None, "no_device": False, "raised": None}
+    outcome: Dict[str, Any] = {
+        "reached": "import",
+        "skipped": None,
+        "no_device": False,
+        "raised": None,
+    }
     observer = Observer(
         audit=request["audit"],
         warmup=request["warmup"],
@@ -246,7 +278,13 @@ def run(request: Dict[str, Any], events: IO[str]) -> None:
         stop_after=total if own else None,
     )
     if commands is not None:
-        Pacer(observer, events, commands, request["device"], lambda: tell_imported(directory, known, paths))
+        Pacer(
+            observer,
+            events,
+            commands,
+            request["device"],
+            lambda: tell_imported(directory, known, paths),
+        )
     machine.limit_memory(request["memory_bytes"])
     try:
         run_script = prepared(request, total)
@@ -261,14 +299,20 @@ def run(request: Dict[str, Any], events: IO[str]) -> None:
         outcome["skipped"] = str(reason)
     except BaseException as error:  # SystemExit and KeyboardInterrupt end a script too
         if own and (observer.steps >= total or exits_well(error)):
-            outcome["reached"] = "done"  # it was stopped, and what its cleaning up raised then is no finding
+            outcome["reached"] = (
+                "done"  # it was stopped, and what its cleaning up raised then is no finding
+            )
         else:
             outcome["raised"] = describe(error)
             if outcome["reached"] == "setup" and observer.entered_training:
                 outcome["reached"] = "step"
     machine.limit_memory(None)
     tell_imported(directory, known, paths)
-    peak = machine.peak_memory_bytes() if request["device"] == "cpu" else machine.peak_cuda_memory_bytes()
+    peak = (
+        machine.peak_memory_bytes()
+        if request["device"] == "cpu"
+        else machine.peak_cuda_memory_bytes()
+    )
     protocol.write(
         os.path.join(directory, "observation.json"),
         {
@@ -297,7 +341,9 @@ def prepared(request: Dict[str, Any], total: int) -> Callable[[], None]:
 def tell_imported(directory: str, known: Set[str], paths: List[str]) -> None:
     """Write which modules of the environment have been imported beside the ``known`` ones."""
     late = of_environment([name for name in sys.modules if name not in known], paths)
-    protocol.write(os.path.join(directory, "imported.json"), {"schema": protocol.SCHEMA, "modules": late})
+    protocol.write(
+        os.path.join(directory, "imported.json"), {"schema": protocol.SCHEMA, "modules": late}
+    )
 
 
 def imported(directory: str) -> List[str]:
@@ -323,7 +369,11 @@ def leave_out_ours(shown: traceback.TracebackException) -> None:
 def describe(error: BaseException) -> Dict[str, str]:
     """Type, message and traceback of ``error`` (without the frames of this package), cut to size."""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     try:
         shown = traceback.TracebackException(kind, error, error.__traceback__)
         leave_out_ours(shown)

@@ -21,7 +21,10 @@ def frozen_by_line(
 ) -> List[Dict[str, Any]]:
     """The frozen parameters of ``modules`` (by id), by the line that froze them; those of an unknown line last."""
     owners = {
-        id(p): module for module in modules.values() for p in module.parameters(recurse=False) if not p.requires_grad
+        id(p): module
+        for module in modules.values()
+        for p in module.parameters(recurse=False)
+        if not p.requires_grad
     }
     lines: Dict[Any, List[int]] = {}
     for at, members in froze.items():
@@ -34,7 +37,9 @@ def frozen_by_line(
     groups = [*lines.items(), *([(None, left)] if left else [])]
     return [
         {
-            "modules": list(dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members))[:most],
+            "modules": list(
+                dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members)
+            )[:most],
             "parameters": len(members),
             "frames": line(at),
         }
@@ -73,7 +78,9 @@ class Evidence:
         found = reach(roots)
         self._reach.nodes |= found.nodes
         self._reach.leaves.update(found.leaves)
-        self._reached.update((identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf))
+        self._reached.update(
+            (identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf)
+        )
         self.forward.severing.dropped.clear()
         for event in self.forward.severing.severed:
             event["early"] = True
@@ -97,7 +104,9 @@ class Evidence:
         self.forward.new_step()
 
     def _all_learning(self) -> Set[int]:
-        return {id(p) for module in self.forward.roots() for p in module.parameters() if p.requires_grad}
+        return {
+            id(p) for module in self.forward.roots() for p in module.parameters() if p.requires_grad
+        }
 
     def _explain(self, starving: Set[int]) -> Dict[str, Any]:
         """Everything of the running step that may have cut off ``starving`` parameters (ids)."""
@@ -110,8 +119,15 @@ class Evidence:
 
     def _groups(self, starving: Set[int]) -> List[Dict[str, Any]]:
         ran_on = self.forward.ran_on
-        groups = [{**group, "only": id(group["module"]) not in ran_on} for group in self.forward.groups.values()]
-        return groups if any(group["cached"] for group in groups) else [*groups, *self._poisoned(starving)]
+        groups = [
+            {**group, "only": id(group["module"]) not in ran_on}
+            for group in self.forward.groups.values()
+        ]
+        return (
+            groups
+            if any(group["cached"] for group in groups)
+            else [*groups, *self._poisoned(starving)]
+        )
 
     def _poisoned(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The first module of starving parameters that autocast's cache served."""
@@ -128,9 +144,18 @@ class Evidence:
         for identity, at in self.forward.severing.dropped.items():
             if identity in starving:
                 lines.setdefault(at, []).append(identity)
-        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
+        owners = {
+            id(p): module
+            for module in self.forward.seen.values()
+            for p in module.parameters(recurse=False)
+        }
         return [
-            {"how": "grad = None", "module": owners.get(members[0]), "parameters": set(members), "frames": line(at)}
+            {
+                "how": "grad = None",
+                "module": owners.get(members[0]),
+                "parameters": set(members),
+                "frames": line(at),
+            }
             for at, members in lines.items()
             if at is not None
         ]
@@ -139,15 +164,24 @@ class Evidence:
         """What explains that parameters got a gradient of zeros."""
         severing = self.forward.severing
         if severing.clipped:
-            found = {"how": "clip_grad_norm_", "module": None, "parameters": zero, "frames": severing.clipped}
+            found = {
+                "how": "clip_grad_norm_",
+                "module": None,
+                "parameters": zero,
+                "frames": severing.clipped,
+            }
             severing.clipped = []
             return found
         blank = self.forward.finite.zero
         if blank is not None:
-            for event in severing.severed:  # a mask of zeros has its shape from the very tensor that it hides
+            for event in (
+                severing.severed
+            ):  # a mask of zeros has its shape from the very tensor that it hides
                 if event["how"] in LIKE and event["module"] is blank["owner"]:
                     return {**event, "node": None, "parameters": zero}
-        ranked = self._ranked([*severing.flat, *(e for e in severing.severed if e["recompute"])], zero)
+        ranked = self._ranked(
+            [*severing.flat, *(e for e in severing.severed if e["recompute"])], zero
+        )
         return ranked[0] if ranked else None
 
     def _severed(self, starving: Set[int]) -> List[Dict[str, Any]]:
@@ -167,10 +201,14 @@ class Evidence:
             if event["node"] is not None:
                 follow(event["node"], behind)
             elif event["module"] is not None:  # what a checkpoint was given when it ran again
-                behind.leaves = {id(parameter): parameter for parameter in event["module"].parameters()}
+                behind.leaves = {
+                    id(parameter): parameter for parameter in event["module"].parameters()
+                }
             parameters = set(behind.leaves) & affected
             if parameters or behind.checkpointed:
-                if 2 * len(parameters) < len(affected) and not (behind.checkpointed or event["recompute"]):
+                if 2 * len(parameters) < len(affected) and not (
+                    behind.checkpointed or event["recompute"]
+                ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
                 found.append({**event, "node": None, "module": module, "parameters": parameters})
@@ -181,18 +219,28 @@ class Evidence:
     def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:
         """The module that gave what was severed: the running one, or one inside it where that went on with a graph."""
         running, outputs = event["module"], self.forward.outputs
-        givers = self.forward.recomputed if event["recompute"] else [(node, module) for node, module, _ in outputs]
+        givers = (
+            self.forward.recomputed
+            if event["recompute"]
+            else [(node, module) for node, module, _ in outputs]
+        )
         given = next((module for node, module in reversed(givers) if node in behind.nodes), None)
         if running is None:
             return given or (outputs[-1][1] if outputs else None)
         went_on = any(module is running for _, module, _ in outputs[event["stamp"] :])
-        inner = given is not None and given is not running and any(module is given for module in running.modules())
+        inner = (
+            given is not None
+            and given is not running
+            and any(module is given for module in running.modules())
+        )
         return given if went_on and inner else running
 
     def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The last starving module's output before one that the loss reaches: the graph was cut between them."""
         outputs = self.forward.outputs
-        reached = [position for position, output in enumerate(outputs) if output[0] in self._reach.nodes]
+        reached = [
+            position for position, output in enumerate(outputs) if output[0] in self._reach.nodes
+        ]
         known = set(reached)
         before = [
             position
@@ -203,7 +251,9 @@ class Evidence:
             return []
         last = before[-1]
         following = next(position for position in reached if position > last)
-        between = [s for s in self.forward.switches.log if last < s.stamp <= following and not s.checkpoint]
+        between = [
+            s for s in self.forward.switches.log if last < s.stamp <= following and not s.checkpoint
+        ]
         event = {"module": outputs[last][1], "parameters": set()}
         if between:
             return [{**event, "how": between[0].how, "frames": between[0].frames}]
@@ -244,7 +294,11 @@ class Evidence:
         ]
         names = self._names([*modules, *self.forward.seen.values()])
         return {
-            "lost": [self._lost(group, names) for group in kept["groups"] if self._blamed(group, starving)][:SHOWN],
+            "lost": [
+                self._lost(group, names)
+                for group in kept["groups"]
+                if self._blamed(group, starving)
+            ][:SHOWN],
             "severed": [
                 {
                     "step": kept["step"],
@@ -265,13 +319,19 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "frozen": frozen_by_line(self.forward.seen, self.forward.severing.froze, names, SHOWN) if wrong else [],
+            "frozen": frozen_by_line(self.forward.seen, self.forward.severing.froze, names, SHOWN)
+            if wrong
+            else [],
         }
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
         """The parameters that were reached, and of which ``held`` (ids) has none; None where there are none."""
         left = {identity for identity in self._reached if identity not in held}
-        owners = [m for m in self.forward.seen.values() if any(id(p) in left for p in m.parameters(recurse=False))]
+        owners = [
+            m
+            for m in self.forward.seen.values()
+            if any(id(p) in left for p in m.parameters(recurse=False))
+        ]
         names = self._names(owners)
         found = list(dict.fromkeys(names[id(module)] for module in owners))[:SHOWN]
         return {"parameters": len(left), "modules": found} if owners else None
@@ -290,7 +350,16 @@ class Evidence:
         return {
             **{
                 k: group[k]
-                for k in ("step", "modules", "entered", "only", "cached", "grad_enabled", "inference_mode", "autocast")
+                for k in (
+                    "step",
+                    "modules",
+                    "entered",
+                    "only",
+                    "cached",
+                    "grad_enabled",
+                    "inference_mode",
+                    "autocast",
+                )
             },
             **title(module, names),
             "within": outer["module"],

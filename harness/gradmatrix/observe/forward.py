@@ -6,7 +6,18 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from .backward import modes
 from .frames import called, frames, here, written
@@ -85,7 +96,13 @@ class ForwardWatch:
 
     def new_step(self) -> None:
         """Forget what led to the optimizer step that is over."""
-        self.outputs, self.recomputed, self.groups, self._learning, self.ran_on = [], [], {}, {}, set()
+        self.outputs, self.recomputed, self.groups, self._learning, self.ran_on = (
+            [],
+            [],
+            {},
+            {},
+            set(),
+        )
         self._frozen_outputs, self._last_frozen = {}, None
         self._thread.running.clear()
         self.switches.log = []
@@ -175,7 +192,9 @@ class ForwardWatch:
         fed = next((tensor for tensor in inputs if tensor.requires_grad), None)
         if fed is None or any(tensor.requires_grad for tensor in outputs):
             return
-        switch = self.switches.within(module) if self._torch.is_grad_enabled() else self.switches.off()
+        switch = (
+            self.switches.within(module) if self._torch.is_grad_enabled() else self.switches.off()
+        )
         if switch is not None and not switch.checkpoint:
             self._severed_by(switch, fed)
 
@@ -215,18 +234,24 @@ class ForwardWatch:
         entered = self._thread.entered
         line = id(switch.owner) if switch and not switch.frames else line_of(switch)
         key = (line, cached, entered, on)
-        group = self.groups.get(key) or (self.groups.get((line, False, entered, False)) if inside else None)
+        group = self.groups.get(key) or (
+            self.groups.get((line, False, entered, False)) if inside else None
+        )
         if group is not None:
             group["modules"] += 1
             group["outermost"].add(id(self._within(module, switch, on=on)))
             if inside and not inside.checkpoint and len(group["outermost"]) > 2:  # noqa: PLR2004  (two parts, and itself)
-                group["within"] = module  # gradients were off in several parts of its own forward, and it gave none out
+                group["within"] = (
+                    module  # gradients were off in several parts of its own forward, and it gave none out
+                )
         elif len(self.groups) < GROUPS_KEPT:
             group = self.groups[key] = self._group(module, switch, cached=cached, on=on)
         if fed and switch is not None and not cached and not switch.checkpoint:
             self._severed_by(switch, fed[0])
 
-    def _group(self, module: Any, switch: Optional[Switch], *, cached: bool, on: bool) -> Dict[str, Any]:
+    def _group(
+        self, module: Any, switch: Optional[Switch], *, cached: bool, on: bool
+    ) -> Dict[str, Any]:
         within = self._within(module, switch, on=on)
         return {
             "step": self.clock(),
@@ -259,7 +284,9 @@ class ForwardWatch:
 
     def _autocast_cache(self) -> bool:
         """Whether autocast is on and keeps the copies that it makes of weights."""
-        return modes(self._torch)["autocast"] is not None and bool(self._torch.is_autocast_cache_enabled())
+        return modes(self._torch)["autocast"] is not None and bool(
+            self._torch.is_autocast_cache_enabled()
+        )
 
     def _learns(self, module: Any) -> bool:
         """Whether a parameter of ``module`` requires a gradient; looked up once in a step."""
@@ -281,11 +308,20 @@ class ForwardWatch:
     def training(self, parameters: Set[int]) -> Set[int]:
         """Those of ``parameters`` (ids) in what ran to learn, which no reference model did; all where nothing did."""
         roots, top = self.roots(), self.tree.top
-        tops = {id(top(root)) for root in roots if any(id(module) in self.trained for module in root.modules())}
+        tops = {
+            id(top(root))
+            for root in roots
+            if any(id(module) in self.trained for module in root.modules())
+        }
         found = {id(p) for root in roots if id(top(root)) in tops for p in root.parameters()}
         return parameters & found or parameters
 
     def roots(self) -> List[Any]:
         """The outermost modules whose forward ran."""
-        inner = {id(child) for module in self.seen.values() for child in module.modules() if child is not module}
+        inner = {
+            id(child)
+            for module in self.seen.values()
+            for child in module.modules()
+            if child is not module
+        }
         return [module for identity, module in self.seen.items() if identity not in inner]

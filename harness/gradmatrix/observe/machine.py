@@ -25,7 +25,9 @@ LIBRARIES = (
 
 def own_process_group() -> None:
     """Make this process the leader of a new group, so that a timeout ends all that the script starts."""
-    if hasattr(os, "setpgid") and os.getpgrp() != os.getpid():  # a server of its own session leads one already
+    if (
+        hasattr(os, "setpgid") and os.getpgrp() != os.getpid()
+    ):  # a server of its own session leads one already
         os.setpgid(0, 0)
 
 
@@ -125,7 +127,11 @@ def _cpu() -> str:
 
 def short_path(path: str) -> str:
     """``path`` from site-packages or the standard library on, so that no record carries a path of the machine."""
-    for marker in ("site-packages" + os.sep, "dist-packages" + os.sep, os.sep + "lib" + os.sep + "python"):
+    for marker in (
+        "site-packages" + os.sep,
+        "dist-packages" + os.sep,
+        os.sep + "lib" + os.sep + "python",
+    ):
         _, found, tail = path.rpartition(marker)
         if found:
             return tail if "packages" in marker else "python" + tail

@@ -88,7 +88,9 @@ def again(message: Any, category: Any) -> None:
     if frame is not None:
         known = frame.f_globals.setdefault("__warningregistry__", {})
         name = frame.f_globals.get("__name__") or "<unknown>"
-        warnings.warn_explicit(message, category, frame.f_code.co_filename, frame.f_lineno, name, known)
+        warnings.warn_explicit(
+            message, category, frame.f_code.co_filename, frame.f_lineno, name, known
+        )
 
 
 OFTEN = 64
@@ -203,7 +205,9 @@ class Observer:
         """Count how often a GradScaler is asked for a step: it skips those of broken gradients."""
         import torch
 
-        scaler = next(c for c in reversed(torch.cuda.amp.GradScaler.__mro__) if "step" in c.__dict__)
+        scaler = next(
+            c for c in reversed(torch.cuda.amp.GradScaler.__mro__) if "step" in c.__dict__
+        )
         original = scaler.step
 
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -223,14 +227,22 @@ class Observer:
 
         for kind in {type(optimizer) for optimizer in self._optimizers}:
             code = getattr(kind.step, "__code__", None)
-            if code is not None and getattr(kind.step, "hooked", False) and code.co_name != "wrapper":
+            if (
+                code is not None
+                and getattr(kind.step, "hooked", False)
+                and code.co_name != "wrapper"
+            ):
                 kind.step = optim.Optimizer.profile_hook_step(kind.step)
                 kind.step.hooked = True
 
     def _built(self, optimizer: Any) -> None:
         """Keep an optimizer and the line that built it; with the first one, the severing of tensors is watched."""
         frame = frames.visible(sys._getframe(3))  # the caller of __init__
-        while frame is not None and frame.f_code.co_name == "__init__" and frame.f_locals.get("self") is optimizer:
+        while (
+            frame is not None
+            and frame.f_code.co_name == "__init__"
+            and frame.f_locals.get("self") is optimizer
+        ):
             frame = frames.visible(frame.f_back)
         if self.steps:
             self._newcomers.add(id(optimizer))
@@ -242,13 +254,17 @@ class Observer:
 
     def _keep(self, optimizer: Any) -> None:
         """Keep an optimizer alive, once, and none that comes after the audit: a script may make many."""
-        if self.steps < max(self.audit, 1) and all(optimizer is not known for known in self._optimizers):
+        if self.steps < max(self.audit, 1) and all(
+            optimizer is not known for known in self._optimizers
+        ):
             self._optimizers.append(optimizer)
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's running step is audited; the second of two may end its last one after the tick."""
         late = id(optimizer) in self._waiting
-        return self._step_of.get(id(optimizer), 0) < self.audit and (self.steps <= self.audit or late)
+        return self._step_of.get(id(optimizer), 0) < self.audit and (
+            self.steps <= self.audit or late
+        )
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         if self._audited(optimizer):
@@ -259,10 +275,20 @@ class Observer:
         self._keep(optimizer)  # it may have been built before the observer came
         step = self._step_of.get(identity, 0)
         if self._audited(optimizer):
-            begun = [each for each in self._optimizers if not step or each is optimizer or id(each) in self._step_of]
-            self._guarded(self.parameters.after_step, optimizer, step, begun)  # the first step of others may come yet
-            coming = {id(p) for each in self._optimizers if each not in begun for p in held_by(each)}
-            self._guarded(self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero)
+            begun = [
+                each
+                for each in self._optimizers
+                if not step or each is optimizer or id(each) in self._step_of
+            ]
+            self._guarded(
+                self.parameters.after_step, optimizer, step, begun
+            )  # the first step of others may come yet
+            coming = {
+                id(p) for each in self._optimizers if each not in begun for p in held_by(each)
+            }
+            self._guarded(
+                self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero
+            )
         self._step_of[identity] = step + 1
         newcomer = identity in self._newcomers
         self._newcomers.discard(identity)
@@ -310,7 +336,11 @@ class Observer:
         """The observation's part that the observer answers for."""
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
-        late = [o for o in self._optimizers if id(o) in self._step_of and id(o) not in self.parameters.rates]
+        late = [
+            o
+            for o in self._optimizers
+            if id(o) in self._step_of and id(o) not in self.parameters.rates
+        ]
         well = (
             not late
             and bool(learning)
@@ -326,7 +356,9 @@ class Observer:
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
             "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
-            "zero_output": None if self.light or well else self._or(self.parameters.zero_output, None),
+            "zero_output": None
+            if self.light or well
+            else self._or(self.parameters.zero_output, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
@@ -337,14 +369,25 @@ class Observer:
 
     def _parameters(self) -> List[Dict[str, Any]]:
         stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]
-        idle = [optimizer for optimizer in self._optimizers if stepped and id(optimizer) not in self._step_of]
+        idle = [
+            optimizer
+            for optimizer in self._optimizers
+            if stepped and id(optimizer) not in self._step_of
+        ]
         return self.parameters.facts(stepped or self._optimizers, idle)
 
     def _evidence(self, *, learning: bool) -> Dict[str, Any]:
-        return self.evidence.facts(self.parameters.starved, self.parameters.zeroed, learning=learning)
+        return self.evidence.facts(
+            self.parameters.starved, self.parameters.zeroed, learning=learning
+        )
 
     def _unheld(self) -> Optional[Dict[str, Any]]:
-        held = {id(p) for optimizer in self._optimizers for group in optimizer.param_groups for p in group["params"]}
+        held = {
+            id(p)
+            for optimizer in self._optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
+        }
         return self.evidence.unheld(held) if self._optimizers else None
 
     def _of_optimizers(self) -> List[Dict[str, Any]]:

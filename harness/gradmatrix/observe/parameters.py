@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from . import protocol
 from .frames import line, own_place, written
-from .torches import Kept, ModuleTree, held_by, highest_rate, local, named, rate_of, read_gradient, uninitialized
+from .torches import (
+    Kept,
+    ModuleTree,
+    held_by,
+    highest_rate,
+    local,
+    named,
+    rate_of,
+    read_gradient,
+    uninitialized,
+)
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -76,7 +86,9 @@ class ParameterWatch:
                 if id(parameter) not in self._changed:
                     try:
                         self._before[id(parameter)] = Kept(torch, parameter)
-                    except Exception as error:  # a tensor without values: on the meta device, sharded away
+                    except (
+                        Exception
+                    ) as error:  # a tensor without values: on the meta device, sharded away
                         self.trouble.add("copy of a parameter", error)
 
     def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
@@ -99,7 +111,9 @@ class ParameterWatch:
         identity = id(parameter)
         letters = self._letters.get(identity, {})
         if step not in letters:  # what nobody holds is looked at after the first optimizer's step
-            gradient = parameter.grad if parameter.grad is not None else self._gradients.get(identity)
+            gradient = (
+                parameter.grad if parameter.grad is not None else self._gradients.get(identity)
+            )
             letters[step], square = read_gradient(torch, gradient)
             self._letters[identity] = letters
             self._squares[step] += square
@@ -128,7 +142,11 @@ class ParameterWatch:
         held = {id(parameter) for each in optimizers for parameter in held_by(each)}
         for root in self.forward.roots():
             for parameter in root.parameters():
-                if id(parameter) not in held and parameter.requires_grad and not uninitialized(parameter):
+                if (
+                    id(parameter) not in held
+                    and parameter.requires_grad
+                    and not uninitialized(parameter)
+                ):
                     found.setdefault(id(parameter), parameter)
         return list(found.values())
 
@@ -168,14 +186,20 @@ class ParameterWatch:
         late = {identity for identity in held if audited and identity not in audited}
         learning = self._should_learn(held)
         learning.update((id(p), p) for each in idle for p in held_by(each) if self._was_trained(p))
-        learning = {identity: parameter for identity, parameter in learning.items() if identity not in late}
+        learning = {
+            identity: parameter for identity, parameter in learning.items() if identity not in late
+        }
         everything = {**self._parameters, **held, **learning}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
         _, names = named(list(tops.values()))
         letters = {identity: set(self._letters.get(identity, {}).values()) for identity in learning}
         self.starved = {identity for identity, kinds in letters.items() if not kinds & set("zfx")}
-        self.zeroed = {identity for identity, kinds in letters.items() if "z" in kinds and not kinds & set("fx")}
+        self.zeroed = {
+            identity
+            for identity, kinds in letters.items()
+            if "z" in kinds and not kinds & set("fx")
+        }
         order = {identity: position for position, identity in enumerate(names)}
         self._entries = {
             identity: {
@@ -185,7 +209,9 @@ class ParameterWatch:
                 "dtype": str(parameter.dtype).replace("torch.", ""),
                 "learns": identity in learning,
                 "held": identity in held,
-                "gradients": "".join(letter for _, letter in sorted(self._letters.get(identity, {}).items())),
+                "gradients": "".join(
+                    letter for _, letter in sorted(self._letters.get(identity, {}).items())
+                ),
                 "changed": identity in self._changed,
                 "learning_rate": protocol.number(self._rate_of.get(identity)),
                 "frozen": not parameter.requires_grad and identity not in learning,
@@ -204,7 +230,9 @@ class ParameterWatch:
                 "parameters": len(held_by(optimizer)),
                 "trainable": sum(parameter.requires_grad for parameter in held_by(optimizer)),
                 "steps": steps.get(id(optimizer), 0),
-                "learning_rates": [protocol.number(each) for each in self.rates.get(id(optimizer), [])],
+                "learning_rates": [
+                    protocol.number(each) for each in self.rates.get(id(optimizer), [])
+                ],
                 "scaled": self.scaled.get(id(optimizer), 0),
                 "step": own_place(type(optimizer).step),
                 "frames": self._built.get(id(optimizer), []),
@@ -214,12 +242,20 @@ class ParameterWatch:
 
     def nonfinite(self) -> Optional[Dict[str, Any]]:
         """The first NaN or infinity of all, with its module; None where everything was finite."""
-        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
+        owners = {
+            id(p): module
+            for module in self.forward.seen.values()
+            for p in module.parameters(recurse=False)
+        }
         order = {identity: position for position, identity in enumerate(self.forward.seen)}
         if self._broken:
             step = min(self._broken)
-            hooked = [p for p in self._broken[step] if self._own_hook(p)]  # clipping spreads it to all the others
-            last = max(hooked or self._broken[step], key=lambda p: order.get(id(owners.get(id(p))), -1))
+            hooked = [
+                p for p in self._broken[step] if self._own_hook(p)
+            ]  # clipping spreads it to all the others
+            last = max(
+                hooked or self._broken[step], key=lambda p: order.get(id(owners.get(id(p))), -1)
+            )
             found = {"step": step + 1, "owner": last, "frames": self._hook_on(last)}
             self.forward.finite.found.setdefault("gradient", found)
         first = self.forward.finite.first()
@@ -231,7 +267,11 @@ class ParameterWatch:
         return None if first is None else {"where": "output", **self._located(first)}
 
     def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
-        owners = {id(p): module for module in self.forward.seen.values() for p in module.parameters(recurse=False)}
+        owners = {
+            id(p): module
+            for module in self.forward.seen.values()
+            for p in module.parameters(recurse=False)
+        }
         owner = owners.get(id(first["owner"]), first["owner"])
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         names, _ = named(list(tops.values()))
@@ -241,9 +281,15 @@ class ParameterWatch:
 
     def hooks(self) -> List[Dict[str, Any]]:
         """Of the parameters that learn nothing, those that have a hook of somebody's."""
-        names = {identity: entry for identity, entry in self._entries.items() if "f" not in entry["gradients"]}
+        names = {
+            identity: entry
+            for identity, entry in self._entries.items()
+            if "f" not in entry["gradients"]
+        }
         found = [
-            (entry["name"], self._own_hook(self._parameters[i])) for i, entry in names.items() if i in self._parameters
+            (entry["name"], self._own_hook(self._parameters[i]))
+            for i, entry in names.items()
+            if i in self._parameters
         ]
         hooks = [{"parameter": name, "frames": at} for name, at in found if at]
         first = self.forward.severing.first_hooked[:1]
@@ -262,7 +308,11 @@ class ParameterWatch:
 
     def _loose(self, held: Set[int]) -> List[Any]:
         """The outermost modules that are alive and have a parameter among ``held`` (ids)."""
-        return [top for top in self.tree.loose() if any(id(parameter) in held for parameter in top.parameters())]
+        return [
+            top
+            for top in self.tree.loose()
+            if any(id(parameter) in held for parameter in top.parameters())
+        ]
 
     def _should_learn(self, held: Dict[int, Any]) -> Dict[int, Any]:
         """The trainable parameters of what is being trained.
@@ -280,16 +330,28 @@ class ParameterWatch:
             loose = list(held.values())
         else:
             taking_part = ran
-            loose = [] if any(p.requires_grad for root in ran for p in root.parameters()) else list(held.values())
+            loose = (
+                []
+                if any(p.requires_grad for root in ran for p in root.parameters())
+                else list(held.values())
+            )
         candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
         if self._letters:
-            return {id(parameter): parameter for parameter in candidates if id(parameter) in self._trainable}
+            return {
+                id(parameter): parameter
+                for parameter in candidates
+                if id(parameter) in self._trainable
+            }
         known = [p for p in candidates if p.requires_grad and not uninitialized(p)]
         return {id(parameter): parameter for parameter in known if parameter.numel()}
 
     def _was_trained(self, parameter: Any) -> bool:
         """Whether an audited step looked at ``parameter``, and its module ran in training mode with gradients on."""
-        owners = (module for identity, module in self.forward.seen.items() if identity in self.forward.trained)
+        owners = (
+            module
+            for identity, module in self.forward.seen.items()
+            if identity in self.forward.trained
+        )
         return id(parameter) in self._trainable and any(
             parameter is own for module in owners for own in module.parameters(recurse=False)
         )

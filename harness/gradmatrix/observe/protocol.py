@@ -54,7 +54,9 @@ def read(path: str) -> Dict[str, Any]:
 def checked(message: Dict[str, Any]) -> Dict[str, Any]:
     """``message`` itself; ValueError where it is of another schema version."""
     if message.get("schema") != SCHEMA:
-        raise ValueError(f"this side speaks schema {SCHEMA}, the message has {message.get('schema')!r}")
+        raise ValueError(
+            f"this side speaks schema {SCHEMA}, the message has {message.get('schema')!r}"
+        )
     return message
 
 

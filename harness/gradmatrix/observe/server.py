@@ -15,7 +15,9 @@ import time
 import traceback
 from typing import IO, Any, Dict, List, Optional, Set
 
-if __name__ == "__main__":  # started by path: make this folder a package of its own name, off sys.path
+if (
+    __name__ == "__main__"
+):  # started by path: make this folder a package of its own name, off sys.path
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     spec = importlib.util.spec_from_file_location(
@@ -65,7 +67,16 @@ def main(start_path: str) -> None:
             began = time.perf_counter()
             cell.run(request, events)
             wall_s = time.perf_counter() - began
-            emit(events, event="ended", pid=os.getpid(), signal=None, exit=0, wall_s=wall_s, import_s=0.0, **state())
+            emit(
+                events,
+                event="ended",
+                pid=os.getpid(),
+                signal=None,
+                exit=0,
+                wall_s=wall_s,
+                import_s=0.0,
+                **state(),
+            )
             leave(0)
         serve(request, events, spared)
 
@@ -128,7 +139,10 @@ def children() -> Set[int]:
     except ChildProcessError:
         return found
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, IndexError), open(f"/proc/{entry}/stat", encoding="utf-8") as file:
+        with (
+            contextlib.suppress(OSError, IndexError),
+            open(f"/proc/{entry}/stat", encoding="utf-8") as file,
+        ):
             if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
                 found.add(int(entry))
     return found
@@ -201,7 +215,10 @@ def import_script(path: str) -> Optional[Dict[str, str]]:
 def state() -> Dict[str, Any]:
     """What decides whether a fork of this process is safe: its threads, and whether a library opened CUDA."""
     torch = sys.modules.get("torch")
-    return {"threads": native_threads(), "cuda_initialized": bool(torch is not None and torch.cuda.is_initialized())}
+    return {
+        "threads": native_threads(),
+        "cuda_initialized": bool(torch is not None and torch.cuda.is_initialized()),
+    }
 
 
 def native_threads() -> int:

@@ -20,7 +20,18 @@ KEPT = 256
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """What has a tensor's shape and nothing of its values: where that was not meant, the graph begins anew."""
-NO_DERIVATIVE = ("__gt__", "__lt__", "__ge__", "__le__", "argmax", "argmin", "argsort", "bool", "int", "long")
+NO_DERIVATIVE = (
+    "__gt__",
+    "__lt__",
+    "__ge__",
+    "__le__",
+    "argmax",
+    "argmin",
+    "argsort",
+    "bool",
+    "int",
+    "long",
+)
 """What gives truth values or whole numbers, which have no gradient."""
 WEAK = (*LIKE, *NO_DERIVATIVE)
 """What is done all the time, and means something only where nothing else explains a loss."""
@@ -32,7 +43,9 @@ MAKING = ("tensor", "as_tensor")
 class SeveringWatch:
     """Replaces a few attributes of ``torch.Tensor``, and ``torch.tensor``; whatever they do is done as ever."""
 
-    def __init__(self, running: Callable[[], Any], stamp: Callable[[], int], trouble: Trouble) -> None:
+    def __init__(
+        self, running: Callable[[], Any], stamp: Callable[[], int], trouble: Trouble
+    ) -> None:
         self.running = running
         self.stamp = stamp
         self.trouble = trouble
@@ -159,21 +172,35 @@ class SeveringWatch:
         except Exception as error:
             self.trouble.add("a tensor's method", error)
 
-    def _leaving(self, how: str, events: Optional[List[Dict[str, Any]]] = None) -> Callable[..., None]:
+    def _leaving(
+        self, how: str, events: Optional[List[Dict[str, Any]]] = None
+    ) -> Callable[..., None]:
         def note(source: Any, *_: Any, **__: Any) -> None:
-            if source.requires_grad and source.grad_fn is not None and not plumbing(sys._getframe(3)):
+            if (
+                source.requires_grad
+                and source.grad_fn is not None
+                and not plumbing(sys._getframe(3))
+            ):
                 self.sever(source, how, frames(), events)
 
         return note
 
     def sever(
-        self, source: Any, how: str, found: List[Dict[str, Any]], events: Optional[List[Dict[str, Any]]] = None
+        self,
+        source: Any,
+        how: str,
+        found: List[Dict[str, Any]],
+        events: Optional[List[Dict[str, Any]]] = None,
     ) -> None:
         """Note that ``source`` left the graph, by ``how``, at the frames ``found``."""
         events = self.severed if events is None else events
         if found:
             module, first = self.running(), found[0]
-            events[:] = [e for e in events if e["early"] or e["module"] is not module or e["frames"][0] != first]
+            events[:] = [
+                e
+                for e in events
+                if e["early"] or e["module"] is not module or e["frames"][0] != first
+            ]
             events.append(
                 {
                     "how": how,
@@ -192,14 +219,25 @@ class SeveringWatch:
         def note(result: Any, *given: Any, **__: Any) -> None:
             self._made(result, how)
             source = given[0] if given else None
-            if isinstance(source, self._torch.Tensor) and source.grad_fn is not None and result.grad_fn is None:
+            if (
+                isinstance(source, self._torch.Tensor)
+                and source.grad_fn is not None
+                and result.grad_fn is None
+            ):
                 self.sever(source, how, frames())
 
         return note
 
     def _made(self, tensor: Any, how: str) -> None:
         if tensor.requires_grad and tensor.is_leaf and not isinstance(tensor, self._parameter):
-            self.made.append({"leaf": weakref.ref(tensor), "how": how, "frames": frames(), "module": self.running()})
+            self.made.append(
+                {
+                    "leaf": weakref.ref(tensor),
+                    "how": how,
+                    "frames": frames(),
+                    "module": self.running(),
+                }
+            )
             del self.made[:-KEPT]
 
     def _requiring(self, _result: Any, tensor: Any, requires_grad: bool = True) -> None:  # noqa: FBT001, FBT002  (torch's)
@@ -216,7 +254,12 @@ class SeveringWatch:
                     self._frozen(tensor)
             elif value and tensor.is_leaf:
                 self.made.append(
-                    {"leaf": weakref.ref(tensor), "how": name, "frames": frames(), "module": self.running()}
+                    {
+                        "leaf": weakref.ref(tensor),
+                        "how": name,
+                        "frames": frames(),
+                        "module": self.running(),
+                    }
                 )
         elif name == "grad" and value is None and tensor.grad is not None:
             self.dropped[id(tensor)] = here()
@@ -240,7 +283,9 @@ def known_to_jit(original: Any, watched: Any) -> Callable[[], None]:
         from torch.jit import _builtins
 
         operator, table = _builtins._find_builtin(original), _builtins._get_builtin_table()
-    except Exception:  # another torch keeps it elsewhere: only scripts that compile by torch.jit now would miss it
+    except (
+        Exception
+    ):  # another torch keeps it elsewhere: only scripts that compile by torch.jit now would miss it
         return lambda: None
     if operator is None:
         return lambda: None

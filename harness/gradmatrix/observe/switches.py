@@ -24,7 +24,9 @@ DECORATING = os.path.join("torch", "utils", "_contextlib.py")
 class Switch:
     """One entry: from here on gradients are on or off."""
 
-    def __init__(self, owner: Any, how: str, *, on: bool, depth: int, module: Any, stamp: int) -> None:
+    def __init__(
+        self, owner: Any, how: str, *, on: bool, depth: int, module: Any, stamp: int
+    ) -> None:
         self.owner = owner
         self.how = how
         self.on = on
@@ -84,7 +86,9 @@ class SwitchWatch:
             self._replace(getattr(torch, name), "__exit__", None)
         self._replace(torch.set_grad_enabled, "__init__", "set_grad_enabled")
         self._replace(torch.set_grad_enabled, "__exit__", None)
-        if "__call__" in torch.set_grad_enabled.__dict__:  # as a decorator it takes the switching back
+        if (
+            "__call__" in torch.set_grad_enabled.__dict__
+        ):  # as a decorator it takes the switching back
             self._replace(torch.set_grad_enabled, "__call__", None)
         return self.remove
 
@@ -149,7 +153,9 @@ class SwitchWatch:
             stamp=self.stamp(),
         )
         entry.checkpoint = caller.f_code.co_name == "forward" and "ctx" in caller.f_code.co_varnames
-        healthy = any(each.checkpoint and each.fed for each in entries)  # its first pass has gradients off anyway
+        healthy = any(
+            each.checkpoint and each.fed for each in entries
+        )  # its first pass has gradients off anyway
         if not entry.on and (before or entry.checkpoint or healthy):
             self._describe(entry, caller)
             if len(self.log) < KEPT:
@@ -171,7 +177,11 @@ class SwitchWatch:
         """The floating-point tensors that a function's ``forward`` was given."""
         for name, value in variables.items():
             for item in value if isinstance(value, (tuple, list)) else (value,):
-                if name != "ctx" and isinstance(item, self._torch.Tensor) and item.is_floating_point():
+                if (
+                    name != "ctx"
+                    and isinstance(item, self._torch.Tensor)
+                    and item.is_floating_point()
+                ):
                     yield item
 
     def _left(self, context: Any) -> None:
@@ -183,7 +193,10 @@ class SwitchWatch:
 
     def within(self, module: Any) -> Optional[Switch]:
         """The last entry that switched gradients off in the very forward of ``module``, and was left again; or None."""
-        return next((e for e in reversed(self.log) if e.module is module and not (e.checkpoint and e.fed)), None)
+        return next(
+            (e for e in reversed(self.log) if e.module is module and not (e.checkpoint and e.fed)),
+            None,
+        )
 
     def off(self) -> Optional[Switch]:
         """The entry that this thread's gradients are off by: the outermost since they were last on; None if unknown.

@@ -75,7 +75,9 @@ class ModuleTree:
     def _living_parents(self, module: Any) -> List[Any]:
         """Parents that still hold ``module`` as a child, newest first."""
         parents = [reference() for reference in reversed(self._parents.get(module, []))]
-        return [p for p in parents if p is not None and any(child is module for child in p.children())]
+        return [
+            p for p in parents if p is not None and any(child is module for child in p.children())
+        ]
 
     def loose(self) -> List[Any]:
         """Every followed module that is still alive and has no living parent."""
@@ -145,13 +147,22 @@ class Kept:
     def _sampled(self, tensor: Any) -> Any:
         if not self._large:
             return tensor.detach()
-        flat = tensor.detach().reshape(-1) if tensor.is_contiguous() else tensor.detach()[:1].reshape(-1)
+        flat = (
+            tensor.detach().reshape(-1)
+            if tensor.is_contiguous()
+            else tensor.detach()[:1].reshape(-1)
+        )
         return flat[:: max(1, flat.numel() // WHOLE)]
 
     def _summed(self, tensor: Any) -> Tuple[float, ...]:
         torch, value = self._torch, tensor.detach()
-        sums = [float(value.sum(dtype=torch.float64)), float(torch.linalg.vector_norm(value.float()))]
-        bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(value.element_size())
+        sums = [
+            float(value.sum(dtype=torch.float64)),
+            float(torch.linalg.vector_norm(value.float())),
+        ]
+        bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(
+            value.element_size()
+        )
         if bits is not None and value.is_contiguous() and not value.is_complex():
             sums.append(float(value.view(bits).sum()))
         return tuple(sums)
@@ -181,7 +192,9 @@ def highest_rate(optimizer: Any) -> Optional[float]:
 
 def rate_of(optimizer: Any, parameter: Any) -> Optional[float]:
     """The learning rate of the group that holds ``parameter``; None where none does, or it chooses its own."""
-    groups = (g for g in optimizer.param_groups if any(parameter is member for member in g["params"]))
+    groups = (
+        g for g in optimizer.param_groups if any(parameter is member for member in g["params"])
+    )
     group: Dict[str, Any] = next(groups, {})
     return None if group.get("lr") is None else float(group["lr"])
 
@@ -238,12 +251,16 @@ class FiniteWatch:
             return
         magnitudes = [greatest(tensor) for tensor in outputs]
         if not all(map(math.isfinite, magnitudes)):
-            if not any(True for _ in module.parameters()) and all(masks(tensor) for tensor in outputs):
+            if not any(True for _ in module.parameters()) and all(
+                masks(tensor) for tensor in outputs
+            ):
                 return
             if all(math.isfinite(greatest(tensor)) for tensor in inputs):
                 self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
         elif self.zero is None and not any(magnitudes):
-            own = list(module.parameters(recurse=False))  # a fresh LoRA's B is zero, and so is what it gives
+            own = list(
+                module.parameters(recurse=False)
+            )  # a fresh LoRA's B is zero, and so is what it gives
             if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
                 self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
 

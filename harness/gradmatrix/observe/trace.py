@@ -39,7 +39,9 @@ class Trace:
 
     def __init__(self, folder: str, request: Dict[str, Any]) -> None:
         self.folder = folder
-        self.rank = next((int(os.environ[name]) for name in RANKS if os.environ.get(name, "").isdecimal()), None)
+        self.rank = next(
+            (int(os.environ[name]) for name in RANKS if os.environ.get(name, "").isdecimal()), None
+        )
         self.stop_after: Optional[int] = request["stop_after"]
         self.observer = Observer(
             audit=request["audit"],
@@ -107,10 +109,15 @@ class Trace:
         distributed = initialized()
         if distributed is None:
             return
-        here = min(distributed.get_world_size(), int(os.environ.get("LOCAL_WORLD_SIZE", sys.maxsize)))
+        here = min(
+            distributed.get_world_size(), int(os.environ.get("LOCAL_WORLD_SIZE", sys.maxsize))
+        )
         self._guarded(lambda: open(os.path.join(self.folder, f"{os.getpid()}.enough"), "w").close())
         until = time.monotonic() + PATIENCE_S
-        while sum(name.endswith(".enough") for name in os.listdir(self.folder)) < here and time.monotonic() < until:
+        while (
+            sum(name.endswith(".enough") for name in os.listdir(self.folder)) < here
+            and time.monotonic() < until
+        ):
             time.sleep(0.01)
 
     def _forked(self) -> None:
@@ -136,20 +143,29 @@ class Trace:
         if isinstance(error, SystemExit):
             if error.code in (0, None):
                 error = None
-            elif isinstance(error.__context__, Exception):  # torch's spawn prints it and exits with 1
+            elif isinstance(
+                error.__context__, Exception
+            ):  # torch's spawn prints it and exits with 1
                 error = error.__context__
         if self.stop_after is not None and self.observer.steps >= self.stop_after:
             self._guarded(lambda: open(os.path.join(self.folder, "enough"), "a").close())
             error = None  # what its cleaning up raises then is no finding
         own = self._seen() != self._before
         if (own and not self.rank) or (error is not None and (own or not any(self._before or ()))):
-            self.write("done" if error is None else "step" if self.observer.entered_training else "setup", error)
+            self.write(
+                "done" if error is None else "step" if self.observer.entered_training else "setup",
+                error,
+            )
 
     def write(self, reached: str, error: Optional[BaseException]) -> None:
         """Tell the host what has been seen; of another rank only its exception."""
         self._ask_rank()
         if not self.rank or error is not None:
-            self._guarded(lambda: tell(self.folder, self.rank, observation(self.observer, reached, error, self.began)))
+            self._guarded(
+                lambda: tell(
+                    self.folder, self.rank, observation(self.observer, reached, error, self.began)
+                )
+            )
 
     def _guarded(self, writing: Callable[[], None]) -> None:
         """What goes wrong here is never the script's; the host is told, where there still is one."""
@@ -158,7 +174,9 @@ class Trace:
         except Exception as failure:
             with (
                 contextlib.suppress(OSError),
-                open(os.path.join(self.folder, f"{os.getpid()}.trouble"), "w", encoding="utf-8") as file,
+                open(
+                    os.path.join(self.folder, f"{os.getpid()}.trouble"), "w", encoding="utf-8"
+                ) as file,
             ):
                 file.write(f"{type(failure).__name__}: {failure}")
 
@@ -198,11 +216,15 @@ def ended_early(folder: str) -> None:
 
 def last_exception() -> Optional[BaseException]:
     """The exception that ended the script: the interpreter keeps it for debuggers when it prints the traceback."""
-    error: Optional[BaseException] = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    error: Optional[BaseException] = getattr(sys, "last_exc", None) or getattr(
+        sys, "last_value", None
+    )
     return error
 
 
-def observation(observer: Observer, reached: str, error: Optional[BaseException], began: float) -> Dict[str, Any]:
+def observation(
+    observer: Observer, reached: str, error: Optional[BaseException], began: float
+) -> Dict[str, Any]:
     """The observation of a process, so far."""
     facts = observer.facts()
     facts["step_times_s"] = facts["step_times_s"][-TIMES_KEPT:]

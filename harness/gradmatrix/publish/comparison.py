@@ -53,7 +53,9 @@ class Names:
     @classmethod
     def of(cls, comparison: Comparison) -> Names:
         """The names in a comparison."""
-        devices = {cell.device for cell in (*(each.cell for each in comparison.cells), *comparison.missing)}
+        devices = {
+            cell.device for cell in (*(each.cell for each in comparison.cells), *comparison.missing)
+        }
         return cls(comparison.several, len(devices) > 1)
 
     def together(self, cells: Iterable[Cell]) -> tuple[Together, ...]:
@@ -154,7 +156,9 @@ def sections(comparison: Comparison) -> tuple[Section, ...]:
     told = Told(comparison)
     found = [told.of_change(change) for change in TITLES]
     found += [told.of_misuse(), told.of_the_machine(), told.of_both_sides()]
-    return tuple(sorted((section for section in found if section.items), key=lambda each: not each.is_urgent))
+    return tuple(
+        sorted((section for section in found if section.items), key=lambda each: not each.is_urgent)
+    )
 
 
 class Told:
@@ -166,7 +170,9 @@ class Told:
         self._by_cell = {each.cell: each for each in comparison.cells}
         grouped = {cell for group in comparison.groups for cell in group.cells}
         self._single = [
-            each for each in comparison.cells if each.change is not Change.UNCHANGED and each.cell not in grouped
+            each
+            for each in comparison.cells
+            if each.change is not Change.UNCHANGED and each.cell not in grouped
         ]
 
     def of_change(self, change: Change) -> Section:
@@ -185,16 +191,27 @@ class Told:
 
     def of_both_sides(self) -> Section:
         """Cells that fail as they did before: no news of the candidate, and what is to be mended all the same."""
-        cells = [each for each in self._by_cell.values() if each.change is Change.UNCHANGED and fails(each.after)]
+        cells = [
+            each
+            for each in self._by_cell.values()
+            if each.change is Change.UNCHANGED and fails(each.after)
+        ]
         silent = [each for each in cells if each.role is Role.MISUSE]
         items = [
             *self._by_reason(each for each in cells if each.role is not Role.MISUSE),
-            *(replace(each, title=f"misuse, silent: {each.title}") for each in self._by_reason(silent)),
+            *(
+                replace(each, title=f"misuse, silent: {each.title}")
+                for each in self._by_reason(silent)
+            ),
         ]
         return Section(BOTH, BOTH_NOTE, tuple(items))
 
     def _items(self, change: Change, *, misuse: bool) -> Iterator[Item]:
-        yield from (self._grouped(each) for each in self._groups if (each.change, each.misuse) == (change, misuse))
+        yield from (
+            self._grouped(each)
+            for each in self._groups
+            if (each.change, each.misuse) == (change, misuse)
+        )
         cells = [
             each
             for each in self._single
@@ -233,7 +250,9 @@ class Told:
 def title(group: Group) -> str:
     """A group in a line: how it fails, where, and what came of it."""
     words = MISUSE_WORDS.get(group.change, group.change.value) if group.misuse else ""
-    gradient = f" (gradient {group.gradient})" if group.gradient and not is_told(group.outcome) else ""
+    gradient = (
+        f" (gradient {group.gradient})" if group.gradient and not is_told(group.outcome) else ""
+    )
     at = f" at {group.place.file}, {group.place.function}" if group.place is not None else ""
     return f"{f'{words}: ' if words else ''}{group.outcome}{gradient}{at}"
 
@@ -251,7 +270,11 @@ def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:
     if group.misuse and group.change is Change.FIXED and first.after is not None:
         yield f"The candidate says: {quoted(first.after)}. The baseline said nothing."
     if group.change is Change.BROKE_DIFFERENTLY:
-        before = [f"{each.before.outcome}, {quoted(each.before)}." for each in members if each.before is not None]
+        before = [
+            f"{each.before.outcome}, {quoted(each.before)}."
+            for each in members
+            if each.before is not None
+        ]
         yield from (f"Before: {each}" for each in tuple(dict.fromkeys(before))[:MOST_BEFORE])
 
 
@@ -267,25 +290,40 @@ def notes(changes: Iterable[CellChange]) -> Iterator[str]:
 
 def messages(changes: Iterable[CellChange]) -> tuple[str, ...]:
     """What the candidate said of the first few that fail there, once each."""
-    said = dict.fromkeys(each.after.message for each in changes if each.after is not None and fails(each.after))
+    said = dict.fromkeys(
+        each.after.message for each in changes if each.after is not None and fails(each.after)
+    )
     return tuple(each for each in said if each)[:MOST_BEFORE]
 
 
 def course(each: CellChange) -> str:
     """From which outcome to which one; the only one where one side has no record."""
-    return " → ".join(dict.fromkeys(ending.outcome for ending in (each.before, each.after) if ending is not None))
+    return " → ".join(
+        dict.fromkeys(ending.outcome for ending in (each.before, each.after) if ending is not None)
+    )
 
 
 def summary(comparison: Comparison) -> str:
     """How many cells there are of each kind, those that did not change too."""
     found = Counter(each.change for each in comparison.cells)
-    told = ", ".join(f"{found[change]} {change.value}" for change in Change if found[change]) or "nothing to compare"
-    failing = sum(each.change is Change.UNCHANGED and fails(each.after) for each in comparison.cells)
-    alike = f" ({failing} of them fail{'s' if failing == 1 else ''} on both sides)" if failing else ""
-    rest = (
-        f"; {comparison.not_judged} more cannot be judged (no such feature or device)" if comparison.not_judged else ""
+    told = (
+        ", ".join(f"{found[change]} {change.value}" for change in Change if found[change])
+        or "nothing to compare"
     )
-    missing = f"; {len(comparison.missing)} more not run on the candidate" if comparison.missing else ""
+    failing = sum(
+        each.change is Change.UNCHANGED and fails(each.after) for each in comparison.cells
+    )
+    alike = (
+        f" ({failing} of them fail{'s' if failing == 1 else ''} on both sides)" if failing else ""
+    )
+    rest = (
+        f"; {comparison.not_judged} more cannot be judged (no such feature or device)"
+        if comparison.not_judged
+        else ""
+    )
+    missing = (
+        f"; {len(comparison.missing)} more not run on the candidate" if comparison.missing else ""
+    )
     return f"{counted(len(comparison.cells))}: {told}{alike}{rest}{missing}."
 
 
@@ -315,7 +353,11 @@ def drifted(comparison: Comparison) -> tuple[Drifted, ...]:
         if each.drift is not None:
             together[each.cell.scenario, str(each.drift)].append((each.cell, each.drift))
     found = [
-        Drifted(words, max(drift.largest for _, drift in members), names.together(cell for cell, _ in members))
+        Drifted(
+            words,
+            max(drift.largest for _, drift in members),
+            names.together(cell for cell, _ in members),
+        )
         for (_, words), members in together.items()
     ]
     return tuple(sorted(found, key=lambda each: -each.largest))
@@ -328,7 +370,11 @@ def drift_summary(comparison: Comparison) -> str:
         return ""
     identical = sum(each == 0 for each in largest)
     close = sum(0 < each <= CLOSE for each in largest)
-    counts = {"identical": identical, f"within {CLOSE:g}": close, "further apart": len(largest) - identical - close}
+    counts = {
+        "identical": identical,
+        f"within {CLOSE:g}": close,
+        "further apart": len(largest) - identical - close,
+    }
     told = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
     return f"Losses from the same seed, of {len(largest)} cells that train on both sides: {told}."
 
@@ -365,7 +411,10 @@ def ratio_rows(comparison: Comparison) -> tuple[RatioRow, ...]:
 
 def rows_of(measured: Measured) -> Iterator[RatioRow]:
     """The rows of a cell."""
-    kinds = (("time per step", measured.step_time, TIME_WORDS), ("peak memory", measured.memory, MEMORY_WORDS))
+    kinds = (
+        ("time per step", measured.step_time, TIME_WORDS),
+        ("peak memory", measured.memory, MEMORY_WORDS),
+    )
     for quantity, ratio, words in kinds:
         if ratio is not None:
             yield row(measured, quantity, ratio, words)
@@ -403,10 +452,20 @@ def inconclusive(measured: Measured, ratio: Ratio) -> str:
     if ratio.verdict is not Size.INCONCLUSIVE:
         return ""
     margin = f"±{ratio.margin:.1%}"
-    spent = f"The budget was spent after {measured.spent_s:.0f} s" if measured.stopped == "budget" else "Stopped"
-    noise = " The baseline differs from itself by more than the margin." if ratio.floor - 1 > ratio.margin else ""
+    spent = (
+        f"The budget was spent after {measured.spent_s:.0f} s"
+        if measured.stopped == "budget"
+        else "Stopped"
+    )
+    noise = (
+        " The baseline differs from itself by more than the margin."
+        if ratio.floor - 1 > ratio.margin
+        else ""
+    )
     wider = (
-        f" It is wider than that of one comparison: {ratio.among} of this run hold together." if ratio.among > 1 else ""
+        f" It is wider than that of one comparison: {ratio.among} of this run hold together."
+        if ratio.among > 1
+        else ""
     )
     return f"{spent} before the interval lay inside {margin} or outside it.{wider}{noise}"
 
@@ -498,7 +557,9 @@ def transitive(pair: Pair) -> list[PackageMove]:
 def moved_summary(pair: Pair) -> str:
     """How much moved; why that is not known."""
     if pair.moved is None:
-        unknown = " and ".join(side.name for side in (pair.baseline, pair.candidate) if side.as_of is None)
+        unknown = " and ".join(
+            side.name for side in (pair.baseline, pair.candidate) if side.as_of is None
+        )
         return f"Which packages moved is not known: there is no lock of {unknown}."
     if not pair.moved:
         return "No package moved."

@@ -107,7 +107,9 @@ def entry(flips: Sequence[Flip], base: str) -> ET.Element:
     text(element, "title", f"{stack}: {counted(flips)}")
     text(element, "id", uuid.uuid5(NAMESPACE, f"{stack} {moment(published)}").urn)
     text(element, "updated", moment(published))
-    ET.SubElement(element, "link", rel="alternate", type="text/html", href=f"{base}stacks/{stack}.html")
+    ET.SubElement(
+        element, "link", rel="alternate", type="text/html", href=f"{base}stacks/{stack}.html"
+    )
     content = ET.SubElement(ET.SubElement(element, "content", type="xhtml"), "div", xmlns=XHTML)
     items = ET.SubElement(content, "ul")
     for line in lines(flips):
@@ -174,7 +176,10 @@ def badges(table: Table) -> Iterator[tuple[str, bytes]]:
     for stack, rows in by_stack.items():
         yield f"{stack}.json", encoder.encode(badge(stack, rows)) + b"\n"
     for (stack, scenario), rows in sorted(by_scenario.items()):
-        yield f"{stack}/{scenario}.json", encoder.encode(badge(f"{scenario} on {stack}", rows)) + b"\n"
+        yield (
+            f"{stack}/{scenario}.json",
+            encoder.encode(badge(f"{scenario} on {stack}", rows)) + b"\n",
+        )
 
 
 def badge(label: str, rows: Iterable[Row]) -> Badge:
@@ -195,7 +200,9 @@ def verdicts(rows: Iterable[Row]) -> Verdicts:
 
 def state(judged: Verdicts) -> tuple[str, str]:
     """Message and colour."""
-    controls, reports, remedies = (judged[role] for role in (Role.CONTROL, Role.REPORTED, Role.REMEDY))
+    controls, reports, remedies = (
+        judged[role] for role in (Role.CONTROL, Role.REPORTED, Role.REMEDY)
+    )
     failing = len(controls) - sum(controls.values())
     if failing:
         return f"{failing} of {len(controls)} controls fail", "red"
@@ -252,7 +259,9 @@ class Reported(Frozen, frozen=True):
     evidence: str
 
 
-def reported(regressions: Iterable[Regression], records: Mapping[Cell, Record], base: str = "") -> tuple[Reported, ...]:
+def reported(
+    regressions: Iterable[Regression], records: Mapping[Cell, Record], base: str = ""
+) -> tuple[Reported, ...]:
     """The regressions with their evidence; ``base`` is put before the paths of pages."""
     return tuple(
         Reported(
@@ -275,7 +284,12 @@ def reported(regressions: Iterable[Regression], records: Mapping[Cell, Record], 
 
 def names_of(flip: Flip) -> tuple[str, ...]:
     """What may stand in its ``why`` and is no word of ours."""
-    ran_on = [name for entry in (flip.before, flip.after) if entry is not None for name in (entry.device, entry.build)]
+    ran_on = [
+        name
+        for entry in (flip.before, flip.after)
+        if entry is not None
+        for name in (entry.device, entry.build)
+    ]
     return tuple(dict.fromkeys(name for name in (*map(str, flip.moved), *ran_on) if name))
 
 
@@ -296,7 +310,9 @@ def as_issue(found: Sequence[Reported], base: str = "") -> str:
             part = (title if place == 0 else "") + block(each)
             size += len(part.encode())
             if size > MOST_BYTES - MOST_OF_THE_END:
-                return f"{text}\n… and {len(found) - shown} more: [history]({base}{links.HISTORY})\n"
+                return (
+                    f"{text}\n… and {len(found) - shown} more: [history]({base}{links.HISTORY})\n"
+                )
             text += part
             shown += 1
     return text
@@ -319,7 +335,9 @@ def sections(found: Iterable[Reported]) -> Iterator[tuple[str, list[Reported]]]:
         return each.silent, each.cell.scenario, each.after
 
     last = None
-    for (silent, scenario, outcome), together in groupby(sorted(found, key=lambda each: (key(each), each.cell)), key):
+    for (silent, scenario, outcome), together in groupby(
+        sorted(found, key=lambda each: (key(each), each.cell)), key
+    ):
         title = "" if silent is last else f"\n## {TITLES[silent]}\n"
         last = silent
         yield f"{title}\n### {unlinked(scenario)}: {unlinked(outcome)}\n\n", list(together)
@@ -330,7 +348,10 @@ def block(each: Reported) -> str:
     cell = each.cell
     name = unlinked(f"{cell.stack}/{cell.scenario}/{cell.variant} on {cell.device}")
     change = f"{unlinked(each.before)} → {unlinked(each.after)}, since {each.since}"
-    lines = [f"- **{name}**: {change} ([evidence]({each.evidence}))", f"  - {marked(each.why, each.names)}"]
+    lines = [
+        f"- **{name}**: {change} ([evidence]({each.evidence}))",
+        f"  - {marked(each.why, each.names)}",
+    ]
     if each.diagnosis:
         lines.append(f"  - {code(each.diagnosis)}")
     lines.append(f"  - repeat it: {code(each.repeat)}")

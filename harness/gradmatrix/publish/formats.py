@@ -59,7 +59,9 @@ def frame(table: Table) -> pd.DataFrame:
     rows, locks = table.rows, {lock.stack: lock for lock in table.locks}
     speeds = [row.steps_per_s for row in rows]
     told = [row.diagnosis for row in rows]
-    versions = {name: {stack: lock.version(name) for stack, lock in locks.items()} for name in SHOWN}
+    versions = {
+        name: {stack: lock.version(name) for stack, lock in locks.items()} for name in SHOWN
+    }
     cells = pd.DataFrame(
         {
             "stack": [row.stack for row in rows],
@@ -143,7 +145,9 @@ def as_json(table: Table, builds: Mapping[str, str]) -> Iterator[bytes]:
     """matrix.json in pieces, one line per stack and cell; ``builds`` is the build of torch of each stack that ran."""
     encoder = msgspec.json.Encoder()
     yield b'{"schema":%d,\n"stacks":[\n' % SCHEMA
-    yield from lines(encoder.encode(stack_entry(lock, builds.get(lock.stack))) for lock in table.locks)
+    yield from lines(
+        encoder.encode(stack_entry(lock, builds.get(lock.stack))) for lock in table.locks
+    )
     yield b'],\n"cells":[\n'
     yield from lines(map(encoder.encode, table.rows))
     yield b"]}\n"
@@ -181,7 +185,9 @@ def schema_of(kind: type[Frozen], title: str) -> bytes:
 def describe(definition: dict[str, Any], kind: type) -> None:
     """Put the docstrings of a type and of its fields into its definition."""
     definition["description"] = flat(kind.__doc__ or "")
-    (body,) = (node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef))
+    (body,) = (
+        node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)
+    )
     for field, text in pairwise(body.body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             told = text.value if isinstance(text, ast.Expr) else None
@@ -225,7 +231,10 @@ def legend() -> str:
 
 def stacks_table(table: Table) -> str:
     """Name, date and the versions that matter; ⚠ where the resolver silently took an old release."""
-    lines = ["| stack | as of | Python | " + " | ".join(SHOWN) + " |", "| --- " * (3 + len(SHOWN)) + "|"]
+    lines = [
+        "| stack | as of | Python | " + " | ".join(SHOWN) + " |",
+        "| --- " * (3 + len(SHOWN)) + "|",
+    ]
     for lock in table.locks:
         behind = {p.name: p for p in fallen_behind(lock, SHOWN)}
         cells = [lock.stack, f"{lock.as_of}", lock.python]
@@ -235,27 +244,39 @@ def stacks_table(table: Table) -> str:
             cells.append((lock.version(name) or "–") + mark)
         lines.append("| " + " | ".join(markdown(cell) for cell in cells) + " |")
         if lock.failure is not None:
-            lines[-1] = f"| {lock.stack} | {lock.as_of} | {lock.python} | {markdown(lock.failure.outcome)} |"
+            lines[-1] = (
+                f"| {lock.stack} | {lock.as_of} | {lock.python} | {markdown(lock.failure.outcome)} |"
+            )
     return "\n".join(lines)
 
 
 def markdown_table(cells_in_words: Grid) -> str:
     """A grid as Markdown; a scenario's name is written once."""
     stacks = cells_in_words.stacks
-    lines = ["| scenario | variant | " + " | ".join(stacks) + " |", "| --- " * (2 + len(stacks)) + "|"]
+    lines = [
+        "| scenario | variant | " + " | ".join(stacks) + " |",
+        "| --- " * (2 + len(stacks)) + "|",
+    ]
     last = ""
     for scenario, variant, cells in cells_in_words.rows:
         first = f"**{scenario}**" if scenario != last else ""
         last = scenario
-        lines.append("| " + " | ".join([first, f"`{variant}`", *(markdown(cell) for cell in cells)]) + " |")
+        lines.append(
+            "| " + " | ".join([first, f"`{variant}`", *(markdown(cell) for cell in cells)]) + " |"
+        )
     return "\n".join(lines)
 
 
 def headline(table: Table) -> str:
     """Stacks by date against scenarios; each cell counts the reported variants that train on CPU."""
     reported = Role.REPORTED
-    names = [s.name for s in table.scenarios.values() if any(v.role is reported for v in s.variants)]
-    lines = ["| stack | as of | " + " | ".join(f"`{name}`" for name in names) + " |", "| --- " * (2 + len(names)) + "|"]
+    names = [
+        s.name for s in table.scenarios.values() if any(v.role is reported for v in s.variants)
+    ]
+    lines = [
+        "| stack | as of | " + " | ".join(f"`{name}`" for name in names) + " |",
+        "| --- " * (2 + len(names)) + "|",
+    ]
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in table.of_device("cpu"):
         if row.role is reported:
@@ -274,7 +295,9 @@ def summary(rows: Sequence[Row]) -> str:
     red = Counter(row.outcome for row in judged if not row.passed)
     if not red:
         return f"✓ {len(judged)} of {len(judged)}"
-    how = ", ".join(f"{outcome} × {count}" if count > 1 else outcome for outcome, count in red.most_common())
+    how = ", ".join(
+        f"{outcome} × {count}" if count > 1 else outcome for outcome, count in red.most_common()
+    )
     return f"✗ {len(judged) - red.total()} of {len(judged)}: {how}"
 
 
@@ -362,7 +385,9 @@ def _escaped(text: str) -> str:
 def claims_block(judged: Sequence[Judged]) -> str:
     """How the verdicts are distributed, and the table, folded: it is long."""
     counts = Counter(each.verdict for each in judged)
-    told = ", ".join(f"{SYMBOLS[verdict]} {counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
+    told = ", ".join(
+        f"{SYMBOLS[verdict]} {counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]
+    )
     head = f"{len(judged)} claims: {told or 'none yet'}."
     return f"{head}\n\n<details>\n<summary>Each of them</summary>\n\n{claims_table(judged)}\n\n</details>"
 

@@ -36,7 +36,14 @@ from gradmatrix.publish import formats
 from gradmatrix.publish.claims import claims as claims_file
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import badges, feed
-from gradmatrix.publish.formats import as_json, as_markdown, as_schema, as_schema_of_records, claims_block, headline
+from gradmatrix.publish.formats import (
+    as_json,
+    as_markdown,
+    as_schema,
+    as_schema_of_records,
+    claims_block,
+    headline,
+)
 from gradmatrix.publish.formats import claims_json as claims_as_json
 from gradmatrix.publish.rows import Row, Table, rows_of, tabulated
 from gradmatrix.run.project import PACKAGE, Project, by_date, of_locks, of_matrix
@@ -90,7 +97,10 @@ def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[
     now = dt.datetime.now(dt.UTC)
     recent = {lock.stack for lock in locks[-MOST_BADGED:]}
     if not is_big(project) or len(locks) == 1:
-        yield from (publish_column(project, lock, now=now, site=site, badged=lock.stack in recent) for lock in locks)
+        yield from (
+            publish_column(project, lock, now=now, site=site, badged=lock.stack in recent)
+            for lock in locks
+        )
         return
     tasks = [
         msgspec.json.encode(
@@ -109,17 +119,24 @@ def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[
     ]
     if site:
         from gradmatrix.publish.site import evidence as _read_once  # noqa: F401  (before there are forks of this process)
-    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = project  # forks have read it too
+    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
+        project  # forks have read it too
+    )
     project.known_scenarios()
     with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
         decoder = msgspec.msgpack.Decoder(Column)
-        yield from map(decoder.decode, pool.map(in_process, tasks, chunksize=max(1, len(tasks) // 64)))
+        yield from map(
+            decoder.decode, pool.map(in_process, tasks, chunksize=max(1, len(tasks) // 64))
+        )
 
 
 def is_big(project: Project) -> bool:
     """Whether there are so many records, published ones and those of this checkout, that a second process pays."""
     folders = (project.store.journal, project.store.published)
-    return sum(path.stat().st_size for folder in folders for path in folder.glob("*.jsonl")) >= BIG_BYTES
+    return (
+        sum(path.stat().st_size for folder in folders for path in folder.glob("*.jsonl"))
+        >= BIG_BYTES
+    )
 
 
 def context() -> BaseContext:
@@ -144,7 +161,9 @@ def in_process(task: bytes) -> bytes:
     project = project_of(asked)
     lock = next(lock for lock in project.known_locks((asked.stack,)))
     published = publish_column(project, lock, now=asked.now, site=asked.site, badged=asked.badged)
-    return msgspec.msgpack.encode(msgspec.structs.replace(published, problems=tuple(project.store.problems)))
+    return msgspec.msgpack.encode(
+        msgspec.structs.replace(published, problems=tuple(project.store.problems))
+    )
 
 
 _PROJECTS: dict[tuple[Path, Path, Path, Path], Project] = {}
@@ -159,7 +178,9 @@ def project_of(task: Task) -> Project:
     return _PROJECTS[paths]
 
 
-def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool, badged: bool = True) -> Column:
+def publish_column(
+    project: Project, lock: Lock, *, now: dt.datetime, site: bool, badged: bool = True
+) -> Column:
     """Write the stack's records and what changed of them, and its evidence pages where a ``site`` is wanted."""
     known = project.known_scenarios()
     newest = project.store.of_stack(lock.stack)
@@ -235,7 +256,9 @@ def is_current(project: Project, *, site: bool = False, base_url: str | None = N
         known = msgspec.json.decode(_path(project, site=site).read_bytes(), type=Remembered)
     except (FileNotFoundError, msgspec.MsgspecError):
         return False
-    return known == Remembered(stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url)
+    return known == Remembered(
+        stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url
+    )
 
 
 def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | None) -> None:
@@ -258,7 +281,9 @@ def pages_in(results: Path) -> set[str]:
         listed = (results / PAGES).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return set()
-    return {path for path in listed if not {"", ".", ".."} & {*path.split("/")}}  # none that leads elsewhere
+    return {
+        path for path in listed if not {"", ".", ".."} & {*path.split("/")}
+    }  # none that leads elsewhere
 
 
 def sources(project: Project) -> list[Path]:
@@ -273,7 +298,9 @@ def sources(project: Project) -> list[Path]:
 def leftovers(results: Path) -> list[Path]:
     """Half-written files of a publication that was killed, by their names: the folder may hold other things."""
     folders = (results, *(results / name for name in FOLDERS))
-    return [path for folder in folders for path in folder.glob("*.partial") if LEFT.fullmatch(path.name)]
+    return [
+        path for folder in folders for path in folder.glob("*.partial") if LEFT.fullmatch(path.name)
+    ]
 
 
 def kept_records(project: Project) -> list[Path]:
@@ -319,7 +346,9 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
         gathered = gather(project, site=site)
         table = gathered.table
         with beside(partial(write_cells, project.results, table), apart=is_big(project)):
-            claims = judge_all(claims_file.of_checkout(project.root, project.known_scenarios(), table.locks), table)
+            claims = judge_all(
+                claims_file.of_checkout(project.root, project.known_scenarios(), table.locks), table
+            )
             write_documents(project.results, table, claims)
             if project.results == project.root / "results":
                 formats.write_block(project.root / "README.md", "headline", headline(table))
@@ -379,7 +408,9 @@ def beside(work: Callable[[], None], *, apart: bool) -> Iterator[None]:
 
 def write_cells(folder: Path, table: Table) -> None:
     """The data files with all cells, each in one step."""
-    from gradmatrix.publish import formats  # pandas takes a second to import: only who writes files waits for it
+    from gradmatrix.publish import (
+        formats,
+    )  # pandas takes a second to import: only who writes files waits for it
 
     disk.write_in_pieces(folder / "matrix.json", as_json(table, table.builds))
     cells = formats.frame(table)
@@ -396,17 +427,30 @@ def write_documents(folder: Path, table: Table, claims: Sequence[Judged]) -> Non
 
 
 def write_site(
-    project: Project, table: Table, claims: Sequence[Judged], pages: Iterable[str], base_url: str | None
+    project: Project,
+    table: Table,
+    claims: Sequence[Judged],
+    pages: Iterable[str],
+    base_url: str | None,
 ) -> None:
     """The pages that show all stacks, the feed and the badges; what an earlier publication left over is deleted."""
     from gradmatrix.publish.site.site import pages as pages_of
 
-    for lock in table.locks if project.locks_folder.parent != project.results else ():  # pages link to them
+    for lock in (
+        table.locks if project.locks_folder.parent != project.results else ()
+    ):  # pages link to them
         for name in (f"{lock.stack}.json", f"{lock.stack}.txt"):
-            with contextlib.suppress(FileNotFoundError):  # a stack that could not be resolved has no text
-                disk.write_atomically(project.results / "locks" / name, (project.locks_folder / name).read_bytes())
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # a stack that could not be resolved has no text
+                disk.write_atomically(
+                    project.results / "locks" / name, (project.locks_folder / name).read_bytes()
+                )
     known = history.load(project.history_folder)
-    sources_of = {s.name: (project.root / s.path).read_text(encoding="utf-8") for s in table.scenarios.values()}
+    sources_of = {
+        s.name: (project.root / s.path).read_text(encoding="utf-8")
+        for s in table.scenarios.values()
+    }
     files = chain(
         pages_of(table, claims=claims, history=known, source_of=sources_of),
         [("feed.xml", feed(known, base_url))],
@@ -414,4 +458,6 @@ def write_site(
     written = sorted({*pages, *write(project.results, files)})
     for path in pages_in(project.results).difference(written):
         (project.results / path).unlink(missing_ok=True)
-    disk.write_atomically(project.results / PAGES, "".join(f"{path}\n" for path in written).encode())
+    disk.write_atomically(
+        project.results / PAGES, "".join(f"{path}\n" for path in written).encode()
+    )

@@ -84,7 +84,9 @@ def as_markdown(comparison: Comparison) -> str:
             left += 1
         else:
             text += block
-    return text + (f"\n{left} parts were left out: the comment would be too long.\n" if left else "")
+    return text + (
+        f"\n{left} parts were left out: the comment would be too long.\n" if left else ""
+    )
 
 
 def blocks(comparison: Comparison) -> Iterator[str]:
@@ -129,7 +131,11 @@ def of_item(item: Item) -> str:
 
 def named(cells: Together) -> str:
     """Cells of one scenario, the first few of many."""
-    more = f" and {len(cells.members) - MOST_MEMBERS} more" if len(cells.members) > MOST_MEMBERS else ""
+    more = (
+        f" and {len(cells.members) - MOST_MEMBERS} more"
+        if len(cells.members) > MOST_MEMBERS
+        else ""
+    )
     return f"{code(cells.head)}: {', '.join(map(unlinked, cells.members[:MOST_MEMBERS]))}{more}"
 
 
@@ -152,7 +158,9 @@ def losses(comparison: Comparison) -> str:
     if not told:
         return ""
     cells = [(" · ".join(map(str, each.cells)), each.words) for each in drifted(comparison)]
-    return folded("Drift of losses", f"{unlinked(told)}\n\n{table(('cells', 'relative difference'), cells)}")
+    return folded(
+        "Drift of losses", f"{unlinked(told)}\n\n{table(('cells', 'relative difference'), cells)}"
+    )
 
 
 def packages(pair: Pair, *, several: bool) -> str:
@@ -181,7 +189,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of the first rows, and how many more there are."""
     rows = list(rows)
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
-    lines += [f"| {' | '.join(unlinked(shortened(cell)) for cell in row)} |" for row in rows[:MOST_ROWS]]
+    lines += [
+        f"| {' | '.join(unlinked(shortened(cell)) for cell in row)} |" for row in rows[:MOST_ROWS]
+    ]
     more = f"\n… and {len(rows) - MOST_ROWS} more rows.\n" if len(rows) > MOST_ROWS else ""
     return "\n".join(lines) + f"\n{more}"
 
@@ -243,7 +253,12 @@ def as_html(comparison: Comparison) -> bytes:
         drifted=drifted(comparison),
         day=day,
         pairs=[
-            {"pair": each, "summary": moved_summary(each), "direct": direct(each), "transitive": transitive(each)}
+            {
+                "pair": each,
+                "summary": moved_summary(each),
+                "direct": direct(each),
+                "transitive": transitive(each),
+            }
             for each in pairs_told(comparison)
         ],
         unmoved=unmoved(comparison),
@@ -282,7 +297,9 @@ def reports(comparison: Comparison, asked: Mapping[Form, str]) -> Iterator[Repor
 
 def as_schema() -> bytes:
     """The JSON Schema of a comparison."""
-    return schema_of(Comparison, "A comparison of gradmatrix: a candidate against a baseline, cell by cell")
+    return schema_of(
+        Comparison, "A comparison of gradmatrix: a candidate against a baseline, cell by cell"
+    )
 
 
 WRITERS = {

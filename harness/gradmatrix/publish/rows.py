@@ -86,7 +86,9 @@ class Row(Frozen, frozen=True):
     @property
     def cell(self) -> Cell:
         """The cell that it is of."""
-        return Cell(stack=self.stack, scenario=self.scenario, variant=self.variant, device=self.device)
+        return Cell(
+            stack=self.stack, scenario=self.scenario, variant=self.variant, device=self.device
+        )
 
 
 def rows_of(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> Iterator[Row]:
@@ -154,7 +156,9 @@ def steps_per_s(record: Record) -> Rate | None:
 
 def warned(seen: Observation) -> tuple[str, ...]:
     """The first line of each warning, once."""
-    lines = (warning.message.strip().partition("\n")[0][:WARNING_LIMIT] for warning in seen.warnings)
+    lines = (
+        warning.message.strip().partition("\n")[0][:WARNING_LIMIT] for warning in seen.warnings
+    )
     return tuple(map(intern, dict.fromkeys(lines)))
 
 
@@ -185,15 +189,25 @@ WITHOUT_A_WORD = ("resolve:", "install:", "import:", "process:")
 def words(row: Row) -> str:
     """A cell in a table: a symbol and words, never colour alone."""
     symbol = SYMBOLS[row.passed]
-    if row.role is Role.MISUSE and row.passed is not None and not row.outcome.startswith(WITHOUT_A_WORD):
+    if (
+        row.role is Role.MISUSE
+        and row.passed is not None
+        and not row.outcome.startswith(WITHOUT_A_WORD)
+    ):
         if row.passed:
             return f"{symbol} says so: {row.outcome}"
         if row.raised is None:
             return f"{symbol} silent: {row.outcome}"
     if row.outcome == TRAINS:
-        return f"{symbol} {TRAINS}" if row.steps_per_s is None else f"{symbol} trains, {rate(row.steps_per_s.median)}"
+        return (
+            f"{symbol} {TRAINS}"
+            if row.steps_per_s is None
+            else f"{symbol} trains, {rate(row.steps_per_s.median)}"
+        )
     text = f"{symbol} {row.outcome}"
-    if row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith("gradient:"):
+    if row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith(
+        "gradient:"
+    ):
         return f"{text} (gradient {row.gradient})"
     return text
 
@@ -212,20 +226,29 @@ class Grid:
 
     def columns(self, start: int, stop: int) -> Grid:
         """The same rows with some of the columns."""
-        return Grid(self.stacks[start:stop], tuple((s, v, cells[start:stop]) for s, v, cells in self.rows))
+        return Grid(
+            self.stacks[start:stop], tuple((s, v, cells[start:stop]) for s, v, cells in self.rows)
+        )
 
 
 def grid(rows: Iterable[Row], scenarios: Mapping[str, Scenario], stacks: Sequence[str]) -> Grid:
     """Rows in the order of the scenarios' variants, unknown ones last; "not run" where there is no record."""
     by_cell = {(row.stack, row.scenario, row.variant): words(row) for row in rows}
-    pairs = sorted({(scenario, variant) for _, scenario, variant in by_cell}, key=row_order(scenarios))
+    pairs = sorted(
+        {(scenario, variant) for _, scenario, variant in by_cell}, key=row_order(scenarios)
+    )
     return Grid(
         tuple(stacks),
-        tuple((s, v, tuple(by_cell.get((stack, s, v), "not run") for stack in stacks)) for s, v in pairs),
+        tuple(
+            (s, v, tuple(by_cell.get((stack, s, v), "not run") for stack in stacks))
+            for s, v in pairs
+        ),
     )
 
 
-def row_order(scenarios: Mapping[str, Scenario]) -> Callable[[tuple[str, str]], tuple[int, str, str]]:
+def row_order(
+    scenarios: Mapping[str, Scenario],
+) -> Callable[[tuple[str, str]], tuple[int, str, str]]:
     """The sort key of a scenario and variant: the scenarios' own order, unknown ones last and by name."""
     known = [(s.name, v.name) for s in scenarios.values() for v in s.variants]
     order = {pair: position for position, pair in enumerate(known)}

@@ -82,7 +82,11 @@ def digest_of_file(source: bytes, without: frozenset[str]) -> str:
         source: the file.
         without: names at its top level that are read from outside; they count only where the file itself uses them.
     """
-    body = [node for node in ast.parse(source).body if not is_prose(node) and not is_start_of_script(node)]
+    body = [
+        node
+        for node in ast.parse(source).body
+        if not is_prose(node) and not is_start_of_script(node)
+    ]
     rest = [node for node in body if not without.intersection(bound(node))]
     used = {each.id for node in rest for each in ast.walk(node) if isinstance(each, ast.Name)}
     reduced, names = Reduced(), dict[str, str]()
@@ -106,14 +110,19 @@ class Code:
         """The module of that dotted name; None where it is not of this package."""
         if name not in self._modules:
             path = self._path(name)
-            self._modules[name] = None if path is None else read(ast.parse(path.read_bytes()), package_of(name, path))
+            self._modules[name] = (
+                None if path is None else read(ast.parse(path.read_bytes()), package_of(name, path))
+            )
         return self._modules[name]
 
     def _path(self, name: str) -> Path | None:
         if self.folder is None or not (name + ".").startswith(self.package + "."):
             return None
         path = self.folder.joinpath(*name.removeprefix(self.package).split("."))
-        return next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
+        return next(
+            (each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()),
+            None,
+        )
 
     def reached(self, roots: list[Place]) -> dict[Place, Reduced]:
         """Every definition that ``roots`` need, and the statements at the top level of their modules."""
@@ -213,7 +222,9 @@ class Reducer:
             place = (self.module, first)
         else:
             return False
-        self.reduced.pieces += [f"<{rest}>"] if place is None else ["<", place, f".{rest}>" if rest else ">"]
+        self.reduced.pieces += (
+            [f"<{rest}>"] if place is None else ["<", place, f".{rest}>" if rest else ">"]
+        )
         return True
 
     def _is_import_of_ours(self, node: object) -> bool:
@@ -284,7 +295,11 @@ def stored(node: ast.AST) -> Iterator[str]:
 def variables(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
     """The parameters and local variables of a function; what it declares global, or imports, is none."""
     given = function.args
-    names = {arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if arg}
+    names = {
+        arg.arg
+        for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+        if arg
+    }
     names |= set(stored(function))
     for node in ast.walk(function):
         if isinstance(node, (ast.Global, ast.Nonlocal)):

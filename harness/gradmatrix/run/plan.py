@@ -102,7 +102,11 @@ def plan(
         for device, device_class in devices.items()
         for scenario in scenarios
         for variant in scenario.variants
-        if selection.has(cell := Cell(stack=lock.stack, scenario=scenario.name, variant=variant.name, device=device))
+        if selection.has(
+            cell := Cell(
+                stack=lock.stack, scenario=scenario.name, variant=variant.name, device=device
+            )
+        )
     ]
 
 
@@ -143,7 +147,9 @@ def plan_cell(
     return Planned(cell, scenario, variant, key, inputs, action, why, outcome)
 
 
-def foregone(lock: Lock, variant: Variant, device: str, device_class: str | None) -> tuple[Outcome, str] | None:
+def foregone(
+    lock: Lock, variant: Variant, device: str, device_class: str | None
+) -> tuple[Outcome, str] | None:
     """The outcome that is known without running anything, and why; None where the cell must run to tell."""
     if lock.failure is not None:
         return Outcome.parse(lock.failure.outcome), lock.failure.message
@@ -153,14 +159,18 @@ def foregone(lock: Lock, variant: Variant, device: str, device_class: str | None
     return None if missing is None else (Outcome(Phase.SETUP, "unsupported"), missing)
 
 
-def decide(key: str, inputs: Mapping[str, str], known: Record | None, *, fresh: bool) -> tuple[Action, str]:
+def decide(
+    key: str, inputs: Mapping[str, str], known: Record | None, *, fresh: bool
+) -> tuple[Action, str]:
     """Whether a cell that must run to tell is run now, and why."""
     if fresh:
         return Action.RUN, "--fresh was given"
     if known is None:
         return Action.RUN, "never run in this checkout"
     if known.key != key:
-        changed = [name for name, value in key_parts(inputs).items() if known.inputs.get(name) != value]
+        changed = [
+            name for name, value in key_parts(inputs).items() if known.inputs.get(name) != value
+        ]
         return Action.RUN, f"changed since it was recorded: {', '.join(changed)}"
     again = tried_again(inputs, known)
     if again:
@@ -205,4 +215,6 @@ def observer_digest() -> str:
 @cache
 def judge_digest() -> str:
     """What the code means that turns an observation into an outcome."""
-    return meaning.digest("gradmatrix", PACKAGE, [("judge.verdict", "judge"), ("judge.verdict", "passes")])
+    return meaning.digest(
+        "gradmatrix", PACKAGE, [("judge.verdict", "judge"), ("judge.verdict", "passes")]
+    )

@@ -10,7 +10,14 @@ import msgspec
 
 from gradmatrix.core.files import tail
 from gradmatrix.core.observation import Observation
-from gradmatrix.judge.verdict import Ended, Verdict, import_outcome, judge, last_line, process_outcome
+from gradmatrix.judge.verdict import (
+    Ended,
+    Verdict,
+    import_outcome,
+    judge,
+    last_line,
+    process_outcome,
+)
 from gradmatrix.run import scenarios
 from gradmatrix.run.server import CAN_FORK, Answer, Request, Server, ServerDied
 from gradmatrix.stacks import environment
@@ -66,7 +73,12 @@ class ServerPool:
     """The server of one environment, started when first needed and again when it was lost."""
 
     def __init__(
-        self, settings: Settings, python: Path, sources: Iterable[Source], directory: Path, stage: Callable[[str], None]
+        self,
+        settings: Settings,
+        python: Path,
+        sources: Iterable[Source],
+        directory: Path,
+        stage: Callable[[str], None],
     ) -> None:
         self.settings = settings
         self.isolation: Isolation = settings.isolation
@@ -94,7 +106,9 @@ class ServerPool:
         finished = self.attempts(cell, source, directory)
         timed_out = str(finished.verdict.outcome) == "process:timeout"
         if finished.isolation == "fork" and timed_out and finished.threads > 1:
-            self.stage(f"{cell.scenario.name} {cell.variant.name}: timed out, once more in a fresh process")
+            self.stage(
+                f"{cell.scenario.name} {cell.variant.name}: timed out, once more in a fresh process"
+            )
             kept, self._server, self.isolation = self._server, None, "fresh"
             try:
                 return self.attempts(cell, source, directory / "fresh")
@@ -148,7 +162,9 @@ class ServerPool:
                     self.unaided.add(source)
                 continue
             if self.isolation == "fork" and self._server.cuda_initialized:
-                return self.server(source)  # importing opened CUDA: from now on a process for each cell
+                return self.server(
+                    source
+                )  # importing opened CUDA: from now on a process for each cell
             return self._server
         return None
 
@@ -162,7 +178,11 @@ class ServerPool:
             return [nothing if source.own else (source,)]
         together = tuple(s for s in self.sources if s not in self.broken and s not in self.unaided)
         groups = [together, (source,), nothing] if source.own else [together, (source,)]
-        return [group for group in dict.fromkeys(groups) if source not in self.unaided or group != (source,)]
+        return [
+            group
+            for group in dict.fromkeys(groups)
+            if source not in self.unaided or group != (source,)
+        ]
 
     def _is_ready(self, source: Source) -> bool:
         """Whether the server lives and has imported what a cell of ``source`` needs."""
@@ -233,7 +253,9 @@ def with_last_words(verdict: Verdict, answer: Answer, request: Request) -> Verdi
 
 def import_verdict(raised: Raised) -> Verdict:
     """The verdict on every cell of a scenario that cannot be imported."""
-    return Verdict(import_outcome(raised.type, raised.message), None, f"{raised.type}: {raised.message}")
+    return Verdict(
+        import_outcome(raised.type, raised.message), None, f"{raised.type}: {raised.message}"
+    )
 
 
 def died_importing(ended: Ended) -> Verdict:

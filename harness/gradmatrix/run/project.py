@@ -51,7 +51,9 @@ class Project:
     """The journal and what a run needs while it lasts: of this checkout only, never committed."""
 
     @classmethod
-    def at(cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None) -> Project:
+    def at(
+        cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None
+    ) -> Project:
         """The project in ``root``; a results folder of one's own keeps its journal beside it."""
         root = root.resolve()  # cells have a working directory of their own
         matrix_file = matrix_file.resolve() if matrix_file else root / "matrix.toml"
@@ -77,7 +79,9 @@ class Project:
     @property
     def known_stacks(self) -> tuple[Stack, ...]:
         """Every stack that is known without the index: nox must be able to start ``refresh``."""
-        return generated.as_far_as_known(self.typed_matrix, self.generated_file, self.matrix_file).stacks
+        return generated.as_far_as_known(
+            self.typed_matrix, self.generated_file, self.matrix_file
+        ).stacks
 
     @property
     def generated_file(self) -> Path:
@@ -143,11 +147,17 @@ class Project:
     def settings(self, isolation: Isolation | None = None) -> Settings:
         """How cells are run, from matrix.toml."""
         run = self.matrix.run
-        settings = Settings(self.matrix.steps, Limits(run.timeout_s, int(run.memory_gb * GIB), run.threads))
+        settings = Settings(
+            self.matrix.steps, Limits(run.timeout_s, int(run.memory_gb * GIB), run.threads)
+        )
         return settings if isolation is None else replace(settings, isolation=isolation)
 
     def stack_run(
-        self, stack: Stack, progress: Progress, isolation: Isolation | None = None, store: Store | None = None
+        self,
+        stack: Stack,
+        progress: Progress,
+        isolation: Isolation | None = None,
+        store: Store | None = None,
     ) -> StackRun:
         """A run of one stack, ready to execute."""
         return StackRun(
@@ -211,9 +221,13 @@ class Project:
         newest = [record for stack in stacks for record in self.store.of_stack(stack).values()]
         found = of_locks(newest, self.known_locks(stacks))
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
-        return {record.cell: record for record in of_matrix(relations.judged(found, chosen), chosen)}
+        return {
+            record.cell: record for record in of_matrix(relations.judged(found, chosen), chosen)
+        }
 
-    def compare_isolation(self, stack: Stack, selection: Selection, progress: Progress) -> list[tuple[Record, Record]]:
+    def compare_isolation(
+        self, stack: Stack, selection: Selection, progress: Progress
+    ) -> list[tuple[Record, Record]]:
         """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""
         forked = self.stack_run(stack, progress)
         forked.execute(replace(selection, fresh=False))
@@ -283,10 +297,16 @@ def of_matrix(records: Iterable[Record], scenarios: dict[str, Scenario]) -> list
 def of_locks(records: Iterable[Record], locks: Iterable[Lock]) -> list[Record]:
     """Those records that were run under the lock their stack has now: others say nothing about its versions."""
     current = {lock.stack: lock_input(lock) for lock in locks}
-    return [r for r in records if r.cell.stack in current and r.inputs.get("lock") in {None, current[r.cell.stack]}]
+    return [
+        r
+        for r in records
+        if r.cell.stack in current and r.inputs.get("lock") in {None, current[r.cell.stack]}
+    ]
 
 
-def gather(locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]) -> Published:
+def gather(
+    locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]
+) -> Published:
     """The locks by date, and those records whose stack, lock and variant are still part of the matrix."""
     ordered = by_date(locks)
     return Published(ordered, scenarios, tuple(of_matrix(of_locks(records, ordered), scenarios)))
@@ -325,7 +345,11 @@ def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Kn
         )
     cells = list(known)
     for part, word in zip(PARTS, words, strict=False):
-        kind = part if part in ("stack", "device") else f"{part} of {'/'.join(words[: PARTS.index(part)])}"
+        kind = (
+            part
+            if part in ("stack", "device")
+            else f"{part} of {'/'.join(words[: PARTS.index(part)])}"
+        )
         expect(word, f"published {kind}", sorted({getattr(cell, part) for cell in cells}))
         cells = [cell for cell in cells if getattr(cell, part) == word]
     order = {device: place for place, device in enumerate(devices)}
@@ -355,6 +379,8 @@ def lock_of(record: Record, project: Project) -> Lock:
         return lock
     raise UserError(
         f"The lock of {record.cell.stack} is not the one that {record.cell} was run with.",
-        cause="it is missing or incomplete" if lock is None else "the stack was locked anew since then",
+        cause="it is missing or incomplete"
+        if lock is None
+        else "the stack was locked anew since then",
         next_step=f"git checkout results/locks, or run it anew: nox -s harness -- run {record.cell.stack}",
     )

@@ -74,7 +74,9 @@ class News(Frozen, frozen=True, kw_only=True):
     def anything(self) -> bool:
         """Whether there is something to do."""
         moving = any(yanked.moves for yanked in self.yanked)
-        return bool(self.releases or self.unread or self.added or self.removed or self.unlocked or moving)
+        return bool(
+            self.releases or self.unread or self.added or self.removed or self.unlocked or moving
+        )
 
 
 def refresh(project: Project, today: dt.date, *, write: bool) -> News:
@@ -84,7 +86,10 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
     """
     typed = project.typed_matrix
     rules = generated.asking(typed)
-    locks = {lock.stack: lock for lock in project.known_locks(stack.name for stack in project.known_stacks)}
+    locks = {
+        lock.stack: lock
+        for lock in project.known_locks(stack.name for stack in project.known_stacks)
+    }
     asked = {name for stack in typed.stacks for name in names_of(stack.requirements)}
     asked |= {name for rule in rules for name in generated.packages_of(rule)}
     needed = asked.union(package.name for lock in locks.values() for package in lock.packages)
@@ -93,12 +98,16 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
         check(rule, offered)
     given = {rule: generated.given_by(rule, offered, today) for rule in rules}
     pairs = [(rule.place, stack) for rule, stacks in given.items() for stack in stacks]
-    now = joined(project.matrix_file, typed.stacks, pairs)  # a collision is told before anything is written
+    now = joined(
+        project.matrix_file, typed.stacks, pairs
+    )  # a collision is told before anything is written
     added, removed = generated.differing(project.known_stacks, now)
     kept = generated.kept(project.generated_file)
     unread = tuple(rule.place for rule in rules if kept.of(rule) is None)
     names = {stack.name for stack in (*now, *removed)}
-    gone = [stack.name for entry in kept.entries for stack in entry.stacks if stack.name not in names]
+    gone = [
+        stack.name for entry in kept.entries for stack in entry.stacks if stack.name not in names
+    ]
     if write:
         _check_removed(removed, project.index)
         generated.write(project.generated_file, given)
@@ -106,7 +115,9 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
     for stack in now:
         for name in names_of(stack.requirements):
             pythons.setdefault(name, set()).add(stack.python)
-    fitting = {name: tuple(r for r in offered[name] if r.fits(pythons.get(name, ()))) for name in asked}
+    fitting = {
+        name: tuple(r for r in offered[name] if r.fits(pythons.get(name, ()))) for name in asked
+    }
     fresh = tuple(fresh_releases(sorted(asked), locks.values(), fitting, today))
     new = {stack.name for stack in added}
     silent = [(name, said) for name in sorted(asked) if (said := _silence(offered[name]))]
@@ -121,14 +132,23 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
         unlocked=tuple(s.name for s in now if s.name not in new and not project.is_locked(s)),
         yanked=tuple(yanked(now, locks, offered)),
         notices=(
-            *(f"{rule.place} gives no stack: no release is as it asks" for rule in rules if not given[rule]),
-            *(f"the package index {said} of {name}: what is new cannot be told" for name, said in silent),
+            *(
+                f"{rule.place} gives no stack: no release is as it asks"
+                for rule in rules
+                if not given[rule]
+            ),
+            *(
+                f"the package index {said} of {name}: what is new cannot be told"
+                for name, said in silent
+            ),
         ),
         suggestion=suggestion(fresh, typed.stacks, {stack.name.lower() for stack in now}),
     )
 
 
-def fresh_releases(names: Iterable[str], locks: Iterable[Lock], offered: Offered, today: dt.date) -> Iterator[Fresh]:
+def fresh_releases(
+    names: Iterable[str], locks: Iterable[Lock], offered: Offered, today: dt.date
+) -> Iterator[Fresh]:
     """The newest release of each package, as a plain install takes it, where no lock has it or a newer one."""
     locks = tuple(locks)
     for name in names:
@@ -139,20 +159,33 @@ def fresh_releases(names: Iterable[str], locks: Iterable[Lock], offered: Offered
             yield Fresh(package=name, version=top.version, released=top.uploaded, locked=locked)
 
 
-def yanked(stacks: Iterable[Stack], locks: Mapping[str, Lock], offered: Offered) -> Iterator[Yanked]:
+def yanked(
+    stacks: Iterable[Stack], locks: Mapping[str, Lock], offered: Offered
+) -> Iterator[Yanked]:
     """The locked releases that have been withdrawn since."""
-    withdrawn = {(name, Version(r.version)) for name, releases in offered.items() for r in releases if r.yanked}
+    withdrawn = {
+        (name, Version(r.version))
+        for name, releases in offered.items()
+        for r in releases
+        if r.yanked
+    }
     for stack in stacks:
         for package in locks[stack.name].packages if stack.name in locks else ():
             if (package.name, Version(package.version)) in withdrawn:
                 moves = stack.as_of == "today" and not _asked_exactly(stack, package.name)
-                yield Yanked(stack=stack.name, package=package.name, version=package.version, moves=moves)
+                yield Yanked(
+                    stack=stack.name, package=package.name, version=package.version, moves=moves
+                )
 
 
 def _asked_exactly(stack: Stack, name: str) -> bool:
     """Whether ``stack`` pins the package: then its release is taken, yanked or not."""
     pins = (r for r in map(Requirement, stack.requirements) if canonicalize_name(r.name) == name)
-    return any(s.operator in {"==", "==="} and not s.version.endswith("*") for r in pins for s in r.specifier)
+    return any(
+        s.operator in {"==", "==="} and not s.version.endswith("*")
+        for r in pins
+        for s in r.specifier
+    )
 
 
 def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collection[str] = ()) -> str:
@@ -171,7 +204,11 @@ def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collectio
         if name.lower() in taken:
             continue
         base = max(asking, key=lambda stack: dt.date.max if stack.as_of == "today" else stack.as_of)
-        day = release.released if base.as_of == "today" else max(filter(None, (base.as_of, release.released)))
+        day = (
+            release.released
+            if base.as_of == "today"
+            else max(filter(None, (base.as_of, release.released)))
+        )
         requirements = pinned(base.requirements, {release.package: release.version})
         tables.append(
             f'[[stacks]]\nname = "{name}"\npython = "{base.python}"\n'
@@ -196,7 +233,9 @@ def check(placed: Placed, offered: Offered) -> None:
             cause="it is misspelt, or another index has it",
             next_step="correct matrix.toml, or set UV_DEFAULT_INDEX",
         )
-    undated = next((name for name in generated.packages_of(placed) if _silence(offered[name])), None)
+    undated = next(
+        (name for name in generated.packages_of(placed) if _silence(offered[name])), None
+    )
     if undated is not None and isinstance(placed.rule, Window):
         raise UserError(
             f"The package index has no dates for the releases of {undated!r}, from which {placed.place} follows.",

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from gradmatrix.core.errors import UserError, check_name, check_requirement, check_unique, did_you_mean, wrong
+from gradmatrix.core.errors import (
+    UserError,
+    check_name,
+    check_requirement,
+    check_unique,
+    did_you_mean,
+    wrong,
+)
 from gradmatrix.core.model import Lock, Relation, Role, Scenario, Variant
 from gradmatrix.run.meaning import digest_of_file
 
@@ -35,7 +42,11 @@ READ_FROM_OUTSIDE = frozenset({"NEEDS", "VARIANTS", "AGREE"})
 
 def load_all(folder: Path) -> dict[str, Scenario]:
     """Every scenario of ``folder`` by name."""
-    return {path.stem: load(path) for path in sorted(folder.glob("*.py")) if not path.name.startswith("_")}
+    return {
+        path.stem: load(path)
+        for path in sorted(folder.glob("*.py"))
+        if not path.name.startswith("_")
+    }
 
 
 def load(path: Path) -> Scenario:
@@ -77,15 +88,29 @@ def unmet(variant: Variant, lock: Lock) -> str | None:
 
 
 def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) -> Variant:
-    if not isinstance(name, str) or not isinstance(entry, dict) or "role" not in entry or "summary" not in entry:
+    if (
+        not isinstance(name, str)
+        or not isinstance(entry, dict)
+        or "role" not in entry
+        or "summary" not in entry
+    ):
         raise _wrong(path, f'variant {name!r} needs "role" and "summary"')
     if entry["role"] not in list(Role):
-        raise _wrong(path, f"variant {name!r} has the unknown role {entry['role']!r} (one of {', '.join(Role)})")
+        raise _wrong(
+            path,
+            f"variant {name!r} has the unknown role {entry['role']!r} (one of {', '.join(Role)})",
+        )
     own = _needs(entry["needs"], path) if "needs" in entry else needs
     cures = entry.get("cures", ())
     if not isinstance(cures, (tuple, list)) or not all(isinstance(cause, str) for cause in cures):
         raise _wrong(path, f"variant {name!r} cures {cures!r}, which is no tuple of causes")
-    return Variant(name=name, role=Role(entry["role"]), summary=str(entry["summary"]), needs=own, cures=tuple(cures))
+    return Variant(
+        name=name,
+        role=Role(entry["role"]),
+        summary=str(entry["summary"]),
+        needs=own,
+        cures=tuple(cures),
+    )
 
 
 def _needs(entry: object, path: Path) -> tuple[str, ...]:
@@ -94,12 +119,16 @@ def _needs(entry: object, path: Path) -> tuple[str, ...]:
     try:
         return tuple(str(Requirement(text)) for text in entry)
     except (InvalidRequirement, TypeError) as error:
-        raise _wrong(path, f"has an unreadable requirement: {str(error).splitlines()[0]}") from error
+        raise _wrong(
+            path, f"has an unreadable requirement: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _agree(entry: object, variants: tuple[Variant, ...], path: Path) -> tuple[Relation, ...]:
     pairs: list[object] = list(entry) if isinstance(entry, (tuple, list)) else [entry]
-    found = tuple(_relation(pair, {variant.name: variant for variant in variants}, path) for pair in pairs)
+    found = tuple(
+        _relation(pair, {variant.name: variant for variant in variants}, path) for pair in pairs
+    )
     known = set[frozenset[str]]()
     for relation in found:
         pair = frozenset((relation.first, relation.second))
@@ -110,29 +139,44 @@ def _agree(entry: object, variants: tuple[Variant, ...], path: Path) -> tuple[Re
 
 
 def _relation(pair: object, variants: dict[str, Variant], path: Path) -> Relation:
-    if not isinstance(pair, (tuple, list)) or not PAIR <= len(pair) <= PAIR + 1 or pair[0] == pair[1]:
+    if (
+        not isinstance(pair, (tuple, list))
+        or not PAIR <= len(pair) <= PAIR + 1
+        or pair[0] == pair[1]
+    ):
         raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
     for name in pair[:PAIR]:
         if not isinstance(name, str) or name not in variants:
             raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
         if variants[name].role is Role.MISUSE:
             raise _wrong(path, f"has {pair!r} in AGREE, and {name!r} is a misuse: it cannot train")
-    return Relation(first=pair[0], second=pair[1], **_options(pair[PAIR] if len(pair) > PAIR else {}, path))
+    return Relation(
+        first=pair[0], second=pair[1], **_options(pair[PAIR] if len(pair) > PAIR else {}, path)
+    )
 
 
 def _options(entry: object, path: Path) -> dict[str, Any]:
     """What a relation states beside its pair, ready for its type."""
     if not isinstance(entry, dict):
-        raise _wrong(path, f'has {entry!r} in AGREE, which is no dictionary such as {{"rtol": 0.02}}')
+        raise _wrong(
+            path, f'has {entry!r} in AGREE, which is no dictionary such as {{"rtol": 0.02}}'
+        )
     for key, value in entry.items():
         if key == "rtol":
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise _wrong(path, f"has the rtol {value!r} in AGREE, which is no number from 0 to below 1")
+                raise _wrong(
+                    path, f"has the rtol {value!r} in AGREE, which is no number from 0 to below 1"
+                )
         elif key == "only":
             if value != FIRST_LOSS:
-                raise _wrong(path, f"has only {value!r} in AGREE, where {FIRST_LOSS!r} is all that it may be")
+                raise _wrong(
+                    path, f"has only {value!r} in AGREE, where {FIRST_LOSS!r} is all that it may be"
+                )
         else:
-            raise _wrong(path, f"has the unknown key {key!r} in AGREE, {did_you_mean(str(key), ('rtol', 'only'))}")
+            raise _wrong(
+                path,
+                f"has the unknown key {key!r} in AGREE, {did_you_mean(str(key), ('rtol', 'only'))}",
+            )
     return entry
 
 
@@ -140,11 +184,15 @@ def _literal(tree: ast.Module, name: str, path: Path) -> object:
     """The value assigned to ``name`` at the top of the module, or None."""
     for node in tree.body:
         targets, value = _assigned(node)
-        if value is not None and any(isinstance(target, ast.Name) and target.id == name for target in targets):
+        if value is not None and any(
+            isinstance(target, ast.Name) and target.id == name for target in targets
+        ):
             try:
                 return ast.literal_eval(value)
             except (ValueError, TypeError) as error:
-                raise _wrong(path, f"{name} is no literal: it is read without importing the file") from error
+                raise _wrong(
+                    path, f"{name} is no literal: it is read without importing the file"
+                ) from error
     return None
 
 
@@ -167,7 +215,9 @@ VARIANT = "script"
 """The only variant of such a scenario."""
 
 
-def load_scripts(matrix_file: Path, scripts: Iterable[Script], scenario_names: Collection[str]) -> tuple[Scenario, ...]:
+def load_scripts(
+    matrix_file: Path, scripts: Iterable[Script], scenario_names: Collection[str]
+) -> tuple[Scenario, ...]:
     """A scenario for each of ``scripts``, tables of ``matrix_file``; UserError where a table or its file is wrong."""
     scripts = tuple(scripts)
     check_unique(matrix_file, "script", [script.name for script in scripts])
@@ -181,12 +231,16 @@ def _check(matrix_file: Path, script: Script, scenario_names: Collection[str]) -
     check_name(matrix_file, "script", script.name)
     if script.name.lower() in {name.lower() for name in scenario_names}:
         cause = "results are looked up by that name"
-        raise wrong(matrix_file, f"has the script name {script.name!r}, which is a scenario's", cause)
+        raise wrong(
+            matrix_file, f"has the script name {script.name!r}, which is a scenario's", cause
+        )
     for text in script.needs:
         check_requirement(matrix_file, f"script {script.name!r}", text)
     if script.role not in list(Role):
         cause = did_you_mean(script.role, [role.value for role in Role])
-        raise wrong(matrix_file, f"has the unknown role {script.role!r} in script {script.name!r}", cause)
+        raise wrong(
+            matrix_file, f"has the unknown role {script.role!r} in script {script.name!r}", cause
+        )
 
 
 def _load(matrix_file: Path, script: Script) -> Scenario:
@@ -203,15 +257,23 @@ def _load(matrix_file: Path, script: Script) -> Scenario:
         title=summary,
         path=str(path),
         source_digest=_digest(matrix_file, script),
-        variants=(Variant(name=VARIANT, role=Role(script.role), summary=words, needs=script.needs),),
+        variants=(
+            Variant(name=VARIANT, role=Role(script.role), summary=words, needs=script.needs),
+        ),
         arguments=script.arguments,
         directory=None if directory is None else str(directory.resolve()),
     )
 
 
-def _missing(matrix_file: Path, script: Script, key: str, given: str | None, kind: str) -> Exception:
+def _missing(
+    matrix_file: Path, script: Script, key: str, given: str | None, kind: str
+) -> Exception:
     cause = f"it is looked for from the folder of {matrix_file.name}"
-    return wrong(matrix_file, f"has {key} = {given!r} in script {script.name!r}, where there is no {kind}", cause)
+    return wrong(
+        matrix_file,
+        f"has {key} = {given!r} in script {script.name!r}, where there is no {kind}",
+        cause,
+    )
 
 
 def _digest(matrix_file: Path, script: Script) -> str:
@@ -254,4 +316,8 @@ def _without(pattern: re.Pattern[str], value: Any) -> Any:  # noqa: ANN401  (wha
         return pattern.sub("", value)
     if isinstance(value, list):
         return [_without(pattern, each) for each in value]
-    return {key: _without(pattern, each) for key, each in value.items()} if isinstance(value, dict) else value
+    return (
+        {key: _without(pattern, each) for key, each in value.items()}
+        if isinstance(value, dict)
+        else value
+    )

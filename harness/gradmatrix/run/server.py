@@ -60,7 +60,11 @@ class CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
 
 
 Event = TypeVar("Event")
-READY, STARTED, ENDED = msgspec.json.Decoder(_Ready), msgspec.json.Decoder(Started), msgspec.json.Decoder(CellEnded)
+READY, STARTED, ENDED = (
+    msgspec.json.Decoder(_Ready),
+    msgspec.json.Decoder(Started),
+    msgspec.json.Decoder(CellEnded),
+)
 OBSERVATION = msgspec.json.Decoder(Observation)
 """Made at once: several threads that make the first one of a type at the same time crash msgspec."""
 
@@ -112,7 +116,9 @@ class Request:
             "memory_bytes": self.memory_bytes,
             "observe": self.observe,
             "arguments": self.arguments,
-            "working_directory": None if self.working_directory is None else str(self.working_directory),
+            "working_directory": None
+            if self.working_directory is None
+            else str(self.working_directory),
             "paced": self.paced,
         }
         return json.dumps(message) + "\n"
@@ -154,7 +160,13 @@ class Server:
         self.directory.mkdir(parents=True, exist_ok=True)
         start, self.log = self.directory / "start.json", self.directory / "server.txt"
         scripts, ahead = [str(path) for path in self.scripts], [str(path) for path in self.ahead]
-        message = {"schema": SCHEMA, "scripts": scripts, "ahead": ahead, "fork": self.fork, "log": str(self.log)}
+        message = {
+            "schema": SCHEMA,
+            "scripts": scripts,
+            "ahead": ahead,
+            "fork": self.fork,
+            "log": str(self.log),
+        }
         start.write_text(json.dumps(message), encoding="utf-8")
         self._process = subprocess.Popen(
             [str(self.python), str(SERVER), str(start)],
@@ -165,7 +177,9 @@ class Server:
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=read_lines, args=(self._process.stdout, self._lines), daemon=True)
+        self._reader = threading.Thread(
+            target=read_lines, args=(self._process.stdout, self._lines), daemon=True
+        )
         self._reader.start()
         try:
             ready = self.event(READY, time.monotonic() + IMPORT_TIMEOUT_S)
@@ -204,14 +218,31 @@ class Server:
                 kill_group(event.pid)  # what the script left running
                 self._cell = None
                 self.threads, self.cuda_initialized = event.threads, event.cuda_initialized
-                ended = Ended(event.signal, event.exit, timed_out=timed_out, output_tail=tail(output))
+                ended = Ended(
+                    event.signal, event.exit, timed_out=timed_out, output_tail=tail(output)
+                )
         except (ServerDied, OSError) as error:
             self.close()
-            found = error.ended if isinstance(error, ServerDied) and not self.fork else Ended(lost=not timed_out)
-            ended = Ended(found.signal, found.exit, timed_out=timed_out, lost=found.lost, output_tail=tail(output))
+            found = (
+                error.ended
+                if isinstance(error, ServerDied) and not self.fork
+                else Ended(lost=not timed_out)
+            )
+            ended = Ended(
+                found.signal,
+                found.exit,
+                timed_out=timed_out,
+                lost=found.lost,
+                output_tail=tail(output),
+            )
             event = None
         import_s = event.import_s if event else 0.0
-        return Answer(read_observation(request.directory), ended, time.monotonic() - began - import_s, import_s)
+        return Answer(
+            read_observation(request.directory),
+            ended,
+            time.monotonic() - began - import_s,
+            import_s,
+        )
 
     @property
     def alive(self) -> bool:
@@ -230,7 +261,9 @@ class Server:
             kill_group(self._cell)
         kill_group(self._process.pid)
         self._process.wait()
-        self._reader.join(timeout=1)  # a stranger may have the other end: then whenever that is gone
+        self._reader.join(
+            timeout=1
+        )  # a stranger may have the other end: then whenever that is gone
 
     def send(self, line: str) -> None:
         """A line to the server, or to the cell that reads in its place."""
@@ -238,7 +271,9 @@ class Server:
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
 
-    def event(self, kind: msgspec.json.Decoder[Event], deadline: float, watch: Path | None = None) -> Event | None:
+    def event(
+        self, kind: msgspec.json.Decoder[Event], deadline: float, watch: Path | None = None
+    ) -> Event | None:
         """The server's next event, None at the deadline; ServerDied where it is gone or does not keep the protocol."""
         line = self.line(deadline, watch)
         try:
@@ -271,7 +306,9 @@ class Server:
         except subprocess.TimeoutExpired:
             kill_group(self._process.pid)
             code = self._process.wait()
-        return Ended(-code if code < 0 else None, code if code >= 0 else None, output_tail=tail(self.log))
+        return Ended(
+            -code if code < 0 else None, code if code >= 0 else None, output_tail=tail(self.log)
+        )
 
 
 def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:

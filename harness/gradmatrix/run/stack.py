@@ -94,7 +94,9 @@ class StackRun:
         self.progress.planned(self.stack.name, cells)
         kept = sum(cell.action is Action.KEEP for cell in cells)
         if self.lock.failure is not None:
-            return self.fill([cell for cell in cells if cell.action is not Action.KEEP], self.lock.failure, kept)
+            return self.fill(
+                [cell for cell in cells if cell.action is not Action.KEEP], self.lock.failure, kept
+            )
         self.revive(cells)
         settled = [self.settle(cell) for cell in cells if cell.action is Action.SETTLED]
         summary = Summary(self.stack.name, kept=kept, settled=len(settled))
@@ -110,7 +112,9 @@ class StackRun:
             return replace(filled, settled=len(settled))
         import_s, cells_s = self.run_cells(to_run, installed)
         notice = installed.notice if installed.installed else None
-        return replace(summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=notice or "")
+        return replace(
+            summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=notice or ""
+        )
 
     def stage(self, text: str) -> None:
         """Tell whoever watches what takes a while now."""
@@ -132,7 +136,11 @@ class StackRun:
             )
 
         by_key = self.store.recorded_under(self.stack.name)
-        same = {cell.cell: by_key[cell.cell, cell.key] for cell in planned(newest) if (cell.cell, cell.key) in by_key}
+        same = {
+            cell.cell: by_key[cell.cell, cell.key]
+            for cell in planned(newest)
+            if (cell.cell, cell.key) in by_key
+        }
         return planned({**newest, **same})
 
     def revive(self, cells: Iterable[Planned]) -> None:
@@ -142,7 +150,9 @@ class StackRun:
         for cell in cells:
             if cell.action is Action.KEEP and newest[cell.cell].key != cell.key:
                 kept = by_key[cell.cell, cell.key]
-                self.store.append(msgspec.structs.replace(kept, recorded_at=dt.datetime.now(dt.UTC)))
+                self.store.append(
+                    msgspec.structs.replace(kept, recorded_at=dt.datetime.now(dt.UTC))
+                )
 
     def fill(self, cells: list[Planned], failure: Failure, kept: int) -> Summary:
         """Record the stack's own failure in each of ``cells``."""
@@ -162,7 +172,9 @@ class StackRun:
         assert cell.outcome is not None
         return self.record(cell, Verdict(cell.outcome, None, cell.why))
 
-    def run_cells(self, cells: list[Planned], installed: environment.Environment) -> tuple[float, float]:
+    def run_cells(
+        self, cells: list[Planned], installed: environment.Environment
+    ) -> tuple[float, float]:
         """Run ``cells`` in ``installed``; the seconds spent importing and the seconds spent in the cells."""
         with workplace(self.workplaces, self.run_id) as directory:
             sources = {Source.of(cell.scenario) for cell in cells}
@@ -171,7 +183,9 @@ class StackRun:
                 for number, cell in enumerate(cells):
                     self.stage(f"{cell.scenario.name} {cell.variant.name}")
                     finished = pool.run(cell, directory / f"cell-{number}")
-                    record = self.record(cell, finished.verdict, finished, build=installed.build.value)
+                    record = self.record(
+                        cell, finished.verdict, finished, build=installed.build.value
+                    )
                     self.progress.ended(record, finished.output)
                     shutil.rmtree(directory / f"cell-{number}", ignore_errors=True)
             finally:
@@ -230,7 +244,9 @@ def workplace(folder: Path, run_id: str) -> Iterator[Path]:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-            with contextlib.suppress(OSError):  # Windows does not delete what is open; the next run does
+            with contextlib.suppress(
+                OSError
+            ):  # Windows does not delete what is open; the next run does
                 own.unlink()
 
 

@@ -75,7 +75,10 @@ class Store:
 
     def recorded_under(self, stack: str) -> dict[tuple[Cell, str], Record]:
         """The newest record of each cell and key of ``stack`` that this checkout ran."""
-        return {(record.cell, record.key): record for record in self._read(self._file(self.journal, stack))}
+        return {
+            (record.cell, record.key): record
+            for record in self._read(self._file(self.journal, stack))
+        }
 
     def of_stack(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell of ``stack``, published ones included; nothing of it is kept in memory."""
@@ -83,7 +86,10 @@ class Store:
         damaged: list[bytes] = []
         published = list(self._decoded(path, stack, damaged))
         self._as_published = AsPublished(path, published, damaged)
-        return newest(chain(published, self._decoded(self._file(self.journal, stack), stack)), keep_judged=True)
+        return newest(
+            chain(published, self._decoded(self._file(self.journal, stack), stack)),
+            keep_judged=True,
+        )
 
     def refuse_other_schema(self, stack: str) -> None:
         """UserError where the published file of ``stack`` has records of another schema; that it can be replaced."""
@@ -118,7 +124,9 @@ class Store:
         path, before = self._file(self.published, stack), self._as_published
         if before is None or before.path != path:
             before = AsPublished(path, [], [])
-        if ordered and before.records != ordered:  # to compare is quick: mostly the very same objects
+        if (
+            ordered and before.records != ordered
+        ):  # to compare is quick: mostly the very same objects
             damaged = (line + b"\n" for line in before.damaged)
             write_atomically(path, b"".join(chain(map(encode, ordered), damaged)))
 
@@ -136,7 +144,9 @@ class Store:
             self._seen[path] = stamp, list(self._decoded(path))
         return self._seen[path][1]
 
-    def _decoded(self, path: Path, stack: str | None = None, damaged: list[bytes] | None = None) -> Iterator[Record]:
+    def _decoded(
+        self, path: Path, stack: str | None = None, damaged: list[bytes] | None = None
+    ) -> Iterator[Record]:
         """The records of a file, of ``stack`` alone; what cannot be read is a problem, and goes to ``damaged``."""
         try:
             lines = path.read_bytes().splitlines()
@@ -150,7 +160,9 @@ class Store:
                 if stack in {None, record.cell.stack}:
                     yield record
                     continue
-                self._report(f"{path.name}, line {number} was skipped: it is of the stack {record.cell.stack}")
+                self._report(
+                    f"{path.name}, line {number} was skipped: it is of the stack {record.cell.stack}"
+                )
             except OtherSchema as error:
                 self._foreign[path] = f"line {number} has {error}"
                 self._report(f"{path.name}, line {number} was skipped: it has {error}")
@@ -208,7 +220,11 @@ def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell
     found: dict[Cell, Record] = {}
     for record in sorted(records, key=lambda each: each.recorded_at):
         known = found.get(record.cell)
-        if not keep_judged or known is None or not (_hides_nothing(record, known) or _says_the_same(record, known)):
+        if (
+            not keep_judged
+            or known is None
+            or not (_hides_nothing(record, known) or _says_the_same(record, known))
+        ):
             found[record.cell] = record
     return found
 

@@ -169,7 +169,9 @@ def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
     unknown = re.search(r"unknown field `(.*)`", message)
     if unknown:
         fields = KEYS[_table_name(where)].__struct_fields__
-        return wrong(path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields))
+        return wrong(
+            path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields)
+        )
     missing = re.search(r"missing required field `(.*)`", message)
     if missing:
         return wrong(path, f"lacks the key {missing[1]!r}{place}")
@@ -196,11 +198,18 @@ def _place(where: str, table: dict[str, Any]) -> str:
     return f" in {name}" + (f", key {key!r}" if key else "")
 
 
-def _check_run(path: Path, run: RunSettings, scenario_names: Collection[str], *, scripts: bool) -> None:
-    for key, given, known in (("device", run.devices, DEVICES), ("scenario", run.scenarios, sorted(scenario_names))):
+def _check_run(
+    path: Path, run: RunSettings, scenario_names: Collection[str], *, scripts: bool
+) -> None:
+    for key, given, known in (
+        ("device", run.devices, DEVICES),
+        ("scenario", run.scenarios, sorted(scenario_names)),
+    ):
         for name in given:
             if name not in known:
-                raise wrong(path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known))
+                raise wrong(
+                    path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known)
+                )
         if not given and not (key == "scenario" and scripts):
             raise wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
 
@@ -226,8 +235,12 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
         return "today"
     if not isinstance(given, dt.date) or isinstance(given, dt.datetime):
         cause = f'write a date without quotes, such as as_of = {today}, or as_of = "today"'
-        raise wrong(path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause)
+        raise wrong(
+            path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause
+        )
     if given > today:
         cause = 'nobody knows that day\'s releases; for the newest of today write as_of = "today"'
-        raise wrong(path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause)
+        raise wrong(
+            path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause
+        )
     return given

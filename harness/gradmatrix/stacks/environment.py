@@ -59,7 +59,9 @@ class BuildChoice:
 
     def drops(self, name: str) -> bool:
         """Whether the locked package ``name`` is left out: torch itself, and what only its CUDA build needs."""
-        return bool(self.torch) and (name == "torch" or name in TRITON or name.startswith(ONLY_CUDA))
+        return bool(self.torch) and (
+            name == "torch" or name in TRITON or name.startswith(ONLY_CUDA)
+        )
 
 
 def torch_build(
@@ -111,7 +113,9 @@ def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | N
 
 def find_links() -> tuple[Path, ...]:
     """The directories of wheels that uv or pip are told of, from the environment or else from pip's settings."""
-    words = " ".join(os.environ.get(name, "").replace(",", " ") for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS")).split()
+    words = " ".join(
+        os.environ.get(name, "").replace(",", " ") for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS")
+    ).split()
     words = [word.removeprefix("file://") for word in words or _pip_setting().split()]
     return tuple(path for path in map(Path, words) if path.is_dir())  # an address is no directory
 
@@ -120,7 +124,17 @@ def find_links() -> tuple[Path, ...]:
 def cpu_index_answers(version: str, python: str) -> bool:
     """Whether uv finds a CPU build of this torch in torch's own index: one impatient attempt, remembered."""
     asked = uv.run(
-        ["pip", "compile", "-", "--quiet", "--no-deps", "--python-version", python, "--torch-backend", "cpu"],
+        [
+            "pip",
+            "compile",
+            "-",
+            "--quiet",
+            "--no-deps",
+            "--python-version",
+            python,
+            "--torch-backend",
+            "cpu",
+        ],
         stdin=f"torch=={version}",
         variables=IMPATIENT,
         timeout_s=PROBE_TIMEOUT_S,
@@ -131,10 +145,18 @@ def cpu_index_answers(version: str, python: str) -> bool:
 def _pip_setting() -> str:
     """The ``find-links`` of pip, or nothing where there is no pip."""
     asked = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, check=False, text=True, timeout=30
+        [sys.executable, "-m", "pip", "config", "list"],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
     )
     lines = [line.partition("=") for line in asked.stdout.splitlines()]
-    return " ".join(value.strip("'\"").replace("\\n", " ") for key, _, value in lines if key.endswith(".find-links"))
+    return " ".join(
+        value.strip("'\"").replace("\\n", " ")
+        for key, _, value in lines
+        if key.endswith(".find-links")
+    )
 
 
 MARKER = "installed.json"
@@ -144,7 +166,9 @@ NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7
 
 FAILURES = {
     "install:disk-full": uv.DISK_FULL,
-    "install:hash-mismatch": re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
+    "install:hash-mismatch": re.compile(
+        r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE
+    ),
     "install:network": uv.NETWORK,
 }
 """What uv's words say about a failed install; whatever else goes wrong is ``install:build``."""
@@ -207,16 +231,22 @@ def ensure(
             _create(lock, folder)
             _install(lock, text, choice, folder)
         except InstallFailed:
-            shutil.rmtree(folder, ignore_errors=True)  # half of it is of no use, and may have filled the disk
+            shutil.rmtree(
+                folder, ignore_errors=True
+            )  # half of it is of no use, and may have filled the disk
             raise
     marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
     files.write_atomically(folder / MARKER, msgspec.json.encode(marker))
     return Environment(_python(folder), choice.build, choice.notice, installed=True)
 
 
-def in_use(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -> AbstractContextManager[None]:
+def in_use(
+    root: Path, stack: str, waiting: Callable[[], object] = lambda: None
+) -> AbstractContextManager[None]:
     """Hold the environment of ``stack``: meanwhile nobody else installs, uses or drops it."""
-    return files.held(root / f".{stack}.lock", waiting)  # no stack has a name that begins with a dot
+    return files.held(
+        root / f".{stack}.lock", waiting
+    )  # no stack has a name that begins with a dot
 
 
 def drop(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -> None:
@@ -259,14 +289,20 @@ def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
         marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
         return None
-    if marker.digest != lock.digest or (marker.build is Build.CUDA) != driver or not python.exists():
+    if (
+        marker.digest != lock.digest
+        or (marker.build is Build.CUDA) != driver
+        or not python.exists()
+    ):
         return None
     return Environment(python, marker.build, marker.notice, installed=False)
 
 
 def _choose(lock: Lock, text: str, *, driver: bool) -> BuildChoice:
     if "torch" in by_address(text):
-        return BuildChoice(Build.CUDA if driver else Build.DEFAULT)  # somebody asked for this very file
+        return BuildChoice(
+            Build.CUDA if driver else Build.DEFAULT
+        )  # somebody asked for this very file
     return torch_build(lock, () if driver else find_links(), driver=driver)
 
 
@@ -319,7 +355,9 @@ def _install(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> None:
     dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
     _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)])
     if unhashed:
-        sources.write_text(without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n")
+        sources.write_text(
+            without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n"
+        )
         _pip_install(folder, [*dated, "--requirements", str(sources)])
     if choice.torch:
         _pip_install(folder, list(choice.torch))
@@ -380,7 +418,9 @@ def installed(python: Path, threads: int) -> Lock:
     versions: dict[str, str] = {}
     for name, version in listed.packages:
         if name and version:
-            versions.setdefault(canonicalize_name(name), version)  # of several the one that is imported
+            versions.setdefault(
+                canonicalize_name(name), version
+            )  # of several the one that is imported
     if "torch" not in versions:
         raise UserError(
             f"{python} has no torch.",
@@ -392,7 +432,9 @@ def installed(python: Path, threads: int) -> Lock:
         python=listed.python,
         as_of=dt.datetime.now(dt.UTC).date(),
         requirements=(),
-        packages=tuple(LockedPackage(name=name, version=version) for name, version in sorted(versions.items())),
+        packages=tuple(
+            LockedPackage(name=name, version=version) for name, version in sorted(versions.items())
+        ),
         digest=hashlib.sha256(repr(sorted(versions.items())).encode()).hexdigest(),
         resolver="",
     )
@@ -412,7 +454,9 @@ def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> 
     if importlib.util.find_spec("torch") is not None:
         return Path(sys.executable)
     active = [Path(environ[name]) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)]
-    on_path = shutil.which("python3", path=environ.get("PATH")) or shutil.which("python", path=environ.get("PATH"))
+    on_path = shutil.which("python3", path=environ.get("PATH")) or shutil.which(
+        "python", path=environ.get("PATH")
+    )
     tried = [in_environment(folder) for folder in active] + ([Path(on_path)] if on_path else [])
     for python in tried:
         found = probe(python)
@@ -454,14 +498,21 @@ def checked(asked: Path) -> Path:
 def in_environment(folder: Path) -> Path:
     """The interpreter of a virtual or conda environment."""
     places = ("Scripts/python.exe", "python.exe") if sys.platform == "win32" else ("bin/python",)
-    return next((folder / place for place in places if (folder / place).exists()), folder / places[0])
+    return next(
+        (folder / place for place in places if (folder / place).exists()), folder / places[0]
+    )
 
 
 def probe(python: Path) -> tuple[int, int, int] | None:
     """Major and minor version, and whether it has torch (1 or 0); None where this is no Python."""
     try:
         ran = subprocess.run(
-            [python, "-c", PROBE], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+            [python, "-c", PROBE],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
         major, minor, torch = map(int, ran.stdout.split())
     except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -486,7 +537,11 @@ def gpu_name() -> str | None:
     if tool is None:
         return None
     answer = subprocess.run(
-        [tool, "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=False, timeout=30
+        [tool, "--query-gpu=name", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
     )
     names = answer.stdout.strip().splitlines()
     return names[0] if answer.returncode == 0 and names else None

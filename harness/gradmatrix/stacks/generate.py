@@ -167,7 +167,9 @@ def wanted(rule: Releases, releases: Iterable[Release]) -> tuple[Release, ...]:
     releases = tuple(releases)
     named = {Version(text) for text in rule.exactly}
     asked = rule.prereleases or any(_is_prerelease(bound) for bound in (rule.since, rule.until))
-    there = admitted(releases, prereleases=asked)  # before the bounds: "nothing else" is said of all releases
+    there = admitted(
+        releases, prereleases=asked
+    )  # before the bounds: "nothing else" is said of all releases
     taken = [r for r in there if _from(rule.since, r) and _until(rule.until, r)]
     if rule.which == "last-patch":
         taken = list({minor(release): release for release in taken}.values())
@@ -179,7 +181,9 @@ def pinned(requirements: Sequence[str], versions: dict[str, str]) -> tuple[str, 
     """``requirements`` with the packages of ``versions`` at exactly that version, and their twins with them."""
     twins = {TWINS[name]: version for name, version in versions.items() if name in TWINS}
     known = {**twins, **versions}
-    return tuple(_at(text, known.get(canonicalize_name(Requirement(text).name))) for text in requirements)
+    return tuple(
+        _at(text, known.get(canonicalize_name(Requirement(text).name))) for text in requirements
+    )
 
 
 def names_of(requirements: Iterable[str]) -> tuple[str, ...]:
@@ -236,7 +240,11 @@ QUARTER = 3
 def packages(rule: Window) -> tuple[str, ...]:
     """The packages whose window counts: those that the rule's requirements leave open, the first of two twins."""
     said = _pinned(rule)
-    open_ones = [name for name in names_of(rule.requirements) if name not in said and TWINS.get(name) not in said]
+    open_ones = [
+        name
+        for name in names_of(rule.requirements)
+        if name not in said and TWINS.get(name) not in said
+    ]
     return tuple(name for n, name in enumerate(open_ones) if TWINS.get(name) not in open_ones[:n])
 
 
@@ -249,9 +257,13 @@ def _pinned(rule: Window) -> tuple[str, ...]:
     return names_of(text for text in rule.requirements if Requirement(text).specifier)
 
 
-def window(rule: Window, releases: Mapping[str, Iterable[Release]], today: dt.date) -> tuple[Stack, ...]:
+def window(
+    rule: Window, releases: Mapping[str, Iterable[Release]], today: dt.date
+) -> tuple[Stack, ...]:
     """The floors from this quarter on; of this quarter also the newest of all, and each package at its floor alone."""
-    quarter = start_of(today - dt.timedelta(days=1), "quarter")  # its first day is over, as with snapshots
+    quarter = start_of(
+        today - dt.timedelta(days=1), "quarter"
+    )  # its first day is over, as with snapshots
     starts = [moved(quarter, QUARTER * number) for number in range(rule.quarters)]
     floors = [_floor_stack(rule, releases, day) for day in starts]
     there = max((quarter, *_days(rule, releases)))
@@ -269,7 +281,9 @@ def floor(releases: Iterable[Release], day: dt.date, months: int) -> Release | N
         if release.uploaded and not release.prerelease:
             features[minor(release)].append(release)
     there = {
-        key: sorted((r for r in patches if not r.yanked), key=lambda release: Version(release.version))
+        key: sorted(
+            (r for r in patches if not r.yanked), key=lambda release: Version(release.version)
+        )
         for key, patches in sorted(features.items())
     }
     there = {key: patches for key, patches in there.items() if patches}
@@ -293,7 +307,9 @@ def _floor_stack(rule: Window, releases: Mapping[str, Iterable[Release]], day: d
     days += [PYTHONS[python]] if python in PYTHONS else []
     days += _days(rule, releases)
     versions = {name: release.version for name, release in floors.items()}
-    return _stack(rule, day, "floor", versions, "the oldest of everything", as_of=max(days, default=day))
+    return _stack(
+        rule, day, "floor", versions, "the oldest of everything", as_of=max(days, default=day)
+    )
 
 
 def _each(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date) -> Iterable[Stack]:
@@ -302,11 +318,19 @@ def _each(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date)
         if release is not None:
             said = f"the oldest {name}, and the rest as new as goes with it"
             there = max((day, *_days(rule, releases), *filter(None, (release.uploaded,))))
-            yield _stack(rule, day, f"{name}-{release.version}", {name: release.version}, said, as_of=there)
+            yield _stack(
+                rule, day, f"{name}-{release.version}", {name: release.version}, said, as_of=there
+            )
 
 
 def _stack(
-    rule: Window, day: dt.date, end: str, versions: dict[str, str], said: str, *, as_of: dt.date | None = None
+    rule: Window,
+    day: dt.date,
+    end: str,
+    versions: dict[str, str],
+    said: str,
+    *,
+    as_of: dt.date | None = None,
 ) -> Stack:
     quarter = f"{day.year}-q{(day.month - 1) // QUARTER + 1}"
     return Stack(
@@ -324,7 +348,9 @@ def _days(rule: Window, releases: Mapping[str, Iterable[Release]]) -> list[dt.da
     found = []
     for requirement in map(Requirement, rule.requirements):
         there = releases.get(canonicalize_name(requirement.name), ())
-        met = [r.uploaded for r in there if r.uploaded and requirement.specifier.contains(r.version)]
+        met = [
+            r.uploaded for r in there if r.uploaded and requirement.specifier.contains(r.version)
+        ]
         found += [min(met)] if met else []
     return found
 
@@ -348,7 +374,9 @@ class Placed:
 
     def asked(self) -> dict[str, Any]:
         """All that its stacks follow from, beside the index and the day: as plain data that can be compared."""
-        base = self.base and {key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")}
+        base = self.base and {
+            key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
+        }
         asked = {"kind": type(self.rule).__name__.lower(), "rule": self.rule, "base": base}
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asked))
         return plain
@@ -360,7 +388,10 @@ def read(path: Path, tables: Mapping[str, Any], today: dt.date) -> tuple[Placed,
     for kind, given in tables.items():
         if kind not in KINDS:
             raise wrong(path, f"has the unknown table [generate.{kind}]", did_you_mean(kind, KINDS))
-        found += [_rule(path, place, KINDS[kind], table, today) for place, table in _tables(path, kind, given)]
+        found += [
+            _rule(path, place, KINDS[kind], table, today)
+            for place, table in _tables(path, kind, given)
+        ]
     return tuple(found)
 
 
@@ -376,7 +407,9 @@ def snapshots_of(placed: Iterable[Placed], today: dt.date) -> Iterator[tuple[str
             yield from ((each.place, stack) for stack in snapshots(each.rule, today))
 
 
-def joined(path: Path, stacks: Sequence[Stack], generated: Iterable[tuple[str, Stack]]) -> tuple[Stack, ...]:
+def joined(
+    path: Path, stacks: Sequence[Stack], generated: Iterable[tuple[str, Stack]]
+) -> tuple[Stack, ...]:
     """``stacks`` and then those ``generated`` (with the place of their rule) that are not among them.
 
     What is there already wins where it is the same stack; UserError where only the name is the same.
@@ -385,8 +418,14 @@ def joined(path: Path, stacks: Sequence[Stack], generated: Iterable[tuple[str, S
     for place, stack in generated:
         other, there = known.setdefault(stack.name.lower(), (place, stack))
         if _substance(there) != _substance(stack):
-            cause = f"{other} gives another stack of that name; a prefix in {place} keeps them apart"
-            raise wrong(path, f"gives the stack {stack.name!r} in {place}, and there is one of that name", cause)
+            cause = (
+                f"{other} gives another stack of that name; a prefix in {place} keeps them apart"
+            )
+            raise wrong(
+                path,
+                f"gives the stack {stack.name!r} in {place}, and there is one of that name",
+                cause,
+            )
     return tuple(stack for _, stack in known.values())
 
 
@@ -405,7 +444,9 @@ def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[st
         yield place, table
 
 
-def _rule(path: Path, place: str, kind: type[Rule], table: dict[str, Any], today: dt.date) -> Placed:
+def _rule(
+    path: Path, place: str, kind: type[Rule], table: dict[str, Any], today: dt.date
+) -> Placed:
     try:
         rule = msgspec.convert(table, kind, builtin_types=(dt.date, dt.datetime))
     except msgspec.ValidationError as error:
@@ -430,23 +471,38 @@ def _explained(place: str, kind: type[Rule], error: str) -> tuple[str, str]:
     key = where.rstrip("`").lstrip(".").partition("[")[0]
     unknown = re.search(r"unknown field `(.*)`", message)
     if unknown:
-        return f"has the unknown key {unknown[1]!r} in {place}", did_you_mean(unknown[1], kind.__struct_encode_fields__)
+        return f"has the unknown key {unknown[1]!r} in {place}", did_you_mean(
+            unknown[1], kind.__struct_encode_fields__
+        )
     missing = re.search(r"missing required field `(.*)`", message)
     if missing:
         return f"lacks the key {missing[1]!r} in {place}", ""
     hint = "write a date without quotes, such as 2024-12-31" if "date" in message else ""
     words = {"every": 'a period is "month" or "quarter"', "which": 'write "all" or "last-patch"'}
-    return f"has a wrong value in {place}, key {key!r}: {message[0].lower()}{message[1:]}", words.get(key, hint)
+    return (
+        f"has a wrong value in {place}, key {key!r}: {message[0].lower()}{message[1:]}",
+        words.get(key, hint),
+    )
 
 
 def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> None:
     check_requirement(path, place, rule.package)
     if canonicalize_name(rule.package) != names_of([rule.package])[0]:
-        raise wrong(path, f"has package = {rule.package!r} in {place}", "a package's name, without a version")
-    for key, text in (("from", rule.since), ("until", rule.until), *(("exactly", text) for text in rule.exactly)):
+        raise wrong(
+            path,
+            f"has package = {rule.package!r} in {place}",
+            "a package's name, without a version",
+        )
+    for key, text in (
+        ("from", rule.since),
+        ("until", rule.until),
+        *(("exactly", text) for text in rule.exactly),
+    ):
         _check_bound(path, place, key, text)
     bounds = [rule.since, rule.until]
-    if all(isinstance(bound, str) for bound in bounds) and Version(rule.since) > Version(rule.until):
+    if all(isinstance(bound, str) for bound in bounds) and Version(rule.since) > Version(
+        rule.until
+    ):
         raise wrong(path, f"has from = {rule.since!r} after until = {rule.until!r} in {place}")
     if not any(isinstance(bound, str) for bound in bounds):
         _check_days(path, place, (rule.since, rule.until), today)
@@ -469,12 +525,18 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def _check_days(path: Path, place: str, days: tuple[dt.date | None, dt.date | None], today: dt.date) -> None:
+def _check_days(
+    path: Path, place: str, days: tuple[dt.date | None, dt.date | None], today: dt.date
+) -> None:
     since, until = days
     if since and until and since > until:
         raise wrong(path, f"has from = {since} after until = {until} in {place}")
     if since and since > today:
-        raise wrong(path, f"has from = {since} in {place}, which lies in the future", "nobody knows those releases")
+        raise wrong(
+            path,
+            f"has from = {since} in {place}, which lies in the future",
+            "nobody knows those releases",
+        )
 
 
 def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
@@ -484,10 +546,16 @@ def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
         return placed
     base = next((stack for stack in stacks if stack.name == rule.base), None)
     if base is None:
-        cause = did_you_mean(rule.base, [stack.name for stack in stacks]) if stacks else "there is no stack at all"
+        cause = (
+            did_you_mean(rule.base, [stack.name for stack in stacks])
+            if stacks
+            else "there is no stack at all"
+        )
         raise wrong(path, f"has base = {rule.base!r} in {placed.place}, which is no stack", cause)
     if rule.name not in names_of(base.requirements):
         cause = f"its requirements are {', '.join(base.requirements)}"
-        what = f"has package = {rule.package!r} in {placed.place}, which {base.name} does not ask for"
+        what = (
+            f"has package = {rule.package!r} in {placed.place}, which {base.name} does not ask for"
+        )
         raise wrong(path, what, cause)
     return Placed(placed.place, rule, base)

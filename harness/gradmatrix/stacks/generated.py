@@ -16,7 +16,17 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Stack
 from gradmatrix.core.observation import Frozen
-from gradmatrix.stacks.generate import TWINS, Releases, Snapshots, Window, joined, names_of, needed, over_base, window
+from gradmatrix.stacks.generate import (
+    TWINS,
+    Releases,
+    Snapshots,
+    Window,
+    joined,
+    names_of,
+    needed,
+    over_base,
+    window,
+)
 from gradmatrix.stacks.index import both
 
 if TYPE_CHECKING:
@@ -63,7 +73,9 @@ class Generated(Frozen, frozen=True):
     def of(self, placed: Placed) -> tuple[Stack, ...] | None:
         """The stacks of ``placed``; None where it was another rule, or there was none."""
         asked = placed.asked()
-        return next((tuple(entry.as_stacks()) for entry in self.entries if entry.asked == asked), None)
+        return next(
+            (tuple(entry.as_stacks()) for entry in self.entries if entry.asked == asked), None
+        )
 
 
 def path_in(folder: Path, matrix_file: Path, root: Path) -> Path:
@@ -74,7 +86,10 @@ def path_in(folder: Path, matrix_file: Path, root: Path) -> Path:
     if matrix_file.parent == root:
         return folder / f"_{matrix_file.stem}.json"
     place = matrix_file.relative_to(root) if matrix_file.is_relative_to(root) else matrix_file
-    return folder / f"_{matrix_file.stem}-{hashlib.sha256(place.as_posix().encode()).hexdigest()[:8]}.json"
+    return (
+        folder
+        / f"_{matrix_file.stem}-{hashlib.sha256(place.as_posix().encode()).hexdigest()[:8]}.json"
+    )
 
 
 def load(path: Path) -> Generated:
@@ -98,7 +113,8 @@ def write(path: Path, given: Mapping[Placed, Sequence[Stack]]) -> bool:
     """Write what each rule gave; whether that is something else than before. Without any rule there is no file."""
     entries = tuple(
         Entry(
-            asked=placed.asked(), stacks=tuple(msgspec.convert(msgspec.to_builtins(stack), _Stack) for stack in stacks)
+            asked=placed.asked(),
+            stacks=tuple(msgspec.convert(msgspec.to_builtins(stack), _Stack) for stack in stacks),
         )
         for placed, stacks in given.items()
     )
@@ -126,20 +142,28 @@ def packages_of(placed: Placed) -> tuple[str, ...]:
 
 def _twin(placed: Placed) -> tuple[str, ...]:
     """The other name of the rule's package, where its base asks for both."""
-    if not isinstance(placed.rule, Releases) or placed.base is None or placed.rule.name not in TWINS:
+    if (
+        not isinstance(placed.rule, Releases)
+        or placed.base is None
+        or placed.rule.name not in TWINS
+    ):
         return ()
     twin = TWINS[placed.rule.name]
     return (twin,) if twin in names_of(placed.base.requirements) else ()
 
 
-def given_by(placed: Placed, releases: Mapping[str, Sequence[Release]], today: dt.date) -> tuple[Stack, ...]:
+def given_by(
+    placed: Placed, releases: Mapping[str, Sequence[Release]], today: dt.date
+) -> tuple[Stack, ...]:
     """The stacks of ``placed``, a rule that needs the index."""
     rule = placed.rule
     if isinstance(rule, Releases) and placed.base is not None:
         there: Sequence[Release] = releases[rule.name]
         for twin in _twin(placed):
             there = both(there, releases[twin])
-        over = [release for release in there if release.uploaded is None or release.uploaded < today]  # a day is whole
+        over = [
+            release for release in there if release.uploaded is None or release.uploaded < today
+        ]  # a day is whole
         return over_base(rule, placed.base, over)
     return window(rule, releases, today) if isinstance(rule, Window) else ()
 
@@ -178,4 +202,6 @@ def _joined(matrix: Matrix, known: Generated, matrix_file: Path) -> Matrix:
 def differing(before: Iterable[Stack], after: Iterable[Stack]) -> tuple[list[Stack], list[Stack]]:
     """The stacks that came, and those that went; one that changed did both."""
     before, after = tuple(before), tuple(after)
-    return [stack for stack in after if stack not in before], [stack for stack in before if stack not in after]
+    return [stack for stack in after if stack not in before], [
+        stack for stack in before if stack not in after
+    ]

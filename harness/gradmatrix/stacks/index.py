@@ -75,7 +75,9 @@ class Release:
 
 def newest(releases: Iterable[Release], as_of: dt.date) -> Release | None:
     """The newest of ``releases`` on ``as_of`` that is not yanked; a pre-release where there was nothing else."""
-    there = admitted(release for release in releases if release.uploaded and release.uploaded <= as_of)
+    there = admitted(
+        release for release in releases if release.uploaded and release.uploaded <= as_of
+    )
     return there[-1] if there else None
 
 
@@ -88,9 +90,13 @@ def admitted(
     or where there is nothing else.
     """
     pinned = set(map(Version, exactly))
-    candidates = [release for release in releases if not release.yanked or Version(release.version) in pinned]
+    candidates = [
+        release for release in releases if not release.yanked or Version(release.version) in pinned
+    ]
     prereleases = prereleases or all(release.prerelease for release in candidates)
-    kept = (r for r in candidates if prereleases or not r.prerelease or Version(r.version) in pinned)
+    kept = (
+        r for r in candidates if prereleases or not r.prerelease or Version(r.version) in pinned
+    )
     return tuple(sorted(kept, key=lambda release: Version(release.version)))
 
 
@@ -98,7 +104,10 @@ def both(releases: Iterable[Release], twins: Iterable[Release]) -> list[Release]
     """Those of ``releases`` that ``twins`` have too, each as of the day on which both were out."""
     days = {Version(twin.version): twin.uploaded for twin in twins}
     return [
-        replace(each, uploaded=max(filter(None, (each.uploaded, days[Version(each.version)])), default=None))
+        replace(
+            each,
+            uploaded=max(filter(None, (each.uploaded, days[Version(each.version)])), default=None),
+        )
         for each in releases
         if Version(each.version) in days
     ]
@@ -159,7 +168,9 @@ class IndexCache:
         """Keep ``answer``, in one step: whoever reads meanwhile has the one before."""
         body = msgspec.json.encode(answer)
         try:
-            write_atomically(self._path(address, answer.name), _digest(body).encode() + b"\n" + body)
+            write_atomically(
+                self._path(address, answer.name), _digest(body).encode() + b"\n" + body
+            )
         except OSError as error:
             self._note(f"what the package index says cannot be kept: {error.strerror}")
 
@@ -182,10 +193,16 @@ def user_folder() -> Path:
     if named:
         return Path(named)
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gradmatrix" / "cache"
+        return (
+            Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+            / "gradmatrix"
+            / "cache"
+        )
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "gradmatrix"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "")  # a relative one counts for nothing, says its standard
+    cache = Path(
+        os.environ.get("XDG_CACHE_HOME") or ""
+    )  # a relative one counts for nothing, says its standard
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "gradmatrix"
 
 
@@ -244,7 +261,9 @@ class _Anchors(HTMLParser):
         uploaded = _datetime(found.get("data-upload-time"))
         python = found.get("data-requires-python")
         yanked = "data-yanked" in found
-        self.files.append(_File(filename=filename, uploaded=uploaded, yanked=yanked, requires_python=python))
+        self.files.append(
+            _File(filename=filename, uploaded=uploaded, yanked=yanked, requires_python=python)
+        )
 
 
 def _releases(files: Iterable[_File], name: str) -> tuple[Release, ...]:
@@ -362,7 +381,9 @@ class Index:
     @property
     def stale_since(self) -> dt.datetime | None:
         """The moment (UTC) of the oldest answer that is used because no newer one could be had; None without any."""
-        return min((self._known[name].asked_at.astimezone(dt.UTC) for name in self._stale), default=None)
+        return min(
+            (self._known[name].asked_at.astimezone(dt.UTC) for name in self._stale), default=None
+        )
 
     def releases(self, package: str, as_of: dt.date | None = None) -> tuple[Release, ...]:
         """Every release of ``package``, oldest version first; empty for an unknown package. IndexUnreachable.
@@ -371,15 +392,21 @@ class Index:
         """
         name = canonicalize_name(package)
         known = self._known.get(name)
-        if known is None or (not _covers(known, as_of) and (name in self._stale or self._is_over(as_of))):
+        if known is None or (
+            not _covers(known, as_of) and (name in self._stale or self._is_over(as_of))
+        ):
             known = self._known[name] = self._answer(name, as_of)
         return known.releases
 
-    def many(self, names: Iterable[str], as_of: dt.date | None = None) -> dict[str, tuple[Release, ...]]:
+    def many(
+        self, names: Iterable[str], as_of: dt.date | None = None
+    ) -> dict[str, tuple[Release, ...]]:
         """The releases of every package of ``names``, asked for side by side."""
         names = list(names)
         with ThreadPoolExecutor(WORKERS) as pool:
-            return dict(zip(names, pool.map(lambda name: self.releases(name, as_of), names), strict=True))
+            return dict(
+                zip(names, pool.map(lambda name: self.releases(name, as_of), names), strict=True)
+            )
 
     def newest(self, package: str, as_of: dt.date) -> Release | None:
         """The newest release on ``as_of`` that a plain install would take."""
@@ -388,7 +415,9 @@ class Index:
     def _answer(self, name: str, as_of: dt.date | None) -> Answer:
         address, _ = _address(self.url)
         kept = self._cache.read(address, name) if self._cache else None
-        recent = kept and dt.timedelta() <= self._clock() - kept.asked_at < dt.timedelta(seconds=FRESH_S)
+        recent = kept and dt.timedelta() <= self._clock() - kept.asked_at < dt.timedelta(
+            seconds=FRESH_S
+        )
         if kept and recent and (_covers(kept, as_of) or not self._is_over(as_of)):
             return kept
         try:
@@ -409,7 +438,9 @@ class Index:
     def _asked(self, name: str, kept: Answer | None) -> Answer:
         """Ask until there is an answer, it is hopeless, or ``attempts`` are spent. IndexUnreachable."""
         if self._offline:
-            raise IndexUnreachable(f"The package index was not asked for {name}: {self._offline} is set.")
+            raise IndexUnreachable(
+                f"The package index was not asked for {name}: {self._offline} is set."
+            )
         if self._down and self._clock() < self._down[0]:
             raise IndexUnreachable(f"The package index did not answer for {name}: {self._down[1]}")
         for attempt in range(self._attempts):
@@ -421,9 +452,16 @@ class Index:
                 again = down and (wait_s or 0) <= PATIENCE_S
                 error.close()
             except (OSError, http.client.HTTPException) as error:
-                failure, down, again, wait_s = uv.scrub(str(error)) or type(error).__name__, True, True, None
+                failure, down, again, wait_s = (
+                    uv.scrub(str(error)) or type(error).__name__,
+                    True,
+                    True,
+                    None,
+                )
             except msgspec.DecodeError as error:
-                raise IndexUnreachable(f"The package index answers in an unknown format for {name}: {error}") from error
+                raise IndexUnreachable(
+                    f"The package index answers in an unknown format for {name}: {error}"
+                ) from error
             if not again or attempt + 1 == self._attempts:
                 break
             self._sleep(max(wait_s or 0.0, _backoff_s(attempt)))
@@ -446,7 +484,9 @@ class Index:
                     asked_at=asked_at,
                     etag=answer.headers.get("ETag"),
                     last_modified=answer.headers.get("Last-Modified"),
-                    releases=releases_of(answer.headers.get("Content-Type", ""), answer.read(), name),
+                    releases=releases_of(
+                        answer.headers.get("Content-Type", ""), answer.read(), name
+                    ),
                 )
         except urllib.error.HTTPError as error:
             if error.code == HTTPStatus.NOT_MODIFIED and kept:

@@ -116,7 +116,9 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
     ran = _compiled(stack, as_of, index, bounds)
     try:
         if ran.returncode:
-            lock = _lock(stack, as_of, failure=_failure(stack, as_of, index, uv.summary(ran.stderr)))
+            lock = _lock(
+                stack, as_of, failure=_failure(stack, as_of, index, uv.summary(ran.stderr))
+            )
         else:
             packages = _packages(ran.stdout, stack.python, as_of, index)
             lock = _lock(stack, as_of, packages=packages, digest=_digest(ran.stdout))
@@ -189,11 +191,15 @@ def fallen_behind(lock: Lock, core_names: Collection[str], days: int = 180) -> l
     A pin (``==``) is a wish. Without one, a resolver that cannot have everything new takes something old, silently.
     """
     wanted = {canonicalize_name(name) for name in core_names}
-    requested = {canonicalize_name(r.name) for r in map(Requirement, lock.requirements) if not _pinned(r)}
+    requested = {
+        canonicalize_name(r.name) for r in map(Requirement, lock.requirements) if not _pinned(r)
+    }
     return [
         package
         for package in lock.packages
-        if package.name in wanted & requested and package.behind_days is not None and package.behind_days > days
+        if package.name in wanted & requested
+        and package.behind_days is not None
+        and package.behind_days > days
     ]
 
 
@@ -216,11 +222,17 @@ def _packages(text: str, python: str, as_of: dt.date, index: Index) -> tuple[Loc
         if requirement.marker is None or requirement.marker.evaluate(environment):
             versions[canonicalize_name(requirement.name)] = version_of(block, requirement, python)
     releases = index.many(versions, as_of)
-    return tuple(_locked(name, version, as_of, releases[name]) for name, version in sorted(versions.items()))
+    return tuple(
+        _locked(name, version, as_of, releases[name]) for name, version in sorted(versions.items())
+    )
 
 
-def _locked(name: str, version: str, as_of: dt.date, releases: tuple[Release, ...]) -> LockedPackage:
-    own = next((release for release in releases if Version(release.version) == Version(version)), None)
+def _locked(
+    name: str, version: str, as_of: dt.date, releases: tuple[Release, ...]
+) -> LockedPackage:
+    own = next(
+        (release for release in releases if Version(release.version) == Version(version)), None
+    )
     top = newest(releases, as_of)
     return LockedPackage(
         name=name,
@@ -249,7 +261,9 @@ def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
         if uv.NETWORK.search(explanation):
             return Failure(outcome=UNREACHABLE, message=explanation)
         if "Failed to build" in explanation:
-            return Failure(outcome="install:build", message=explanation)  # a source release must be built to be read
+            return Failure(
+                outcome="install:build", message=explanation
+            )  # a source release must be built to be read
     raise UserError(
         f"Stack {stack.name} could not be resolved; nothing was written.",
         cause=explanation or "uv gave no reason",
@@ -257,7 +271,9 @@ def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
     )
 
 
-def _no_release(requirement: Requirement, as_of: dt.date, releases: tuple[Release, ...]) -> str | None:
+def _no_release(
+    requirement: Requirement, as_of: dt.date, releases: tuple[Release, ...]
+) -> str | None:
     """A sentence about a request that no release meets on ``as_of``; None where one does."""
     if not releases:
         return f"The package index has no package {requirement.name}."
@@ -298,7 +314,10 @@ def write(lock: Lock, text: str, folder: Path) -> None:
         path.unlink(missing_ok=True)
     else:
         write_atomically(path, text.encode())
-    write_atomically(folder / f"{lock.stack}.json", msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n")
+    write_atomically(
+        folder / f"{lock.stack}.json",
+        msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n",
+    )
 
 
 def _digest(text: str) -> str:

@@ -32,7 +32,9 @@ NETWORK = re.compile(
     re.IGNORECASE,
 )
 """What uv's words say where the network failed."""
-DISK_FULL = re.compile(r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE)
+DISK_FULL = re.compile(
+    r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE
+)
 """What they say where the disk is full."""
 
 
@@ -46,7 +48,11 @@ class Ran:
 
 
 def run(
-    arguments: Sequence[str], *, stdin: str = "", variables: Mapping[str, str] | None = None, timeout_s: float = 1800
+    arguments: Sequence[str],
+    *,
+    stdin: str = "",
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = 1800,
 ) -> Ran:
     """Run ``uv ARGUMENTS``; never raises for a uv that fails or is too slow."""
     environment = {key: value for key, value in os.environ.items() if key not in LEAKS}
@@ -71,7 +77,9 @@ def run(
 
 def offline() -> str:
     """The name of the environment variable that forbids asking the network; empty where none does."""
-    return next((name for name in OFFLINE if os.environ.get(name, "").lower() not in {"", "0", "false"}), "")
+    return next(
+        (name for name in OFFLINE if os.environ.get(name, "").lower() not in {"", "0", "false"}), ""
+    )
 
 
 @cache
@@ -93,7 +101,9 @@ def index_url() -> str:
     """
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         if os.environ.get(name):
-            address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")  # uv allows NAME=ADDRESS
+            address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip(
+                "/"
+            )  # uv allows NAME=ADDRESS
             if not re.match(r"https?://[^/]|file:///", address):
                 raise UserError(
                     f"{name} holds no address of a package index.",  # nor is it shown: it may hold credentials
@@ -119,7 +129,9 @@ def _default_index_url() -> str:
 
 def scrub(text: str) -> str:
     """``text`` with the host of every address, and credentials with it, replaced."""
-    return re.sub(r"\b(?:https?|file)://[^/\s`'\")]*", "the package index", without_credentials(text))
+    return re.sub(
+        r"\b(?:https?|file)://[^/\s`'\")]*", "the package index", without_credentials(text)
+    )
 
 
 def summary(stderr: str) -> str:

@@ -130,7 +130,11 @@ def main_of(record: Record) -> str | None:
         return TRAINABLE.format(names=NAMES)
     if outcome.phase is Phase.GRADIENT:
         status = Gradient(outcome.reason)
-        good = "gradient.isfinite().all()" if status is Gradient.NONFINITE else "gradient.count_nonzero()"
+        good = (
+            "gradient.isfinite().all()"
+            if status is Gradient.NONFINITE
+            else "gradient.count_nonzero()"
+        )
         return GRADIENTS.format(names=NAMES, good=good, got=GOT[status])
     if outcome.phase is Phase.UPDATE:
         return UPDATES
@@ -174,7 +178,15 @@ def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
         )
 
 
-def write(record: Record, lock: Lock, requirements: str, scenario: Scenario, source: str, *, file: str = "FILE") -> str:
+def write(
+    record: Record,
+    lock: Lock,
+    requirements: str,
+    scenario: Scenario,
+    source: str,
+    *,
+    file: str = "FILE",
+) -> str:
     """The script: pinned requirements, what happens, and the scenario's ``source`` reduced to the record's variant.
 
     ``requirements`` is the text of ``lock``, ``file`` the name by which the script is told to be run.
@@ -199,7 +211,9 @@ def metadata(lock: Lock, requirements: str) -> str:
     cuda = [each for each in everything if each.startswith((*ONLY_CUDA, *TRITON))]
     needed = [each for each in everything if each not in cuda]
     if len({each.partition("==")[0] for each in cuda}) == len(cuda):
-        cuda = [each.partition(" ;")[0] for each in cuda]  # one version of each: the same wherever it is installed
+        cuda = [
+            each.partition(" ;")[0] for each in cuda
+        ]  # one version of each: the same wherever it is installed
     lines = [f'requires-python = "=={lock.python}.*"', "dependencies = [", *_wrapped(needed), "]"]
     lines += ["", "[tool.uv]", f'exclude-newer = "{cutoff(lock.as_of)}"']
     if cuda:
@@ -216,7 +230,10 @@ def pinned(requirements: str, python: str) -> list[str]:
         requirement = Requirement(line.rstrip("\\ "))
         version = next(iter(requirement.specifier)).version.partition("+")[0]
         marker = requirement.marker
-        met = [marker is None or marker.evaluate(_platform(python, *platform)) for platform in PLATFORMS]
+        met = [
+            marker is None or marker.evaluate(_platform(python, *platform))
+            for platform in PLATFORMS
+        ]
         if any(met):
             words = "" if all(met) else f" ; {str(marker).replace(chr(34), chr(39))}"
             found.append(f"{requirement.name}=={version}{words}")
@@ -232,11 +249,17 @@ def docstring(record: Record, lock: Lock, scenario: Scenario, file: str, *, is_s
         story = [f"{where} this runs to its end without an error, but"]
     else:
         story = [f"{where} this ends with" if message else f"{where} this trains."]
-    paragraphs = [f"{scenario.title}.", *_wrap(_setting(record.cell.variant, scenario)), *_wrap(*story)]
+    paragraphs = [
+        f"{scenario.title}.",
+        *_wrap(_setting(record.cell.variant, scenario)),
+        *_wrap(*story),
+    ]
     if message:
         paragraphs.append(f"    {message}")
     if is_silent:
-        paragraphs += _wrap("The last function looks for that, and makes the script end with exit code 1.")
+        paragraphs += _wrap(
+            "The last function looks for that, and makes the script end with exit code 1."
+        )
     paragraphs += _wrap(f"To reproduce it with exactly these releases: uv run {file}")
     text = "\n\n".join(paragraphs).replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{text}\n"""\n'
@@ -252,7 +275,11 @@ def _setting(variant: str, scenario: Scenario) -> str:
 
 
 def _wrap(*texts: str) -> list[str]:
-    return [textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False) for text in texts if text]
+    return [
+        textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+        for text in texts
+        if text
+    ]
 
 
 def _wrapped(words: Iterable[str]) -> list[str]:

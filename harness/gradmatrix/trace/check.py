@@ -74,7 +74,11 @@ class Report(Frozen, frozen=True):
 
     def failing(self, *, misuse: bool) -> list[Checked]:
         """The cells that failed: of misuse, the ones of which the environment says nothing."""
-        return [cell for cell in self.cells if cell.passed is False and (cell.role is Role.MISUSE) is misuse]
+        return [
+            cell
+            for cell in self.cells
+            if cell.passed is False and (cell.role is Role.MISUSE) is misuse
+        ]
 
     def groups(self, *, misuse: bool) -> dict[str, list[Checked]]:
         """The failing cells by what they are like, the largest group first."""
@@ -131,7 +135,10 @@ class World:
 
 
 def check(
-    project: Project, python: Path, selection: Selection, stage: Callable[[str], None] = lambda _: None
+    project: Project,
+    python: Path,
+    selection: Selection,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> Report:
     """Run the selected cells in the environment of ``python`` and compare them with what is published."""
     settings = project.settings()
@@ -152,7 +159,9 @@ def check(
     closest = world.closest
     ended = run(project, python, cells, stage)
     ran = [Ran(cell, str(verdict.outcome)) for cell, (verdict, _) in ended.items()]
-    remedies = partial(remedy, scenarios={s.name: s for s in project.chosen_scenarios()}, ran=ran, world=world)
+    remedies = partial(
+        remedy, scenarios={s.name: s for s in project.chosen_scenarios()}, ran=ran, world=world
+    )
     return Report(
         python=str(python),
         versions=_shown(lock),
@@ -186,7 +195,12 @@ def run(
 
 
 def remedy(
-    diagnosis: Diagnosis, cell: Cell, *, scenarios: Mapping[str, Scenario], ran: Iterable[Ran], world: World
+    diagnosis: Diagnosis,
+    cell: Cell,
+    *,
+    scenarios: Mapping[str, Scenario],
+    ran: Iterable[Ran],
+    world: World,
 ) -> Remedy | None:
     """What was seen to help against it: here, or else on the nearest published stack."""
     here = remedy_on_its_stack(diagnosis.cause, scenarios, ran, cell)
@@ -208,13 +222,20 @@ def compared(
     seen = finished.answer.observation if finished and finished.answer else None
     passed = passes(planned.variant.role, verdict, seen)
     cell = planned.cell
-    column = {lock.stack: world.records.get(msgspec.structs.replace(cell, stack=lock.stack)) for lock in world.locks}
+    column = {
+        lock.stack: world.records.get(msgspec.structs.replace(cell, stack=lock.stack))
+        for lock in world.locks
+    }
     there = column.get(world.closest.stack) if world.closest else None
     likeness: Likeness | None = None
     if passed is False:
         stacks = {lock.stack: versions.versions(lock) for lock in world.locks}
         likeness = versions.like(
-            str(verdict.outcome), filter(None, column.values()), stacks, world.here, planned.variant.needs
+            str(verdict.outcome),
+            filter(None, column.values()),
+            stacks,
+            world.here,
+            planned.variant.needs,
         )
     diagnosis = diagnose(seen) if seen is not None and passed is False else None
     return Checked(

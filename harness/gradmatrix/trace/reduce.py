@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 
 COMPOUND = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
 """Expressions that need parentheses of their own in another one."""
-LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+LAYOUT = (
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.COMMENT,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,10 @@ class Source:
             return self.lines[line - 1] + len(texts[line - 1][:column].encode())
 
         read = io.StringIO(self.text).readline
-        return [Token(t.type, t.string, place(t.start), place(t.end)) for t in tokenize.generate_tokens(read)]
+        return [
+            Token(t.type, t.string, place(t.start), place(t.end))
+            for t in tokenize.generate_tokens(read)
+        ]
 
     def line_of(self, place: int) -> int:
         """The number of the line, from 0, in which the byte lies."""
@@ -147,14 +157,18 @@ class Source:
         start, end = self.span(node)
         first, last = self.line_of(start), self.line_of(end - 1)
         comments = {self.line_of(t.start) for t in self.tokens if t.kind == tokenize.COMMENT}
-        while first and first - 1 in comments and self._is_comment(first - 1, self.indentation(first)):
+        while (
+            first and first - 1 in comments and self._is_comment(first - 1, self.indentation(first))
+        ):
             first -= 1
         alone = any(block == [node] and block is not self.tree.body for block in self.blocks())
         text = " " * node.col_offset + "pass\n" if alone else ""
         return Edit(self.lines[first], self.lines[last + 1], text)
 
     def _is_comment(self, line: int, indentation: int) -> bool:
-        return self.indentation(line) == indentation and self.raw[self.lines[line] :].lstrip(b" \t").startswith(b"#")
+        return self.indentation(line) == indentation and self.raw[self.lines[line] :].lstrip(
+            b" \t"
+        ).startswith(b"#")
 
     def decided(self, node: ast.If, *, keep: bool) -> Edit:
         """An ``if`` or ``elif`` whose condition is known: what is left of it."""
@@ -165,7 +179,11 @@ class Source:
         chosen = node.body if keep else node.orelse
         if keep and is_elif:
             return Edit(start, after, f"else:\n{self._body(node, chosen, dedent=False)}")
-        if chosen and isinstance(chosen[0], ast.If) and self.raw.startswith(b"elif", self.span(chosen[0])[0]):
+        if (
+            chosen
+            and isinstance(chosen[0], ast.If)
+            and self.raw.startswith(b"elif", self.span(chosen[0])[0])
+        ):
             return Edit(start, self.span(chosen[0])[0] + (0 if is_elif else len("el")))
         if chosen and is_elif:
             return Edit(line, self.lines[self._header(chosen[0])])
@@ -177,7 +195,8 @@ class Source:
         """The line of the ``else:`` or of the end of the ``if …:`` above a block's first statement."""
         line = self.line_of(self.span(first)[0])
         while (
-            self.indentation(line) >= first.col_offset or not self.raw[self.lines[line] : self.lines[line + 1]].strip()
+            self.indentation(line) >= first.col_offset
+            or not self.raw[self.lines[line] : self.lines[line + 1]].strip()
         ):
             line -= 1
         return line
@@ -186,7 +205,11 @@ class Source:
         """The lines of a block of ``node``, with the comments above its first statement."""
         first, last = self._header(block[0]) + 1, self.line_of(self.span(block[-1])[1] - 1)
         if self.line_of(self.span(block[0])[0]) < first:  # on the line of its header
-            return " " * (node.col_offset + 4 * (not dedent)) + "; ".join(map(self.piece, block)) + "\n"
+            return (
+                " " * (node.col_offset + 4 * (not dedent))
+                + "; ".join(map(self.piece, block))
+                + "\n"
+            )
         fixed = self.inside_strings
         width = block[0].col_offset - node.col_offset if dedent else 0
         lines = []
@@ -208,9 +231,17 @@ class Source:
     def without_items(self, gone: Iterable[ast.AST], after: int) -> list[Edit]:
         """Items of the first parenthesis from byte ``after`` on gone, each with its comma and its comment."""
         opening, closing, items = self._items(after)
-        drop = {place for node in gone for place, item in enumerate(items) if item[0] <= self.span(node)[0] < item[1]}
+        drop = {
+            place
+            for node in gone
+            for place, item in enumerate(items)
+            if item[0] <= self.span(node)[0] < item[1]
+        }
         stars = [place for place, item in enumerate(items) if self.raw[item[0] : item[1]] == b"*"]
-        if stars and all(p in drop or self.raw.startswith(b"**", items[p][0]) for p in range(stars[0] + 1, len(items))):
+        if stars and all(
+            p in drop or self.raw.startswith(b"**", items[p][0])
+            for p in range(stars[0] + 1, len(items))
+        ):
             drop.add(stars[0])  # nothing is left that must be given by name
         kept = [place for place in range(len(items)) if place not in drop]
         if not drop:
@@ -221,7 +252,11 @@ class Source:
         if kept[-1] + 1 < len(items):
             end = items[-1][1]
             edits.append(Edit(items[kept[-1]][1], end))
-            edits += self._comment_of(end) if self.line_of(end) != self.line_of(items[kept[-1]][1]) else []
+            edits += (
+                self._comment_of(end)
+                if self.line_of(end) != self.line_of(items[kept[-1]][1])
+                else []
+            )
         return edits
 
     def joined(self, after: int, widest: int = 100) -> list[Edit]:
@@ -283,13 +318,30 @@ def tidy(text: str) -> str:
             following = next((each for each in lines[number:] if each.strip()), "")
             before = next((each for each in reversed(kept) if each), "")
             outer = not following.startswith((" ", ")", "]", "}"))
-            most = 2 if outer and (following.startswith(("def ", "class ", "@")) or before.startswith(" ")) else 1
+            most = (
+                2
+                if outer
+                and (following.startswith(("def ", "class ", "@")) or before.startswith(" "))
+                else 1
+            )
             if not before.endswith((":", "(", "[", "{")) and kept[-most:] != [""] * most:
                 kept.append("")
     return "\n".join(kept).strip("\n") + "\n"
 
 
-CHANGES = {"update", "pop", "popitem", "setdefault", "clear", "append", "extend", "insert", "remove", "add", "discard"}
+CHANGES = {
+    "update",
+    "pop",
+    "popitem",
+    "setdefault",
+    "clear",
+    "append",
+    "extend",
+    "insert",
+    "remove",
+    "add",
+    "discard",
+}
 
 
 class _Unknown:
@@ -327,7 +379,11 @@ def plain(node: ast.AST | None) -> object:
     if isinstance(node, ast.Tuple):
         parts = [plain(part) for part in node.elts]
         return UNKNOWN if UNKNOWN in parts else tuple(parts)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+    ):
         value = node.operand.value
         return -value if isinstance(value, (int, float)) else UNKNOWN
     return UNKNOWN
@@ -354,7 +410,9 @@ class Constants:
         self.known = {
             node.targets[0].id: node.value
             for node in tree.body
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+            if isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
         }
         changed = Counter(name for node in ast.walk(tree) if (name := _changed(node)))
         changed.subtract(list(self.known))
@@ -401,11 +459,17 @@ class Constants:
     def looked_up(self, node: ast.AST) -> ast.expr | None:
         """The entry that ``TABLE[key]`` or ``TABLE.get(key, default)`` is, or an item of a tuple as it is written."""
         match node:
-            case ast.Subscript(value=ast.Tuple() as items, slice=ast.Constant(value=int() as place), ctx=ast.Load()):
+            case ast.Subscript(
+                value=ast.Tuple() as items, slice=ast.Constant(value=int() as place), ctx=ast.Load()
+            ):
                 return items.elts[place] if place < len(items.elts) else None
             case ast.Subscript(value=ast.Name() as table, slice=key, ctx=ast.Load()):
                 default = None
-            case ast.Call(func=ast.Attribute(value=ast.Name() as table, attr="get"), args=[key, *rest], keywords=[]):
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name() as table, attr="get"),
+                args=[key, *rest],
+                keywords=[],
+            ):
                 default = rest[0] if rest else ast.Constant(value=None)
             case _:
                 return None
@@ -418,10 +482,15 @@ class Constants:
     def affix(self, node: ast.AST) -> object:
         """``"text".startswith(…)`` and ``.endswith(…)``."""
         match node:
-            case ast.Call(func=ast.Attribute(value=text_node, attr="startswith" | "endswith" as name), args=[what]):
+            case ast.Call(
+                func=ast.Attribute(value=text_node, attr="startswith" | "endswith" as name),
+                args=[what],
+            ):
                 text, affixes = self.value(text_node), self.value(what)
                 if isinstance(text, str) and isinstance(affixes, (str, tuple)):
-                    return text.startswith(affixes) if name == "startswith" else text.endswith(affixes)
+                    return (
+                        text.startswith(affixes) if name == "startswith" else text.endswith(affixes)
+                    )
         return UNKNOWN
 
     def _parts(self, nodes: list[ast.expr]) -> object:
@@ -430,7 +499,9 @@ class Constants:
             value = self.value(node.value if isinstance(node, ast.Starred) else node)
             if value is UNKNOWN or (isinstance(node, ast.Starred) and not isinstance(value, tuple)):
                 return UNKNOWN
-            values += value if isinstance(node, ast.Starred) and isinstance(value, tuple) else [value]
+            values += (
+                value if isinstance(node, ast.Starred) and isinstance(value, tuple) else [value]
+            )
         return tuple(values)
 
     def _keys(self, table: ast.Dict) -> object:
@@ -471,7 +542,11 @@ LAST = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 def fold(source: Source) -> list[Edit]:
     """Known values in the place of what is looked up or compared."""
     constants = Constants(source.tree)
-    return [edit for node in outside_strings(source.tree) if (edit := _folded(source, constants, node)) is not None]
+    return [
+        edit
+        for node in outside_strings(source.tree)
+        if (edit := _folded(source, constants, node)) is not None
+    ]
 
 
 def decide(source: Source) -> list[Edit]:
@@ -485,7 +560,10 @@ def decide(source: Source) -> list[Edit]:
             return [source.decided(node, keep=bool(value))]
         only = node.body[0] if len(node.body) == 1 and not node.orelse else None
         skips = isinstance(only, ast.Raise) and "SkipTest" in source.piece(only)
-        if skips or (isinstance(only, ast.Pass) and not any(isinstance(n, ast.Call) for n in ast.walk(node.test))):
+        if skips or (
+            isinstance(only, ast.Pass)
+            and not any(isinstance(n, ast.Call) for n in ast.walk(node.test))
+        ):
             return [source.without(node)]
     return []
 
@@ -509,7 +587,9 @@ def join(source: Source) -> list[Edit]:
     """A call or a definition on several lines of which one argument is left, on one line."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call | ast.FunctionDef):
-            edits = source.joined(source.span(node.func)[1] if isinstance(node, ast.Call) else source.span(node)[0])
+            edits = source.joined(
+                source.span(node.func)[1] if isinstance(node, ast.Call) else source.span(node)[0]
+            )
             if edits:
                 return edits
     return []
@@ -521,13 +601,17 @@ def outside_strings(tree: ast.AST) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.JoinedStr)]
+        waiting += [
+            child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.JoinedStr)
+        ]
 
 
 def _folded(source: Source, constants: Constants, node: ast.AST) -> Edit | None:
     if isinstance(node, ast.IfExp) and (truth := constants.truth(node.test)) is not UNKNOWN:
         return source.replaced(node, source.operand(node.body if truth else node.orelse))
-    if isinstance(node, ast.Compare | ast.BoolOp | ast.UnaryOp) and isinstance(constants.value(node), bool):
+    if isinstance(node, ast.Compare | ast.BoolOp | ast.UnaryOp) and isinstance(
+        constants.value(node), bool
+    ):
         return source.replaced(node, literal(constants.value(node)))
     if isinstance(node, ast.BoolOp):
         return _shortened(source, constants, node)
@@ -582,7 +666,10 @@ def imports(source: Source) -> list[Edit]:
     read = names_in(source.tree)
     edits = []
     for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Import | ast.ImportFrom) or getattr(node, "module", "") == "__future__":
+        if (
+            not isinstance(node, ast.Import | ast.ImportFrom)
+            or getattr(node, "module", "") == "__future__"
+        ):
             continue
         kept = [each for each in node.names if (each.asname or each.name).partition(".")[0] in read]
         if not kept:
@@ -597,15 +684,17 @@ def values(source: Source) -> list[Edit]:
     for block in source.blocks():
         for node, following in pairwise(block):
             match node, following:
-                case ast.Assign(targets=[ast.Name(id=one)], value=value), ast.Assign(targets=[ast.Name(id=two)]) if (
-                    one == two and _idle(value) and one not in names_in(following.value)
-                ):
+                case ast.Assign(targets=[ast.Name(id=one)], value=value), ast.Assign(
+                    targets=[ast.Name(id=two)]
+                ) if one == two and _idle(value) and one not in names_in(following.value):
                     return [source.without(node)]
     for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
         read = names_in(function)
         for inner in ast.walk(function):
             match inner:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name not in read and _idle(value):
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if (
+                    name not in read and _idle(value)
+                ):
                     return [source.without(inner)]
     return []
 
@@ -646,7 +735,9 @@ def _import(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
         return text
     start, _, names = text.partition(" import ")
     space = " " * node.col_offset
-    return f"{start} import (\n{space}    {names.replace(', ', f',{chr(10)}{space}    ')},\n{space})"
+    return (
+        f"{start} import (\n{space}    {names.replace(', ', f',{chr(10)}{space}    ')},\n{space})"
+    )
 
 
 @dataclass(frozen=True)
@@ -667,7 +758,9 @@ class Called:
 
     def argument(self, call: ast.Call, parameter: ast.arg) -> ast.expr | ast.keyword | None:
         """What ``call`` gives for ``parameter``, or None."""
-        place = next((n for n, each in enumerate(self.positional) if each is parameter), len(call.args))
+        place = next(
+            (n for n, each in enumerate(self.positional) if each is parameter), len(call.args)
+        )
         if place < len(call.args):
             return call.args[place]
         return next((keyword for keyword in call.keywords if keyword.arg == parameter.arg), None)
@@ -681,13 +774,19 @@ class Called:
         return UNKNOWN if may_be_given else self._plain(self.default(parameter))
 
     def _plain(self, node: ast.expr | None) -> object:
-        return Named(node.id) if isinstance(node, ast.Name) and node.id in self.names else plain(node)
+        return (
+            Named(node.id) if isinstance(node, ast.Name) and node.id in self.names else plain(node)
+        )
 
     def default(self, parameter: ast.arg) -> ast.expr | None:
         """The default of ``parameter``."""
         arguments = self.function.args
         positional = [*arguments.posonlyargs, *arguments.args]
-        defaults = [*[None] * (len(positional) - len(arguments.defaults)), *arguments.defaults, *arguments.kw_defaults]
+        defaults = [
+            *[None] * (len(positional) - len(arguments.defaults)),
+            *arguments.defaults,
+            *arguments.kw_defaults,
+        ]
         pairs = zip([*positional, *arguments.kwonlyargs], defaults, strict=True)
         return next((default for each, default in pairs if each is parameter), None)
 
@@ -711,7 +810,9 @@ def parameters(source: Source) -> list[Edit]:
             continue
         for parameter in [*called.positional, *called.function.args.kwonlyargs]:
             found = [called.value(call, parameter) for call in called.calls]
-            same = all(value is not UNKNOWN and literal(value) == literal(found[0]) for value in found)
+            same = all(
+                value is not UNKNOWN and literal(value) == literal(found[0]) for value in found
+            )
             if same and not _is_rebound(called.function, parameter.arg):
                 return list(_without_parameter(source, called, parameter, found[0]))
     return []
@@ -722,10 +823,19 @@ def attributes(source: Source) -> list[Edit]:
     reads = [n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)]
     for node in ast.walk(source.tree):
         match node:
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Constant()):
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Constant()
+            ):
                 same = [each for each in reads if each.attr == name and each is not node.targets[0]]
-                own = all(isinstance(n.ctx, ast.Load) and source.piece(n.value) == "self" for n in same)
-                if same and own and name not in _bound_in_classes(source.tree) and not _in_string(source.tree, same):
+                own = all(
+                    isinstance(n.ctx, ast.Load) and source.piece(n.value) == "self" for n in same
+                )
+                if (
+                    same
+                    and own
+                    and name not in _bound_in_classes(source.tree)
+                    and not _in_string(source.tree, same)
+                ):
                     value = source.piece(node.value)
                     return [source.without(node), *(source.replaced(each, value) for each in same)]
     return []
@@ -763,7 +873,11 @@ def _bound_once(tree: ast.Module) -> frozenset[str]:
 
 def _binds(node: ast.stmt) -> list[str]:
     match node:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+        case (
+            ast.FunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.Assign(targets=[ast.Name(id=name)])
+        ):
             return [name]
         case ast.Import() | ast.ImportFrom():
             return [(each.asname or each.name).partition(".")[0] for each in node.names]
@@ -773,30 +887,48 @@ def _binds(node: ast.stmt) -> list[str]:
 def _calls(tree: ast.AST, names: set[str], beside: frozenset[int]) -> list[ast.Call]:
     """The calls of ``names``; none where a name is used in another way than in the nodes ``beside``."""
     calls = [
-        n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in names
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in names
     ]
     functions = {id(call.func) for call in calls} | beside
-    others = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id in names and id(n) not in functions]
+    others = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and n.id in names and id(n) not in functions
+    ]
     return [] if others else calls
 
 
-def _constructions(tree: ast.Module, classes: dict[str, ast.ClassDef], node: ast.ClassDef) -> list[ast.Call]:
+def _constructions(
+    tree: ast.Module, classes: dict[str, ast.ClassDef], node: ast.ClassDef
+) -> list[ast.Call]:
     """The calls that end in the ``__init__`` of ``node``; none where they cannot all be told."""
     family = {name for name, each in classes.items() if node in _ancestors(each, classes)}
-    several = [name for name in family if sum(isinstance(base, ast.Name) for base in classes[name].bases) > 1]
+    several = [
+        name
+        for name in family
+        if sum(isinstance(base, ast.Name) for base in classes[name].bases) > 1
+    ]
     initialised = [name for name in family if _initialiser(classes[name]) is not None]
     if several and len(initialised) > 1:
         return []
     heirs = {name for name in family if _initialised_by(classes[name], classes) is node}
-    bases = frozenset(id(base) for each in classes.values() for base in each.bases) | _annotations(tree)
+    bases = frozenset(id(base) for each in classes.values() for base in each.bases) | _annotations(
+        tree
+    )
     direct = _calls(tree, heirs, bases)
-    if not direct and any(isinstance(n, ast.Name) and n.id in heirs and id(n) not in bases for n in ast.walk(tree)):
+    if not direct and any(
+        isinstance(n, ast.Name) and n.id in heirs and id(n) not in bases for n in ast.walk(tree)
+    ):
         return []
     inherited = [
         call
         for name in initialised
         if name != node.name
-        and any(_initialised_by(parent, classes) is node for parent in _parents(classes[name], classes))
+        and any(
+            _initialised_by(parent, classes) is node for parent in _parents(classes[name], classes)
+        )
         for call in ast.walk(classes[name])
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "super().__init__"
     ]
@@ -805,29 +937,44 @@ def _constructions(tree: ast.Module, classes: dict[str, ast.ClassDef], node: ast
 
 def _ancestors(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
     """The class itself and what it inherits from in this module."""
-    return [node, *(each for parent in _parents(node, classes) for each in _ancestors(parent, classes))]
+    return [
+        node,
+        *(each for parent in _parents(node, classes) for each in _ancestors(parent, classes)),
+    ]
 
 
 def _parents(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
-    return [classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+    return [
+        classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes
+    ]
 
 
 def _initialised_by(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ast.ClassDef | None:
     """The class whose ``__init__`` makes an instance of ``node``, where it is of this module."""
-    return next((each for each in _ancestors(node, classes) if _initialiser(each) is not None), None)
+    return next(
+        (each for each in _ancestors(node, classes) if _initialiser(each) is not None), None
+    )
 
 
 def _initialiser(node: ast.ClassDef) -> ast.FunctionDef | None:
-    return next((n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None)
+    return next(
+        (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
+    )
 
 
 def _annotations(tree: ast.AST) -> frozenset[int]:
     """The names within annotations, which call nothing."""
-    found = [getattr(node, field, None) for node in ast.walk(tree) for field in ("annotation", "returns")]
-    return frozenset(id(name) for node in found if isinstance(node, ast.expr) for name in ast.walk(node))
+    found = [
+        getattr(node, field, None) for node in ast.walk(tree) for field in ("annotation", "returns")
+    ]
+    return frozenset(
+        id(name) for node in found if isinstance(node, ast.expr) for name in ast.walk(node)
+    )
 
 
-def _without_parameter(source: Source, called: Called, parameter: ast.arg, value: object) -> Iterator[Edit]:
+def _without_parameter(
+    source: Source, called: Called, parameter: ast.arg, value: object
+) -> Iterator[Edit]:
     yield from _replaced(source, called.function, parameter.arg, value)
     yield from source.without_items([parameter], source.span(called.function)[0])
     yield from _described_by(source, called.function, {parameter.arg, "variant"})
@@ -842,7 +989,12 @@ def _replaced(source: Source, function: ast.FunctionDef, name: str, value: objec
 
 
 def _uses(function: ast.FunctionDef, name: str) -> list[ast.Name]:
-    return [n for part in function.body for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name]
+    return [
+        n
+        for part in function.body
+        for n in ast.walk(part)
+        if isinstance(n, ast.Name) and n.id == name
+    ]
 
 
 def _is_rebound(function: ast.FunctionDef, name: str) -> bool:
@@ -867,14 +1019,20 @@ def _bound_in_classes(tree: ast.AST) -> set[str]:
     found = set[str]()
     for node in ast.walk(tree):
         for part in node.body if isinstance(node, ast.ClassDef) else []:
-            found |= {n.id for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            found |= {
+                n.id
+                for n in ast.walk(part)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
             found |= {part.name} if isinstance(part, ast.FunctionDef) else set()
     return found
 
 
 def _described_by(source: Source, function: ast.FunctionDef, gone: set[str]) -> Iterator[Edit]:
     """A docstring goes with the parameters that it speaks of."""
-    words = set((ast.get_docstring(function) or "").translate(str.maketrans("`.,:()", "      ")).split())
+    words = set(
+        (ast.get_docstring(function) or "").translate(str.maketrans("`.,:()", "      ")).split()
+    )
     if words & gone and len(function.body) > 1:
         yield source.without(function.body[0])
 

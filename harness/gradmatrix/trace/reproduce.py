@@ -51,10 +51,16 @@ class Reproduced:
     def holds(self) -> bool:
         """The verdict is the same: outcome, gradient status, and whether it passes."""
         then = self.published
-        return (then.outcome, then.gradient, then.passed) == (self.outcome, self.gradient, self.passed)
+        return (then.outcome, then.gradient, then.passed) == (
+            self.outcome,
+            self.gradient,
+            self.passed,
+        )
 
 
-def reproduce(project: Project, record: Record, stage: Callable[[str], None] = lambda _: None) -> Reproduced:
+def reproduce(
+    project: Project, record: Record, stage: Callable[[str], None] = lambda _: None
+) -> Reproduced:
     """Install the lock of ``record``, run its cell and compare; no lock is resolved, nothing is recorded.
 
     UserError where it cannot be done here; InstallFailed where the machine is to blame.
@@ -126,11 +132,16 @@ def prepared(project: Project, record: Record, lock: Lock) -> Planned:
 
 
 def run(
-    project: Project, planned: Planned, installed: environment.Environment, stage: Callable[[str], None]
+    project: Project,
+    planned: Planned,
+    installed: environment.Environment,
+    stage: Callable[[str], None],
 ) -> Finished:
     """Run the one cell."""
     with workplace(project.work / "work", new_run_id()) as directory:
-        pool = ServerPool(project.settings(), installed.python, {Source.of(planned.scenario)}, directory, stage)
+        pool = ServerPool(
+            project.settings(), installed.python, {Source.of(planned.scenario)}, directory, stage
+        )
         try:
             return pool.run(planned, directory / "cell")
         finally:
@@ -155,5 +166,7 @@ def notes(record: Record, inputs: dict[str, str], build: str) -> list[str]:
     if build and record.build and build != record.build:
         found.append(f"another build of torch: {record.build} then, {build} here")
     if record.outcome == DISAGREES:
-        found.append(f"published as {DISAGREES}, which takes two cells ({record.message}); one alone trains")
+        found.append(
+            f"published as {DISAGREES}, which takes two cells ({record.message}); one alone trains"
+        )
     return found

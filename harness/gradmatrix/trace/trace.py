@@ -136,7 +136,9 @@ def observed(processes: Sequence[Process], *, failed: bool) -> Observation | Non
     others = [process.observation.raised for process in (*first, *processes)]
     raised = next((other for other in others if other is not None), None)
     if seen.raised is None and failed and raised is not None:
-        return replace(seen, raised=raised, reached="step" if seen.steps or seen.backward else "setup")
+        return replace(
+            seen, raised=raised, reached="step" if seen.steps or seen.backward else "setup"
+        )
     return seen
 
 
@@ -197,7 +199,9 @@ def notes(seen: Observation) -> list[str]:
     loose = seen.unheld
     if loose is not None and judge_observation(seen).outcome.trains:
         modules = ", ".join(f"`{module}`" for module in loose.modules)
-        found.append(f"note: {loose.parameters} parameters got a gradient and no optimizer holds them: {modules}")
+        found.append(
+            f"note: {loose.parameters} parameters got a gradient and no optimizer holds them: {modules}"
+        )
     return found
 
 
@@ -249,7 +253,9 @@ def trace(
     remedy_for: Callable[[Diagnosis, Observation], Remedy | None] = no_remedy,
 ) -> Finding:
     """Run ``command`` to its end, stopped after so many optimizer ``steps``; its streams are ours, untouched."""
-    with tempfile.TemporaryDirectory(prefix="gradmatrix-trace-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(
+        prefix="gradmatrix-trace-", ignore_cleanup_errors=True
+    ) as name:
         folder = Path(name)
         request = {"schema": SCHEMA, "audit": AUDIT, "stop_after": steps}
         (folder / "request.json").write_bytes(msgspec.json.encode(request))
@@ -273,7 +279,9 @@ def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
             started.append(subprocess.Popen(command, env=environ))
         except OSError as error:
             raise UserError(
-                f"{command[0]} cannot be started.", cause=str(error), next_step="see that it can be run by itself"
+                f"{command[0]} cannot be started.",
+                cause=str(error),
+                next_step="see that it can be run by itself",
             ) from error
         return started[0].wait()
 
@@ -286,7 +294,9 @@ def signals_meant_for(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[No
         if started and number != signal.SIGINT:
             started[0].send_signal(number)
 
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [
+        getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    ]
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         yield
@@ -304,4 +314,6 @@ def left_in(folder: Path) -> Left:
         except msgspec.DecodeError as error:
             trouble.append(f"process {path.stem}: {error}")
     trouble += sorted({path.read_text(encoding="utf-8") for path in folder.glob("*.trouble")})
-    return Left(processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists())
+    return Left(
+        processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists()
+    )

@@ -268,7 +268,9 @@ def clipped_to_zero(target: Target) -> None:
 
 def frozen_adapter(target: Target) -> list[str]:
     """All of LoRA is frozen: nothing is left to learn."""
-    found = [(name, parameter) for name, parameter in target.root.named_parameters() if "lora_" in name]
+    found = [
+        (name, parameter) for name, parameter in target.root.named_parameters() if "lora_" in name
+    ]
     for _, parameter in found:
         parameter.requires_grad_(False)  # culprit
     return [name.rpartition(".")[0] for name, _ in found]
@@ -277,7 +279,9 @@ def frozen_adapter(target: Target) -> list[str]:
 def parameter_replaced(target: Target) -> list[str]:
     """One parameter is replaced by a new one after the optimizer was built, as when a head is reset."""
     owner, own, parameter = target.parameter()
-    setattr(target.root.get_submodule(owner), own, torch.nn.Parameter(parameter.detach().clone()))  # culprit
+    setattr(
+        target.root.get_submodule(owner), own, torch.nn.Parameter(parameter.detach().clone())
+    )  # culprit
     return [owner]
 
 
@@ -513,7 +517,9 @@ def layer_left_out(target: Target) -> Callable[..., Any]:
         name, block = target.block()
         target.modules = [name]
         left_out = {id(parameter) for parameter in block.parameters()}
-        return adamw([each for each in everything if id(each) not in left_out], **settings)  # culprit
+        return adamw(
+            [each for each in everything if id(each) not in left_out], **settings
+        )  # culprit
 
     return build
 

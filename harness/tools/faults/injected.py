@@ -44,21 +44,34 @@ def train(variant: str, device: str, steps: int) -> None:
     reseed(int(seed))
     if fault != "none":
         inject(fault, Target(variant, device))
-    if healthy == "closure_without_lightning":  # a loop with a closure, but an optimizer of its own until now
+    if (
+        healthy == "closure_without_lightning"
+    ):  # a loop with a closure, but an optimizer of its own until now
         script.Adafactor = lambda params, lr, **_settings: torch.optim.AdamW(params, lr=lr)
     script.train(healthy, device, steps)
 
 
 def inject(fault: str, target: Target) -> None:
     """Arrange that the fault gets in as soon as there is an optimizer; one of the optimizer itself is in its class."""
-    mistake = next((vars(module)[fault] for module in (faults, faults, faults, faults) if fault in vars(module)), None)
+    mistake = next(
+        (
+            vars(module)[fault]
+            for module in (faults, faults, faults, faults)
+            if fault in vars(module)
+        ),
+        None,
+    )
     if mistake is None:
         torch.optim.AdamW = as_class(vars(faults)[fault](target))
 
     def built() -> None:
         if mistake is not None:
             target.modules = mistake(target)
-        truth = {"modules": target.modules, "root": type(target.root).__name__, "built_at": target.built_at}
+        truth = {
+            "modules": target.modules,
+            "root": type(target.root).__name__,
+            "built_at": target.built_at,
+        }
         with open("truth.json", "w", encoding="utf-8") as file:
             json.dump(truth, file)
 

@@ -57,13 +57,18 @@ class Target:
         modules = [each for each in gc.get_objects() if issubclass(type(each), torch.nn.Module)]
         inner = {id(child) for module in modules for child in module.children()}
         outermost = [module for module in modules if id(module) not in inner]
-        self.root = max(outermost, key=lambda module: sum(id(parameter) in wanted for parameter in module.parameters()))
+        self.root = max(
+            outermost,
+            key=lambda module: sum(id(parameter) in wanted for parameter in module.parameters()),
+        )
 
     def blocks(self) -> list[tuple[str, Any]]:
         """Names and modules of the layers: what stands in the outermost lists of modules that have parameters."""
         kinds = (torch.nn.ModuleList, torch.nn.Sequential)
         lists = [name for name, module in self.root.named_modules() if isinstance(module, kinds)]
-        outermost = [name for name in lists if not any(name.startswith(other + ".") for other in lists)]
+        outermost = [
+            name for name in lists if not any(name.startswith(other + ".") for other in lists)
+        ]
         return [
             (f"{name}.{key}", child)
             for name in outermost
@@ -78,24 +83,35 @@ class Target:
     def parameter(self) -> tuple[str, str, Any]:
         """A trainable parameter of one layer: its module's name, its own name there, the parameter."""
         prefix, block = self.block()
-        name, parameter = self.random.choice([each for each in block.named_parameters() if each[1].requires_grad])
+        name, parameter = self.random.choice(
+            [each for each in block.named_parameters() if each[1].requires_grad]
+        )
         owner, _, own = name.rpartition(".")
         return (f"{prefix}.{owner}" if owner else prefix), own, parameter
 
     def model(self) -> tuple[str, Any]:
         """The module that the training loop calls: in a LightningModule the first one with parameters."""
         if hasattr(self.root, "training_step"):
-            return next((name, m) for name, m in self.root.named_children() if any(True for _ in m.parameters()))
+            return next(
+                (name, m)
+                for name, m in self.root.named_children()
+                if any(True for _ in m.parameters())
+            )
         return "", self.root
 
     def embeddings(self) -> list[tuple[str, Any]]:
         """The modules that hold the weight of the input embeddings."""
-        model = next((module for module in self.root.modules() if hasattr(module, "get_input_embeddings")), None)
+        model = next(
+            (module for module in self.root.modules() if hasattr(module, "get_input_embeddings")),
+            None,
+        )
         if model is None:
             return []
         weight = model.get_input_embeddings().weight
         return [
-            (n, m) for n, m in self.root.named_modules() if isinstance(m, torch.nn.Embedding) and m.weight is weight
+            (n, m)
+            for n, m in self.root.named_modules()
+            if isinstance(m, torch.nn.Embedding) and m.weight is weight
         ]
 
     def after_backward(self, mistake: Callable[[], None]) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import torch
 
-inputs = torch.tensor([float(line) for line in Path("numbers.txt").read_text(encoding="ascii").split()])
+inputs = torch.tensor(
+    [float(line) for line in Path("numbers.txt").read_text(encoding="ascii").split()]
+)
 model = torch.nn.Linear(len(inputs), 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(1000):

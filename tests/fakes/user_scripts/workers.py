@@ -22,7 +22,9 @@ class Data(torch.utils.data.Dataset):  # type: ignore[misc, unused-ignore]
 
 
 if __name__ == "__main__":
-    loader = torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=1, multiprocessing_context=sys.argv[1])
+    loader = torch.utils.data.DataLoader(
+        Data(), batch_size=2, num_workers=1, multiprocessing_context=sys.argv[1]
+    )
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for batch in loader:

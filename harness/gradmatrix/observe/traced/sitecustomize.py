@@ -61,7 +61,9 @@ def inside(function: str) -> None:
         if "gradmatrix_observe" not in sys.modules:  # a package of its own name, off sys.path
             parent = os.path.dirname(HERE)
             spec = importlib.util.spec_from_file_location(
-                "gradmatrix_observe", os.path.join(parent, "__init__.py"), submodule_search_locations=[parent]
+                "gradmatrix_observe",
+                os.path.join(parent, "__init__.py"),
+                submodule_search_locations=[parent],
             )
             assert spec is not None
             assert spec.loader is not None
@@ -70,7 +72,9 @@ def inside(function: str) -> None:
         getattr(importlib.import_module("gradmatrix_observe.trace"), function)(FOLDER)
     except Exception as error:
         try:
-            with open(os.path.join(FOLDER, f"{os.getpid()}.trouble"), "w", encoding="utf-8") as file:
+            with open(
+                os.path.join(FOLDER, f"{os.getpid()}.trouble"), "w", encoding="utf-8"
+            ) as file:
                 file.write(f"{type(error).__name__}: {error}")
         except OSError:
             pass

@@ -158,7 +158,10 @@ class Judged(Frozen, frozen=True):
 
 FILE = "claims.toml"
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+#[1-9]\d*")
-OUTCOMES = (TRAINS, *(f"{phase}:{reason}".replace(r"\d+", "1") for phase in REASONS for reason in REASONS[phase]))
+OUTCOMES = (
+    TRAINS,
+    *(f"{phase}:{reason}".replace(r"\d+", "1") for phase in REASONS for reason in REASONS[phase]),
+)
 """Every outcome; of those with a number one example."""
 PYTHON = "python"
 """May stand where a package does: the stack's Python."""
@@ -201,13 +204,17 @@ KEYS: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def of_checkout(root: Path, scenarios: Mapping[str, Scenario], locks: Iterable[Lock]) -> tuple[Claim, ...]:
+def of_checkout(
+    root: Path, scenarios: Mapping[str, Scenario], locks: Iterable[Lock]
+) -> tuple[Claim, ...]:
     """The claims of the checkout in ``root``; ``locks`` say which packages a stack may have."""
     packages = {package.name for lock in locks for package in lock.packages}
     return load(root / "scenarios" / FILE, scenarios, packages or None)
 
 
-def load(path: Path, scenarios: Mapping[str, Scenario], packages: Collection[str] | None = None) -> tuple[Claim, ...]:
+def load(
+    path: Path, scenarios: Mapping[str, Scenario], packages: Collection[str] | None = None
+) -> tuple[Claim, ...]:
     """The claims of ``path``, none where there is no such file; ``packages`` are those that a stack may have.
 
     UserError for what cannot be read, names an unknown scenario, variant, package, device, outcome or cause.
@@ -225,7 +232,11 @@ class _Reader:
     """Reads one claim: whatever it complains of, it says in which one."""
 
     def __init__(
-        self, path: Path, scenarios: Mapping[str, Scenario], packages: Collection[str] | None, entry: _ClaimTable
+        self,
+        path: Path,
+        scenarios: Mapping[str, Scenario],
+        packages: Collection[str] | None,
+        entry: _ClaimTable,
     ) -> None:
         self.path = path
         self.scenarios = scenarios
@@ -236,9 +247,15 @@ class _Reader:
         """The claim."""
         entry = self.entry
         if not SAFE_NAME.fullmatch(entry.id):
-            raise wrong(self.path, f"has the claim id {entry.id!r}", "it is part of an address: letters, digits, '-'")
+            raise wrong(
+                self.path,
+                f"has the claim id {entry.id!r}",
+                "it is part of an address: letters, digits, '-'",
+            )
         if not SOURCE.fullmatch(entry.source):
-            raise self.wrong(f"has the source {entry.source!r}", 'write it like "huggingface/trl#3150"')
+            raise self.wrong(
+                f"has the source {entry.source!r}", 'write it like "huggingface/trl#3150"'
+            )
         if entry.scenario not in self.scenarios:
             raise self.unknown("scenario", entry.scenario, self.scenarios)
         return Claim(
@@ -254,15 +271,21 @@ class _Reader:
     def expectation(self, table: _ExpectTable) -> Expectation:
         """What it expects of the cells that the names and patterns of ``table`` mean."""
         chosen = self.matching("scenario", table.scenario or self.entry.scenario, self.scenarios)
-        known = {name: [variant.name for variant in self.scenarios[name].variants] for name in chosen}
+        known = {
+            name: [variant.name for variant in self.scenarios[name].variants] for name in chosen
+        }
         everyone = dict.fromkeys(variant for variants in known.values() for variant in variants)
-        wanted = {name for text in table.variants for name in self.matching("variant", text, everyone)}
+        wanted = {
+            name for text in table.variants for name in self.matching("variant", text, everyone)
+        }
         if table.device is not None and table.device not in DEVICES:
             raise self.unknown("device", table.device, DEVICES)
         for name in chosen:
             self.check(table, known[name])
         return Expectation(
-            cells=tuple((name, variant) for name in chosen for variant in known[name] if variant in wanted),
+            cells=tuple(
+                (name, variant) for name in chosen for variant in known[name] if variant in wanted
+            ),
             where=tuple(map(self.requirement, table.where)),
             device=table.device,
             given=tuple(map(self.condition, table.given)),
@@ -277,7 +300,8 @@ class _Reader:
         variants = [variant.name for variant in self.scenarios[name].variants]
         if table.scenario is not None and table.variant is None:
             raise self.wrong(
-                "has a condition with a scenario and no variant", f"those of {name}: {', '.join(variants)}"
+                "has a condition with a scenario and no variant",
+                f"those of {name}: {', '.join(variants)}",
             )
         if table.variant is not None and table.variant not in variants:
             raise self.unknown("variant", table.variant, variants)
@@ -287,7 +311,10 @@ class _Reader:
     def check(self, sign: Sign, variants: Collection[str]) -> None:
         """UserError where all cells or none would show ``sign``; ``variants`` are those that it may compare with."""
         if not any(_signs(sign).values()):
-            raise self.wrong("asks nothing of a cell", 'write what is to be seen of it, such as outcome = "trains"')
+            raise self.wrong(
+                "asks nothing of a cell",
+                'write what is to be seen of it, such as outcome = "trains"',
+            )
         for text in sign.outcomes:
             if text not in WORDS and not any(fnmatchcase(known, text) for known in OUTCOMES):
                 raise self.unknown("outcome", text, (*WORDS, *OUTCOMES))
@@ -296,7 +323,9 @@ class _Reader:
         if sign.than is not None and sign.than not in variants:
             raise self.unknown("variant", sign.than, variants)
         if (sign.than is None) != (sign.memory is None and sign.speed is None):
-            raise self.wrong("compares memory or speed", 'name the variant that it compares with: than = "…"')
+            raise self.wrong(
+                "compares memory or speed", 'name the variant that it compares with: than = "…"'
+            )
         for text in filter(None, (sign.raises, sign.warns, sign.quiet)):
             try:
                 re.compile(text)
@@ -308,9 +337,13 @@ class _Reader:
         try:
             requirement = Requirement(text)
         except InvalidRequirement as error:
-            raise self.wrong(f"has the unreadable version range {text!r}", str(error).splitlines()[0]) from error
+            raise self.wrong(
+                f"has the unreadable version range {text!r}", str(error).splitlines()[0]
+            ) from error
         if not requirement.specifier or requirement.url or requirement.marker or requirement.extras:
-            raise self.wrong(f"has the version range {text!r}", 'write it like "lightning>=2.2.2,<3"')
+            raise self.wrong(
+                f"has the version range {text!r}", 'write it like "lightning>=2.2.2,<3"'
+            )
         name = canonicalize_name(requirement.name)
         if self.packages is not None and name not in {*self.packages, PYTHON}:
             raise self.unknown("package", name, sorted(self.packages))
@@ -354,8 +387,12 @@ def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
     place = _place(steps, table)
     unknown = re.search(r"unknown field `(.*)`", message)
     if unknown:
-        fields = KEYS[next((name for name, _ in reversed(steps) if name in KEYS), "")].__struct_fields__
-        return wrong(path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields))
+        fields = KEYS[
+            next((name for name, _ in reversed(steps) if name in KEYS), "")
+        ].__struct_fields__
+        return wrong(
+            path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields)
+        )
     missing = re.search(r"missing required field `(.*)`", message)
     if missing:
         return wrong(path, f"lacks the key {missing[1]!r}{place}")

@@ -79,13 +79,18 @@ class Cells:
     def _meeting(self, text: str) -> set[str]:
         if text not in self._in_range:
             requirement = Requirement(text)
-            releases = {stack: each.get(canonicalize_name(requirement.name)) for stack, each in self.versions.items()}
+            releases = {
+                stack: each.get(canonicalize_name(requirement.name))
+                for stack, each in self.versions.items()
+            }
             inside = {
                 release
                 for release in set(releases.values()) - {None}
                 if requirement.specifier.contains(str(release), prereleases=True)
             }
-            self._in_range[text] = {stack for stack, release in releases.items() if release in inside}
+            self._in_range[text] = {
+                stack for stack, release in releases.items() if release in inside
+            }
         return self._in_range[text]
 
     def beside(self, row: Row, cell: tuple[str, str]) -> Row | None:
@@ -100,7 +105,9 @@ def _judged(claim: Claim, matrix: Cells) -> Judged:
     for expectation in claim.expect:
         rows = list(_tested(expectation, matrix))
         evidence = tuple(_evidence(expectation, rows, matrix))
-        close = sum(_too_close(expectation, row, matrix) for row in rows) if expectation.speed else 0
+        close = (
+            sum(_too_close(expectation, row, matrix) for row in rows) if expectation.speed else 0
+        )
         words = told(expectation, evidence, matrix.table, matrix.versions, too_close=close)
         tested.append(Tested(words=words, evidence=evidence))
     return Judged(claim=claim, verdict=verdict_of(tested), tested=tuple(tested))
@@ -111,7 +118,11 @@ def _tested(expectation: Expectation, matrix: Cells) -> Iterator[Row]:
     stacks = matrix.stacks(expectation.where)
     for cell in expectation.cells:
         for row in matrix.rows[cell]:
-            if row.passed is not None and row.stack in stacks and _is_tested(expectation, row, matrix):
+            if (
+                row.passed is not None
+                and row.stack in stacks
+                and _is_tested(expectation, row, matrix)
+            ):
                 yield row
 
 
@@ -155,7 +166,9 @@ def shows(matrix: Cells, row: Row | None, sign: Sign) -> bool | None:
     """Whether everything that ``sign`` names is seen of ``row``; None where the row cannot tell."""
     if row is None or row.passed is None:
         return None
-    if row.outcome.startswith(NEVER_TRIED) and not any(_is(row, text) for text in sign.outcomes if ":" in text):
+    if row.outcome.startswith(NEVER_TRIED) and not any(
+        _is(row, text) for text in sign.outcomes if ":" in text
+    ):
         return None
     if sign.than is not None:
         compared = compares(row, _compared(matrix, row, sign), sign)
@@ -210,7 +223,9 @@ def _is(row: Row, text: str) -> bool:
         return row.outcome != TRAINS
     if text in {"says-so", "silent"}:
         told_so = bool(row.passed)
-        return row.role is Role.MISUSE and (told_so if text == "says-so" else not told_so and row.raised is None)
+        return row.role is Role.MISUSE and (
+            told_so if text == "says-so" else not told_so and row.raised is None
+        )
     return fnmatchcase(row.outcome, text)
 
 
@@ -221,7 +236,10 @@ def _finds(pattern: str, text: str) -> bool:
 
 
 def _versions(lock: Lock) -> dict[str, Version]:
-    texts = (("python", lock.python), *((package.name, package.version) for package in lock.packages))
+    texts = (
+        ("python", lock.python),
+        *((package.name, package.version) for package in lock.packages),
+    )
     return {name: version for name, text in texts if (version := _version(text)) is not None}
 
 

@@ -28,7 +28,12 @@ MIB = 2**20
 
 
 def told(
-    expectation: Expectation, evidence: Sequence[Evidence], table: Table, versions: Versions, *, too_close: int = 0
+    expectation: Expectation,
+    evidence: Sequence[Evidence],
+    table: Table,
+    versions: Versions,
+    *,
+    too_close: int = 0,
 ) -> str:
     """A sentence's part: ``hf_adafactor trains on 12 of 12 stacks with lightning 2.2.2 to 2.6.6``."""
     bearing = {(each.cell.scenario, each.cell.variant) for each in evidence}
@@ -51,7 +56,9 @@ def told(
 def subject(cells: Sequence[tuple[str, str]]) -> tuple[str, bool]:
     """The variants by name, or how many, and whether they are several."""
     names = [variant for _, variant in cells]
-    return (listed(names) if len(names) <= MOST_VARIANTS else f"{len(names)} variants"), len(names) > 1
+    return (listed(names) if len(names) <= MOST_VARIANTS else f"{len(names)} variants"), len(
+        names
+    ) > 1
 
 
 def verbs(sign: Sign, *, several: bool = False) -> list[str]:
@@ -60,7 +67,11 @@ def verbs(sign: Sign, *, several: bool = False) -> list[str]:
     if sign.outcomes:
         named = [WORDS[each][several] for each in sign.outcomes if each in WORDS]
         ends = [each for each in sign.outcomes if each not in WORDS]
-        words.append(" or ".join([*named, *([f"{_form('end', several)} as {listed(ends, 'or')}"] if ends else [])]))
+        words.append(
+            " or ".join(
+                [*named, *([f"{_form('end', several)} as {listed(ends, 'or')}"] if ends else [])]
+            )
+        )
     if sign.gradient is not None:
         words.append(f"{'have' if several else 'has'} gradient {sign.gradient}")
     if sign.raises:
@@ -84,28 +95,43 @@ def _form(verb: str, several: bool) -> str:  # noqa: FBT001  (one word of gramma
     return verb if several else f"{verb}s"
 
 
-def conditions(expectation: Expectation, evidence: Sequence[Evidence], versions: Versions, *, several: bool) -> str:
+def conditions(
+    expectation: Expectation, evidence: Sequence[Evidence], versions: Versions, *, several: bool
+) -> str:
     """The versions that were tested, its device, and what must hold of other cells."""
-    words = f" with {listed(tested_versions(expectation, evidence, versions))}" if expectation.where else ""
+    words = (
+        f" with {listed(tested_versions(expectation, evidence, versions))}"
+        if expectation.where
+        else ""
+    )
     if expectation.device is not None:
         words += f" on {expectation.device}"
     if expectation.given:
         home = {scenario for scenario, _ in expectation.cells}
-        words += " where " + " and ".join(condition(given, home, several=several) for given in expectation.given)
+        words += " where " + " and ".join(
+            condition(given, home, several=several) for given in expectation.given
+        )
     return words
 
 
-def tested_versions(expectation: Expectation, evidence: Sequence[Evidence], versions: Versions) -> list[str]:
+def tested_versions(
+    expectation: Expectation, evidence: Sequence[Evidence], versions: Versions
+) -> list[str]:
     """``lightning 2.2.2 to 2.6.6``: less than its ranges ask for, but what there is; the ranges where no cell is."""
     if not evidence:
         return list(expectation.where)
     stacks = {each.cell.stack for each in evidence}
-    return [f"{name} {_span({versions[stack][name] for stack in stacks})}" for name in about(expectation)]
+    return [
+        f"{name} {_span({versions[stack][name] for stack in stacks})}"
+        for name in about(expectation)
+    ]
 
 
 def about(expectation: Expectation) -> list[str]:
     """The packages that its ranges name."""
-    return list(dict.fromkeys(canonicalize_name(Requirement(text).name) for text in expectation.where))
+    return list(
+        dict.fromkeys(canonicalize_name(Requirement(text).name) for text in expectation.where)
+    )
 
 
 def _span(releases: Collection[Version], word: str = "and") -> str:
@@ -124,28 +150,43 @@ def condition(given: Given, home: Collection[str], *, several: bool) -> str:
     return f"{'they' if several else 'it'} {' and '.join(verbs(given, several=several))}"
 
 
-def divided(expectation: Expectation, evidence: Sequence[Evidence], table: Table, versions: Versions) -> str:
+def divided(
+    expectation: Expectation, evidence: Sequence[Evidence], table: Table, versions: Versions
+) -> str:
     """What tells the cells for from those against: their variants, a version, or only the names of their stacks."""
-    variants = {name: [each.bears for each in found] for name, found in _grouped(evidence, "variant").items()}
+    variants = {
+        name: [each.bears for each in found]
+        for name, found in _grouped(evidence, "variant").items()
+    }
     if len(variants) > 1 and all(len(set(sides)) == 1 for sides in variants.values()):
         good = [name for name, sides in variants.items() if "for" in sides]
         bad = [name for name, sides in variants.items() if "against" in sides]
         return f"only {listed(good)}" if len(good) < len(bad) else f"not {listed(bad, 'nor')}"
-    stacks = {name: {each.bears for each in found} for name, found in _grouped(evidence, "stack").items()}
+    stacks = {
+        name: {each.bears for each in found} for name, found in _grouped(evidence, "stack").items()
+    }
     if all(len(sides) == 1 for sides in stacks.values()):
         good = [name for name, sides in stacks.items() if "for" in sides]
         bad = [name for name, sides in stacks.items() if "against" in sides]
         return divided_stacks(good, bad, versions, about(expectation), needed(expectation, table))
     if len(variants) > 1:
         impure = {name: sides for name, sides in variants.items() if "against" in sides}
-        parts = [f"{name} in {sides.count('for')} of {len(sides)}" for name, sides in impure.items()]
-        return ", ".join(parts[:MOST_NAMES]) + (f", {len(parts) - MOST_NAMES} more" if len(parts) > MOST_NAMES else "")
+        parts = [
+            f"{name} in {sides.count('for')} of {len(sides)}" for name, sides in impure.items()
+        ]
+        return ", ".join(parts[:MOST_NAMES]) + (
+            f", {len(parts) - MOST_NAMES} more" if len(parts) > MOST_NAMES else ""
+        )
     bad = [name for name, sides in stacks.items() if "against" in sides]
     return f"not on {some_stacks(bad, versions, about(expectation))}"
 
 
 def divided_stacks(
-    good: Sequence[str], bad: Sequence[str], versions: Versions, names: Sequence[str], others: Iterable[str]
+    good: Sequence[str],
+    bad: Sequence[str],
+    versions: Versions,
+    names: Sequence[str],
+    others: Iterable[str],
 ) -> str:
     """What tells good stacks from bad ones: a version of ``names``, or else of ``others``, and what moved with it."""
     found = bounds(good, bad, versions, names)
@@ -166,7 +207,9 @@ def divided_stacks(
     return f"not on {some_stacks(bad, versions, names)}"
 
 
-def _grouped(evidence: Iterable[Evidence], by: Literal["variant", "stack"]) -> dict[str, list[Evidence]]:
+def _grouped(
+    evidence: Iterable[Evidence], by: Literal["variant", "stack"]
+) -> dict[str, list[Evidence]]:
     found: dict[str, list[Evidence]] = defaultdict(list)
     for each in evidence:
         found[each.cell.variant if by == "variant" else each.cell.stack].append(each)
@@ -179,10 +222,14 @@ def some_stacks(stacks: Sequence[str], versions: Versions, packages: Sequence[st
     for stack in stacks[:MOST_NAMES]:
         known = [f"{name} {versions[stack][name]}" for name in packages if name in versions[stack]]
         names.append(f"{stack} [{', '.join(known)}]" if known else stack)
-    return listed([*names, *([f"{len(stacks) - MOST_NAMES} more"] if len(stacks) > MOST_NAMES else [])])
+    return listed(
+        [*names, *([f"{len(stacks) - MOST_NAMES} more"] if len(stacks) > MOST_NAMES else [])]
+    )
 
 
-def bounds(good: Iterable[str], bad: Iterable[str], versions: Versions, names: Iterable[str]) -> dict[str, str]:
+def bounds(
+    good: Iterable[str], bad: Iterable[str], versions: Versions, names: Iterable[str]
+) -> dict[str, str]:
     """The packages of ``names`` by whose versions the good stacks stand apart from the bad ones, and how."""
     found = {}
     ours, theirs = [versions[stack] for stack in good], [versions[stack] for stack in bad]
@@ -210,7 +257,12 @@ def needed(expectation: Expectation, table: Table) -> list[str]:
     asked = set()
     for scenario, variant in expectation.cells:
         if scenario in table.scenarios:
-            asked |= {text for v in table.scenarios[scenario].variants if v.name == variant for text in v.needs}
+            asked |= {
+                text
+                for v in table.scenarios[scenario].variants
+                if v.name == variant
+                for text in v.needs
+            }
     names = {canonicalize_name(Requirement(text).name) for text in asked}
     return [name for name in SHOWN if name in names]
 
@@ -225,12 +277,21 @@ def seen_in_words(sign: Sign, row: Row, other: Row | None) -> str:
     if sign.warns or sign.quiet:
         words.append(f"warns “{'”, “'.join(row.warnings)}”" if row.warnings else "gives no warning")
     if sign.cause:
-        words.append(f"diagnosed as {row.diagnosis.cause}" if row.diagnosis is not None else "no diagnosis")
-    if sign.memory is not None and other is not None and row.peak_memory_bytes and other.peak_memory_bytes:
+        words.append(
+            f"diagnosed as {row.diagnosis.cause}" if row.diagnosis is not None else "no diagnosis"
+        )
+    if (
+        sign.memory is not None
+        and other is not None
+        and row.peak_memory_bytes
+        and other.peak_memory_bytes
+    ):
         ours, theirs = row.peak_memory_bytes / MIB, other.peak_memory_bytes / MIB
         words.append(f"{ours:.0f} MiB at its peak, {other.variant} {theirs:.0f} MiB")
     if sign.speed is not None and other is not None and row.steps_per_s and other.steps_per_s:
-        words.append(f"{row.steps_per_s.median:.3g} steps/s, {other.variant} {other.steps_per_s.median:.3g}")
+        words.append(
+            f"{row.steps_per_s.median:.3g} steps/s, {other.variant} {other.steps_per_s.median:.3g}"
+        )
     return ", ".join(words)
 
 

@@ -26,7 +26,16 @@ from gradmatrix.judge.causes import spot
 from gradmatrix.judge.diagnosis import entries
 from gradmatrix.judge.relations import DISAGREES, close
 from gradmatrix.publish.site import links, plots
-from gradmatrix.publish.site.markup import BUILDS, PROCESSES, ROLES, coded, in_words, page, ready, safe
+from gradmatrix.publish.site.markup import (
+    BUILDS,
+    PROCESSES,
+    ROLES,
+    coded,
+    in_words,
+    page,
+    ready,
+    safe,
+)
 from gradmatrix.publish.site.tables import KINDS, shown
 
 if TYPE_CHECKING:
@@ -59,17 +68,28 @@ def parameter_table(parameters: Sequence[Parameter]) -> str:
     else:
         members = {state: tuple(compress(named, map(state.__eq__, states))) for state in groups}
     return (
-        HEAD + "".join(line(state, names(each, "" if state[1] else " open")) for state, each in members.items()) + END
+        HEAD
+        + "".join(
+            line(state, names(each, "" if state[1] else " open")) for state, each in members.items()
+        )
+        + END
     )
 
 
 @lru_cache(maxsize=4096)
 def names(members: tuple[str, ...], opened: str) -> str:
     """The names of a group, those that differ by numbers only as one; a list to be opened where there are several."""
-    told = [text.rpartition(": ")[0] for text in entries({tuple(name.split(".")): 1 for name in members})]
+    told = [
+        text.rpartition(": ")[0]
+        for text in entries({tuple(name.split(".")): 1 for name in members})
+    ]
     count = f"{len(members)} parameter{'s' if len(members) > 1 else ''}"
     html = "<br>".join(f"<code>{safe(each)}</code>" for each in told)
-    return html if len(members) == 1 else f"<details{opened}><summary>{count}</summary>{html}</details>"
+    return (
+        html
+        if len(members) == 1
+        else f"<details{opened}><summary>{count}</summary>{html}</details>"
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +107,10 @@ def line(state: tuple[object, ...], group: str) -> str:
 
 def best(gradients: str) -> str:
     """The letters of the steps in words."""
-    return ", ".join(LETTERS.get(letter, "") for letter in dict.fromkeys(gradients)) or "never looked at"
+    return (
+        ", ".join(LETTERS.get(letter, "") for letter in dict.fromkeys(gradients))
+        or "never looked at"
+    )
 
 
 def yes(value: object) -> str:
@@ -95,7 +118,9 @@ def yes(value: object) -> str:
     return "yes" if value else "no"
 
 
-DISAGREEMENT = re.compile(r"(?P<what>[a-z ]+?) (?P<ours>[^a-z].*) against (?P<theirs>.*) of (?P<first>\S+)")
+DISAGREEMENT = re.compile(
+    r"(?P<what>[a-z ]+?) (?P<ours>[^a-z].*) against (?P<theirs>.*) of (?P<first>\S+)"
+)
 """What ``relations`` says of two variants that differ."""
 RTOL = 1e-3
 """The tolerance of a relation that is known no more."""
@@ -116,10 +141,17 @@ def observed(seen: Observation, environment: Mapping[str, str]) -> Iterator[str]
             f"<pre>{safe(seen.raised.traceback or seen.raised.message)}</pre></details>"
         )
     if seen.warnings:
-        each = (f"<li><b>{safe(w.category)}</b> × {w.count}<pre>{safe(w.message)}</pre></li>" for w in seen.warnings)
+        each = (
+            f"<li><b>{safe(w.category)}</b> × {w.count}<pre>{safe(w.message)}</pre></li>"
+            for w in seen.warnings
+        )
         listed = f'<ul class="warnings">{"".join(each)}</ul>'
         yield f"<details><summary>Warnings: {len(seen.warnings)}</summary>{listed}</details>"
-    if other := [f"{name} {value}" for name, value in seen.environment.items() if environment.get(name) != value]:
+    if other := [
+        f"{name} {value}"
+        for name, value in seen.environment.items()
+        if environment.get(name) != value
+    ]:
         yield f"<p>Ran with {safe(', '.join(other))}.</p>"
 
 
@@ -143,7 +175,9 @@ def sequences(seen: Observation) -> str:
 
 def numbers(values: Sequence[float | str | None], cells: int) -> str:
     """Table cells with numbers, non-finite ones by their names, filled up to ``cells``."""
-    told = ("–" if v is None else f"{v:.5g}" if isinstance(v, float) else safe(str(v)) for v in values)
+    told = (
+        "–" if v is None else f"{v:.5g}" if isinstance(v, float) else safe(str(v)) for v in values
+    )
     return "".join(f"<td>{text}</td>" for text in told) + "<td></td>" * (cells - len(values))
 
 
@@ -151,7 +185,9 @@ def step_times(seconds: Sequence[float]) -> str:
     """The timed steps as a plot and as numbers."""
     times = [each * 1000 for each in seconds]
     text = " ".join(f"{each:.3g}" for each in times)
-    plot = plots.bars(times, f"{len(times)} timed steps, {min(times):.3g} to {max(times):.3g} milliseconds")
+    plot = plots.bars(
+        times, f"{len(times)} timed steps, {min(times):.3g} to {max(times):.3g} milliseconds"
+    )
     return f"<figure>{plot}<figcaption>Timed steps, in milliseconds: {text}</figcaption></figure>"
 
 
@@ -161,7 +197,9 @@ def disagreement(row: Row, root: str, relations: Iterable[Relation]) -> str:
     if told is None:
         return ""
     what, first = safe(told["what"]), safe(told["first"])
-    rtol = next((r.rtol for r in relations if (r.first, r.second) == (told["first"], row.variant)), RTOL)
+    rtol = next(
+        (r.rtol for r in relations if (r.first, r.second) == (told["first"], row.variant)), RTOL
+    )
     target = links.quoted(links.anchor(row.scenario, told["first"], row.device))
     link = f'<a href="{root}{links.evidence_page(row.stack)}#{target}">{first}</a>'
     ours, theirs = told["ours"].split(), told["theirs"].split()
@@ -188,9 +226,7 @@ def parting(what: str, ours: Sequence[str], theirs: Sequence[str], rtol: float) 
     if step is None or "…" in ours[:1]:
         return ""
     if step == 0:
-        return (
-            "They part at the first step, before any update: the data (sampled text too) or the forward pass differs."
-        )
+        return "They part at the first step, before any update: the data (sampled text too) or the forward pass differs."
     steps = "the first step" if step == 1 else f"the first {step} steps"
     return f"They agree in {steps}: what differs is a gradient or an update, not the data or the first forward pass."
 
@@ -277,7 +313,11 @@ def why(row: Row, agree: Iterable[Relation]) -> str:
     where = f" in <code>{safe(told.module)}</code>" if told.module else ""
     place = f", <code>{safe(spot(told.place))}</code>" if told.place else ""
     target = links.remedy(row)
-    remedy = f'<p>See it train: <a href="{ROOT}{target}">{safe(told.remedy or "")}</a></p>' if target else ""
+    remedy = (
+        f'<p>See it train: <a href="{ROOT}{target}">{safe(told.remedy or "")}</a></p>'
+        if target
+        else ""
+    )
     return f'<h4>Why</h4><div class="why">{lines}{remedy}<p class="cause">{safe(told.cause)}{where}{place}</p></div>'
 
 
@@ -286,25 +326,35 @@ def facts(record: Record, row: Row) -> str:
     speed, seen = row.steps_per_s, record.observation
     told = [("gradient", row.gradient.value if row.gradient else "not looked at")]
     if speed is not None:
-        told.append(("steps/s", f"{speed.median:.4g} (quartiles {speed.low:.4g} to {speed.high:.4g})"))
+        told.append(
+            ("steps/s", f"{speed.median:.4g} (quartiles {speed.low:.4g} to {speed.high:.4g})")
+        )
     if row.peak_memory_bytes is not None:
         told.append(("peak memory", f"{row.peak_memory_bytes / MEBI:,.0f} MiB"))
     if seen is not None:
-        told.append(("ran", f"{seen.steps} steps, {seen.wall_s:.3g} s, {seen.threads} thread{'s'[: seen.threads > 1]}"))
+        told.append(
+            (
+                "ran",
+                f"{seen.steps} steps, {seen.wall_s:.3g} s, {seen.threads} thread{'s'[: seen.threads > 1]}",
+            )
+        )
     told += [
         ("recorded", f"{record.recorded_at:%Y-%m-%d %H:%M} UTC"),
         ("process", PROCESSES[record.isolation]),
         ("build of torch", BUILDS.get(record.build, record.build)),
         ("key: a hash of all that the verdict depends on", record.key),
     ]
-    return (
-        f'<dl class="facts">{"".join(f"<div><dt>{name}</dt><dd>{safe(text)}</dd></div>" for name, text in told)}</dl>'
-    )
+    return f'<dl class="facts">{"".join(f"<div><dt>{name}</dt><dd>{safe(text)}</dd></div>" for name, text in told)}</dl>'
 
 
 def commands(row: Row, *, own: bool) -> str:
     """How to see it for oneself: each command below half a line on what it does."""
-    stack, scenario, variant, device = safe(row.stack), safe(row.scenario), safe(row.variant), safe(row.device)
+    stack, scenario, variant, device = (
+        safe(row.stack),
+        safe(row.scenario),
+        safe(row.variant),
+        safe(row.device),
+    )
     cell = f"{stack}/{scenario}/{variant}/{device}"
     told = (
         "# install the stack from its lock, and run this cell again\n"
@@ -354,7 +404,12 @@ def evidence_page(
     order = {name: place for place, name in enumerate(scenarios)}
     versions = versions_of(lock)
     sections = [
-        section(scenarios.get(name), name, list(members), known_of(scenarios.get(name), environment, versions))
+        section(
+            scenarios.get(name),
+            name,
+            list(members),
+            known_of(scenarios.get(name), environment, versions),
+        )
         for name, members in groupby(cells, key=lambda pair: pair[1].scenario)
     ]
     sections.sort(key=lambda each: order.get(each.scenario, len(order)))
@@ -364,11 +419,17 @@ def evidence_page(
         lock=lock,
         contents=ready("".join(each.contents for each in sections)),
         articles=HERE,
-        environment=", ".join(f"{name} {version}" for name, version in environment.items() if version),
+        environment=", ".join(
+            f"{name} {version}" for name, version in environment.items() if version
+        ),
         absent=sorted({row.device for row in rows if row.outcome == NO_DEVICE}),
     )
-    before, _, after = frame.partition(HERE.encode())  # a template would copy what is big five times
-    return path, b"".join([before, *(piece.encode() for each in sections for piece in each.articles), after])
+    before, _, after = frame.partition(
+        HERE.encode()
+    )  # a template would copy what is big five times
+    return path, b"".join(
+        [before, *(piece.encode() for each in sections for piece in each.articles), after]
+    )
 
 
 class Section(NamedTuple):
@@ -380,7 +441,9 @@ class Section(NamedTuple):
     articles: Sequence[str]
 
 
-def section(scenario: Scenario | None, name: str, cells: Sequence[tuple[Record, Row]], known: Known) -> Section:
+def section(
+    scenario: Scenario | None, name: str, cells: Sequence[tuple[Record, Row]], known: Known
+) -> Section:
     """The part of a scenario; nothing where no cell was judged."""
     judged = in_order([pair for pair in cells if pair[1].outcome != NO_DEVICE], scenario)
     if not judged:
@@ -412,7 +475,9 @@ def versions_of(lock: Lock) -> str:
     return f'<a href="../{links.stack(lock.stack)}">{told or "No version is known"}</a>'
 
 
-def in_order(cells: list[tuple[Record, Row]], scenario: Scenario | None) -> list[tuple[Record, Row]]:
+def in_order(
+    cells: list[tuple[Record, Row]], scenario: Scenario | None
+) -> list[tuple[Record, Row]]:
     """By device, then as the scenario orders its variants."""
     names = [variant.name for variant in scenario.variants] if scenario is not None else []
     order = {name: place for place, name in enumerate(names)}

@@ -72,8 +72,12 @@ def days(history: History | None) -> list[Day]:
 def day(date: dt.date, flips: list[Flip]) -> Day:
     """One day's flips."""
     count = Counter(map(called, flips))
-    alone = sorted((f for f in flips if f.kind in TOLD_ALONE), key=lambda f: (WORDS.index(called(f)), f.cell))
-    others = Counter((flip.kind.value, flip.cell.stack) for flip in flips if flip.kind not in TOLD_ALONE)
+    alone = sorted(
+        (f for f in flips if f.kind in TOLD_ALONE), key=lambda f: (WORDS.index(called(f)), f.cell)
+    )
+    others = Counter(
+        (flip.kind.value, flip.cell.stack) for flip in flips if flip.kind not in TOLD_ALONE
+    )
     return Day(
         date=date,
         counts=[(word, count[word]) for word in WORDS if count[word]],
@@ -95,7 +99,15 @@ def alike(flips: Iterable[Flip]) -> list[Alike]:
     for flip in flips:
         before = flip.before.outcome if flip.before is not None else None
         cell = flip.cell
-        what = called(flip), cell.scenario, cell.variant, cell.device, before, flip.after.outcome, flip.why
+        what = (
+            called(flip),
+            cell.scenario,
+            cell.variant,
+            cell.device,
+            before,
+            flip.after.outcome,
+            flip.why,
+        )
         found[what].append(flip)
     return [Alike(called(members[0]), members) for members in found.values()]
 
@@ -139,7 +151,9 @@ def standing(view: View, history: History | None) -> Sequence[Regression]:
     return history.standing(view.table.stacks, view.table.scenarios.values())
 
 
-def lately(history: History | None) -> tuple[dt.date | None, Sequence[tuple[str, int]], Sequence[tuple[str, Flip]]]:
+def lately(
+    history: History | None,
+) -> tuple[dt.date | None, Sequence[tuple[str, int]], Sequence[tuple[str, Flip]]]:
     """The newest publication that changed a verdict: its day, how many of each kind, and the flips worth a line."""
     flips = history.latest_changes() if history is not None else ()
     if not flips:

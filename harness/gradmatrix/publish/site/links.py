@@ -87,7 +87,11 @@ def claims_on(scenario_name: str, variant_name: str = "") -> str:
 
 def on(scenario_name: str, variant_name: str = "") -> str:
     """Their place on the page of the claims, as an ``id``: no claim's name has a slash."""
-    return plain(f"on/{scenario_name}/{variant_name}") if variant_name else plain(f"on/{scenario_name}")
+    return (
+        plain(f"on/{scenario_name}/{variant_name}")
+        if variant_name
+        else plain(f"on/{scenario_name}")
+    )
 
 
 def changes_of(stack_name: str) -> str:

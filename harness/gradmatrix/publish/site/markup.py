@@ -37,13 +37,18 @@ def coded(text: str) -> Markup:
 def linked(text: str) -> Markup:
     """``text`` with addresses as links and what stands in backticks as code."""
     parts = ADDRESS.split(text)
-    html = [f'<a rel="noreferrer" href="{safe(p)}">{safe(p)}</a>' if n % 2 else coded(p) for n, p in enumerate(parts)]
+    html = [
+        f'<a rel="noreferrer" href="{safe(p)}">{safe(p)}</a>' if n % 2 else coded(p)
+        for n, p in enumerate(parts)
+    ]
     return Markup("").join(map(Markup, html))
 
 
 def told(text: str) -> Markup:
     """A docstring: paragraphs, and lists whose entries begin with a dash."""
-    return Markup("\n").join(block(each.strip()) for each in re.split(r"\n\s*\n", text) if each.strip())
+    return Markup("\n").join(
+        block(each.strip()) for each in re.split(r"\n\s*\n", text) if each.strip()
+    )
 
 
 def block(text: str) -> Markup:
@@ -57,7 +62,11 @@ def block(text: str) -> Markup:
 
 def finalized(value: object) -> object:
     """What a template prints, before it is escaped."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable() else plain(value)
+    return (
+        value
+        if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable()
+        else plain(value)
+    )
 
 
 def environment() -> Environment:
@@ -172,7 +181,11 @@ def glossary() -> list[tuple[str, str, list[Meaning]]]:
     """Every outcome but ``trains`` by its phase: the phase, what happens in it, and its outcomes."""
     known = {phase: [f"{phase}:{reason}" for reason in REASONS[phase]] for phase in Phase}
     return [
-        (phase.value, PHASES[phase.value], [meaning(outcome.replace(r"\d+", "N")) for outcome in outcomes])
+        (
+            phase.value,
+            PHASES[phase.value],
+            [meaning(outcome.replace(r"\d+", "N")) for outcome in outcomes],
+        )
         for phase, outcomes in known.items()
     ]
 

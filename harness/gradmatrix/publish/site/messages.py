@@ -91,13 +91,19 @@ def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, Non
     ]
 
 
-def of_scenario(view: View, cause: str, scenario: Scenario, device: str, stacks: Iterable[str]) -> Iterable[Tried]:
+def of_scenario(
+    view: View, cause: str, scenario: Scenario, device: str, stacks: Iterable[str]
+) -> Iterable[Tried]:
     """The remedies of a scenario that were judged on one of the stacks."""
     for variant in scenario.variants:
         if cause not in variant.cures:
             continue
         place = (scenario.name, variant.name, device)
-        rows = [row for stack in stacks if (row := view.row(stack, place)) is not None and row.passed is not None]
+        rows = [
+            row
+            for stack in stacks
+            if (row := view.row(stack, place)) is not None and row.passed is not None
+        ]
         if rows:
             by_outcome: dict[str, list[Row]] = defaultdict(list)
             for row in rows:
@@ -161,7 +167,11 @@ def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
     return page(
         "claims.html",
         links.CLAIMS,
-        verdicts=[(verdict.value, *MARKS[verdict], by_verdict[verdict]) for verdict in Verdict if by_verdict[verdict]],
+        verdicts=[
+            (verdict.value, *MARKS[verdict], by_verdict[verdict])
+            for verdict in Verdict
+            if by_verdict[verdict]
+        ],
         groups=groups(view, marked),
         sides_of=lambda evidence: sides(evidence, age),
         any=bool(claims),
@@ -181,7 +191,9 @@ def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
             name in known,
             known[name].title if name in known else "",
             [each for each in claims if each.judged.claim.scenario == name],
-            [(v.name, list(resting[name, v.name].values())) for v in known[name].variants] if name in known else [],
+            [(v.name, list(resting[name, v.name].values())) for v in known[name].variants]
+            if name in known
+            else [],
         )
         for name in dict.fromkeys([*known, *(each.judged.claim.scenario for each in claims)])
     ]
@@ -312,7 +324,9 @@ def signature(text: str) -> str:
 
 def in_order(view: View, said: dict[str, list[tuple[str, Row]]]) -> list[Message]:
     """The messages, the most frequent first."""
-    return sorted((message(view, each) for each in said.values()), key=lambda each: (-each.cells, each.text))
+    return sorted(
+        (message(view, each) for each in said.values()), key=lambda each: (-each.cells, each.text)
+    )
 
 
 def message(view: View, occurrences: Sequence[tuple[str, Row]]) -> Message:
@@ -342,7 +356,13 @@ def reason(row: Row) -> str:
 def cause_of(view: View, name: str, rows: Sequence[Row]) -> Cause:
     """One cause with its cells, and what was tried against it."""
     failing = [row for row in rows if row.passed is False]
-    return Cause(name, (failing or rows)[0], variants(rows), len(rows), tried(view, name, failing) if name else ())
+    return Cause(
+        name,
+        (failing or rows)[0],
+        variants(rows),
+        len(rows),
+        tried(view, name, failing) if name else (),
+    )
 
 
 def variants(rows: Iterable[Row]) -> list[Variant]:
@@ -351,5 +371,6 @@ def variants(rows: Iterable[Row]) -> list[Variant]:
     for row in rows:
         found[row.scenario, row.variant, row.role, row.device].append(row)
     return [
-        Variant(*place, members[:MOST_STACKS], len(members[MOST_STACKS:])) for place, members in sorted(found.items())
+        Variant(*place, members[:MOST_STACKS], len(members[MOST_STACKS:]))
+        for place, members in sorted(found.items())
     ]

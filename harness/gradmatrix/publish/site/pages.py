@@ -85,7 +85,14 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
         tables = [section_table(view, section, locks, "") for section in view.sections]
         glanced = glance(view, locks, "") if locks and view.sections else None
         if number:
-            yield page("older.html", links.older(number), tables=tables, glance=glanced, locks=locks, **pages)
+            yield page(
+                "older.html",
+                links.older(number),
+                tables=tables,
+                glance=glanced,
+                locks=locks,
+                **pages,
+            )
             continue
         yield page(
             "index.html",
@@ -122,7 +129,11 @@ def summed_up(view: View, lock: Lock, device: str, judged: list[Row]) -> Summary
             reported.setdefault(row.scenario, []).append(row)
     return Summary(
         lock,
-        ", ".join(f"{name} {version}" for name in SHOWN if (version := view.versions[lock.stack].get(name))),
+        ", ".join(
+            f"{name} {version}"
+            for name in SHOWN
+            if (version := view.versions[lock.stack].get(name))
+        ),
         device,
         [count(scenario, rows) for scenario, rows in reported.items()],
         count("", [row for rows in reported.values() for row in rows]),
@@ -172,7 +183,11 @@ def stack_page(view: View, lock: Lock, older: Lock | None, newer: Lock | None) -
 def tally(rows: Sequence[Row]) -> str:
     """How many of the cells pass, in words."""
     judged = [row for row in rows if row.passed is not None]
-    return f"{sum(row.passed is True for row in judged)} of {len(judged)} judged cells pass" if judged else "Not judged"
+    return (
+        f"{sum(row.passed is True for row in judged)} of {len(judged)} judged cells pass"
+        if judged
+        else "Not judged"
+    )
 
 
 def section_rows(view: View, section: Section, stack: str) -> Markup:
@@ -255,7 +270,11 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
     """The page of a scenario."""
     locks = view.newest_first[:WINDOW]
     own = [
-        Section(section.device, section.misuse, tuple(line for line in section.lines if line.scenario == scenario.name))
+        Section(
+            section.device,
+            section.misuse,
+            tuple(line for line in section.lines if line.scenario == scenario.name),
+        )
         for section in view.sections
     ]
     summaries = {variant.name: variant.summary for variant in scenario.variants}
@@ -269,7 +288,10 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
         tables=[section_table(view, section, locks, ROOT) for section in own if section.lines],
         more=len(view.table.locks) - len(locks),
         absent=view.absent,
-        courses=[course(view, line, summaries.get(line.variant, "")) for line in view.lines_of(scenario.name)],
+        courses=[
+            course(view, line, summaries.get(line.variant, ""))
+            for line in view.lines_of(scenario.name)
+        ],
         several=len(view.devices) > 1,
         builds=view.builds,
         first=view.table.locks[0] if view.table.locks else None,
@@ -294,11 +316,18 @@ def course(view: View, line: Line, summary: str) -> Course:
     names = view.table.stacks
     axis = Axis(names, [view.builds.get(name) for name in names])
     drawn, passing = strip(line, along, axis)
-    trained = [row if row is not None and row.passed and row.outcome == TRAINS else None for row in along]
+    trained = [
+        row if row is not None and row.passed and row.outcome == TRAINS else None for row in along
+    ]
     speeds = [row.steps_per_s if row is not None else None for row in trained]
     memory = [row.peak_memory_bytes if row is not None else None for row in trained]
-    of_speed = [Spread(each.median, each.low, each.high) if each is not None else None for each in speeds]
-    of_memory = [Spread(each / MEBI, each / MEBI, each / MEBI) if each is not None else None for each in memory]
+    of_speed = [
+        Spread(each.median, each.low, each.high) if each is not None else None for each in speeds
+    ]
+    of_memory = [
+        Spread(each / MEBI, each / MEBI, each / MEBI) if each is not None else None
+        for each in memory
+    ]
     measured = (("Throughput", of_speed, "steps/s"), ("Peak memory", of_memory, "MiB"))
     return Course(
         line=line,
@@ -330,7 +359,9 @@ def plotted(
 
 def amount(value: Spread, unit: str) -> str:
     """A value with its quartiles."""
-    quartiles = f" (quartiles {value.low:,.4g} to {value.high:,.4g})" if value.low != value.high else ""
+    quartiles = (
+        f" (quartiles {value.low:,.4g} to {value.high:,.4g})" if value.low != value.high else ""
+    )
     return f"{value.median:,.4g} {unit}{quartiles}"
 
 
@@ -341,11 +372,21 @@ def outcome_of(row: Row | None) -> str:
 
 def newest_and_range(values: Sequence[Spread | None], axis: Axis, unit: str) -> str:
     """The newest value, and the range of all that compare with it: those of the same build of torch."""
-    *_, (newest, place) = [(value, place) for place, value in enumerate(values) if value is not None]
+    *_, (newest, place) = [
+        (value, place) for place, value in enumerate(values) if value is not None
+    ]
     build = axis.builds[place]
-    alike = [v.median for v, other in zip(values, axis.builds, strict=True) if v is not None and other == build]
+    alike = [
+        v.median
+        for v, other in zip(values, axis.builds, strict=True)
+        if v is not None and other == build
+    ]
     with_it = f" with the same build of torch ({build})" if build else ""
-    span = f"; {min(alike):,.4g} to {max(alike):,.4g} on {len(alike)} stacks{with_it}" if len(alike) > 1 else ""
+    span = (
+        f"; {min(alike):,.4g} to {max(alike):,.4g} on {len(alike)} stacks{with_it}"
+        if len(alike) > 1
+        else ""
+    )
     return f"{amount(newest, unit)} on {axis.names[place]}{span}"
 
 
@@ -412,8 +453,13 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
             f"packages/{name}.html",
             package=name,
             packages=SHOWN,
-            releases=[release(view, name, version, locks) for version, locks in reversed(releases.items())],
-            steps=[step(view, name, older, newer) for older, newer in reversed(list(pairwise(releases.items())))],
+            releases=[
+                release(view, name, version, locks) for version, locks in reversed(releases.items())
+            ],
+            steps=[
+                step(view, name, older, newer)
+                for older, newer in reversed(list(pairwise(releases.items())))
+            ],
             without=[lock for lock in view.newest_first if name not in view.versions[lock.stack]],
         )
 
@@ -440,10 +486,14 @@ def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:
     """A release with its stacks."""
     known = (each.released for lock in locks for each in lock.packages if each.name == name)
     rows = [row for lock in locks for row in view.cells.get(lock.stack, {}).values()]
-    return Release(version, next(known, None), locks[:MOST_STACKS], len(locks[MOST_STACKS:]), tally(rows))
+    return Release(
+        version, next(known, None), locks[:MOST_STACKS], len(locks[MOST_STACKS:]), tally(rows)
+    )
 
 
-def step(view: View, name: str, older: tuple[str, list[Lock]], newer: tuple[str, list[Lock]]) -> Step:
+def step(
+    view: View, name: str, older: tuple[str, list[Lock]], newer: tuple[str, list[Lock]]
+) -> Step:
     """What changes from one release to the next one."""
     before, after = nearest(view, older[1], newer[1])
     moved = [each for each in view.moves.between(before.stack, after.stack) if each.name != name]
@@ -463,15 +513,21 @@ def nearest(view: View, older: Sequence[Lock], newer: Sequence[Lock]) -> tuple[L
 
     def distance(pair: tuple[Lock, Lock]) -> tuple[int, int]:
         before, after = (view.versions[lock.stack] for lock in pair)
-        return sum(before.get(name) != after.get(name) for name in SHOWN), abs((pair[1].as_of - pair[0].as_of).days)
+        return sum(before.get(name) != after.get(name) for name in SHOWN), abs(
+            (pair[1].as_of - pair[0].as_of).days
+        )
 
     return min(((one, other) for one in older for other in newer), key=distance)
 
 
-def unanimous(view: View, place: Place, point: TurningPoint, older: Sequence[Lock], newer: Sequence[Lock]) -> bool:
+def unanimous(
+    view: View, place: Place, point: TurningPoint, older: Sequence[Lock], newer: Sequence[Lock]
+) -> bool:
     """Whether every stack with the one release behaves as before, and every one with the other as after."""
     for expected, locks in ((point.before, older), (point.after, newer)):
         rows = (view.row(lock.stack, place) for lock in locks)
-        if any(row is not None and row.passed is not None and differ(row, expected) for row in rows):
+        if any(
+            row is not None and row.passed is not None and differ(row, expected) for row in rows
+        ):
             return False
     return True

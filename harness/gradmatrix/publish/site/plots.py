@@ -31,7 +31,10 @@ class Spread(NamedTuple):
 def bars(values: Sequence[float], label: str) -> str:
     """A bar per value, from zero on."""
     scale = BARS_HIGH / (max(values) or 1)
-    path = "".join(f"M{BAR * n + 5} {BARS_HIGH}V{BARS_HIGH - value * scale:.1f}" for n, value in enumerate(values))
+    path = "".join(
+        f"M{BAR * n + 5} {BARS_HIGH}V{BARS_HIGH - value * scale:.1f}"
+        for n, value in enumerate(values)
+    )
     wide = BAR * len(values) + 1
     return (
         f'<svg class="bars" role="img" aria-label="{safe(label)}" viewBox="0 0 {wide} {BARS_HIGH}" '
@@ -68,7 +71,11 @@ class Axis(NamedTuple):
         if not self.names:
             return ""
         first, last = (shortened(name) for name in (self.names[0], self.names[-1]))
-        newest = f'<text x="{WIDE}" y="{bottom + 12}" text-anchor="end">{last}</text>' if len(self.names) > 1 else ""
+        newest = (
+            f'<text x="{WIDE}" y="{bottom + 12}" text-anchor="end">{last}</text>'
+            if len(self.names) > 1
+            else ""
+        )
         return f'<text x="0" y="{bottom + 12}">{first}</text>{newest}'
 
     def titled(self, titles: Sequence[str], high: float) -> str:
@@ -88,7 +95,11 @@ def shortened(name: str) -> str:
 
 
 def along(
-    values: Sequence[Spread | None], failed: Sequence[int], told: tuple[str, str], axis: Axis, titles: Sequence[str]
+    values: Sequence[Spread | None],
+    failed: Sequence[int],
+    told: tuple[str, str],
+    axis: Axis,
+    titles: Sequence[str],
 ) -> str:
     """A value for each stack: quartiles as bars, medians joined by a line.
 
@@ -128,7 +139,9 @@ def strip(runs: Sequence[tuple[str, int]], label: str, axis: Axis, titles: Seque
     x, shapes = 0.0, []
     for kind, length in runs:
         wide = axis.step * length
-        high = {"p": STRIP_HIGH, "f": 10}.get(kind, 4)  # the height says it too, not the colour alone
+        high = {"p": STRIP_HIGH, "f": 10}.get(
+            kind, 4
+        )  # the height says it too, not the colour alone
         shapes.append(
             f'<rect class="{kind}" x="{x:.1f}" y="{STRIP_HIGH - high}" width="{max(1, wide - 1):.1f}" height="{high}"/>'
         )

@@ -18,7 +18,13 @@ from gradmatrix.publish.site import links
 from gradmatrix.publish.site.history import history_page
 from gradmatrix.publish.site.markup import ROLES, glossary, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages_page
-from gradmatrix.publish.site.pages import front_pages, package_pages, ranked, scenario_pages, stack_pages
+from gradmatrix.publish.site.pages import (
+    front_pages,
+    package_pages,
+    ranked,
+    scenario_pages,
+    stack_pages,
+)
 from gradmatrix.publish.site.tables import NOT_RUN, View, shown
 
 if TYPE_CHECKING:
@@ -31,7 +37,9 @@ if TYPE_CHECKING:
 
 
 PATH = "site/data.js"
-ALPHABET = "".join(chr(code) for code in (*range(0x23, 0x7F), *range(0xA1, 0x800)) if chr(code) not in "\\<")
+ALPHABET = "".join(
+    chr(code) for code in (*range(0x23, 0x7F), *range(0xA1, 0x800)) if chr(code) not in "\\<"
+)
 """One letter for each kind of cell; the ones that JSON would escape are left out."""
 Kind = tuple[str, str, str, str, str]
 """Class, word and note of a cell, its outcome, its gradient status. The note of a rate is ``#``: ``rates`` has it."""
@@ -39,17 +47,32 @@ Kind = tuple[str, str, str, str, str]
 
 def data_file(view: View) -> tuple[str, bytes]:
     """A script that defines GRADMATRIX; draw.js says what it reads."""
-    content = msgspec.json.encode(data(view)).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028")
+    content = (
+        msgspec.json.encode(data(view))
+        .decode()
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+    )
     return PATH, f'"use strict";\nconst GRADMATRIX = {content};\n'.encode()
 
 
 def data(view: View) -> dict[str, Any]:
     """All that draw.js needs."""
     locks = view.newest_first
-    ranks = {name: sorted({v[name] for v in view.versions.values() if name in v}, key=ranked) for name in SHOWN}
-    lines = [(line, number) for number, section in enumerate(view.sections) for line in section.lines]
+    ranks = {
+        name: sorted({v[name] for v in view.versions.values() if name in v}, key=ranked)
+        for name in SHOWN
+    }
+    lines = [
+        (line, number) for number, section in enumerate(view.sections) for line in section.lines
+    ]
     courses = [[coded(row) for row in view.along(line.place)[::-1]] for line, _ in lines]
-    kinds = [kind for kind, _ in Counter(kind for course in courses for kind, _ in course).most_common(len(ALPHABET))]
+    kinds = [
+        kind
+        for kind, _ in Counter(kind for course in courses for kind, _ in course).most_common(
+            len(ALPHABET)
+        )
+    ]
     letters = dict(zip(kinds, ALPHABET, strict=False))
     return {
         "alphabet": ALPHABET[: len(kinds)],
@@ -64,8 +87,13 @@ def data(view: View) -> dict[str, Any]:
             ]
             for lock in locks
         ],
-        "sections": [[section.question, section.device, section.misuse] for section in view.sections],
-        "rows": [row_of(line, number, course, letters) for (line, number), course in zip(lines, courses, strict=True)],
+        "sections": [
+            [section.question, section.device, section.misuse] for section in view.sections
+        ],
+        "rows": [
+            row_of(line, number, course, letters)
+            for (line, number), course in zip(lines, courses, strict=True)
+        ],
     }
 
 
@@ -74,7 +102,9 @@ def place(versions: list[str], version: str | None) -> int | None:
     return versions.index(version) if version is not None else None
 
 
-def row_of(line: Line, section: int, course: Iterable[tuple[Kind, str]], letters: dict[Kind, str]) -> list[Any]:
+def row_of(
+    line: Line, section: int, course: Iterable[tuple[Kind, str]], letters: dict[Kind, str]
+) -> list[Any]:
     """A variant: its section, names and role, a letter for each stack, and the rates in the order of the letters."""
     cells = list(course)
     text = "".join(letters[kind] for kind, _ in cells)

@@ -53,13 +53,23 @@ def shown(row: Row) -> Shown:
     """A cell in two short lines: the words of ``grid.words``."""
     kind, symbol = KINDS[row.passed], SYMBOLS[row.passed]
     if row.outcome == TRAINS and row.role is not Role.MISUSE:
-        return Shown(kind, f"{symbol} {TRAINS}", "" if row.steps_per_s is None else rate(row.steps_per_s.median))
-    if row.role is Role.MISUSE and row.passed is not None and not row.outcome.startswith(WITHOUT_A_WORD):
+        return Shown(
+            kind,
+            f"{symbol} {TRAINS}",
+            "" if row.steps_per_s is None else rate(row.steps_per_s.median),
+        )
+    if (
+        row.role is Role.MISUSE
+        and row.passed is not None
+        and not row.outcome.startswith(WITHOUT_A_WORD)
+    ):
         if row.passed:
             return Shown(kind, f"{symbol} says so", row.outcome)
         if row.raised is None:
             return Shown(kind, f"{symbol} silent", row.outcome)
-    told = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith("gradient:")
+    told = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith(
+        "gradient:"
+    )
     return Shown(kind, f"{symbol} {row.outcome}", f"gradient {row.gradient}" if told else "")
 
 
@@ -69,7 +79,9 @@ def table_cell(row: Row | None, root: str) -> str:
         return '<td class="x">not run</td>'
     kind, word, note = shown(row)
     below = f"<small>{note}</small>" if note else ""
-    return f'<td class="{kind}"><a href="{root}{links.evidence(row)}">{broken(word)}{below}</a></td>'
+    return (
+        f'<td class="{kind}"><a href="{root}{links.evidence(row)}">{broken(word)}{below}</a></td>'
+    )
 
 
 def broken(word: str) -> str:
@@ -106,7 +118,8 @@ def head(view: View, locks: Sequence[Lock], root: str) -> str:
     The build of torch is told where the stacks differ in it.
     """
     names = "".join(
-        f'<th scope="col"><a href="{root}{links.stack(lock.stack)}">{breakable(lock.stack)}</a></th>' for lock in locks
+        f'<th scope="col"><a href="{root}{links.stack(lock.stack)}">{breakable(lock.stack)}</a></th>'
+        for lock in locks
     )
     dates = "".join(f"<td>{lock.as_of}</td>" for lock in locks)
     rows = [f'<tr class="stacks"><th scope="col">stack</th>{names}</tr>', line_of("as of", dates)]
@@ -114,7 +127,9 @@ def head(view: View, locks: Sequence[Lock], root: str) -> str:
         versions = "".join(f"<td>{version(view, lock, name)}</td>" for lock in locks)
         rows.append(line_of(f'<a href="{root}{links.package(name)}">{name}</a>', versions))
     if view.builds:
-        rows.append(line_of(BUILD_OF_TORCH, "".join(f"<td>{build(view, lock)}</td>" for lock in locks)))
+        rows.append(
+            line_of(BUILD_OF_TORCH, "".join(f"<td>{build(view, lock)}</td>" for lock in locks))
+        )
     return f"<thead>{''.join(rows)}</thead>"
 
 
@@ -167,12 +182,19 @@ def table_line(view: View, line: Line, locks: Sequence[Lock], root: str) -> str:
 def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
     """A line per scenario: how many of the variants that people reported as broken pass on each stack."""
     device = next(iter(view.devices), "")
-    lines = [line for s in view.sections if s.device == device for line in s.lines if line.role is Role.REPORTED]
+    lines = [
+        line
+        for s in view.sections
+        if s.device == device
+        for line in s.lines
+        if line.role is Role.REPORTED
+    ]
     body = []
     for scenario, members in groupby(lines, key=lambda line: line.scenario):
         places = [line.place for line in members]
         cells = "".join(
-            counted(scenario, [view.row(lock.stack, place) for place in places], lock, root) for lock in locks
+            counted(scenario, [view.row(lock.stack, place) for place in places], lock, root)
+            for lock in locks
         )
         name = f'<a href="{root}{links.scenario(scenario)}">{breakable(scenario)}</a>'
         body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
@@ -299,7 +321,10 @@ class View:
     @cached_property
     def versions(self) -> dict[str, dict[str, str]]:
         """The release of every package by stack."""
-        return {lock.stack: {each.name: each.version for each in lock.packages} for lock in self.table.locks}
+        return {
+            lock.stack: {each.name: each.version for each in lock.packages}
+            for lock in self.table.locks
+        }
 
     @cached_property
     def builds(self) -> Mapping[str, str]:
@@ -334,7 +359,9 @@ class View:
             if row.device not in self.absent:
                 line = Line(row.scenario, row.variant, row.role, row.device)
                 lines.setdefault((row.device, row.role is Role.MISUSE), {})[line] = None
-        return tuple(Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items()))
+        return tuple(
+            Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items())
+        )
 
     @property
     def devices(self) -> list[str]:
@@ -351,7 +378,9 @@ class View:
 
     def lines_of(self, scenario: str) -> Iterator[Line]:
         """The rows of a scenario."""
-        return (line for section in self.sections for line in section.lines if line.scenario == scenario)
+        return (
+            line for section in self.sections for line in section.lines if line.scenario == scenario
+        )
 
     def windows(self) -> list[tuple[Lock, ...]]:
         """The stacks in groups that fit on a page, the newest first."""
