@@ -100,7 +100,7 @@ def test_a_wish_for_an_address_keeps_it() -> None:
 
 
 @given(st.lists(NAMES, unique=True), st.booleans())
-def test_no_package_is_lost_or_asked_for_twice(names: list[str], latest: bool) -> None:  # noqa: FBT001  (hypothesis gives it)
+def test_no_package_is_lost_or_asked_for_twice(names: list[str], latest: bool) -> None:
     """Whatever is wished."""
     found = [Requirement(text).name for text in applied(*names, latest=latest)]
     assert sorted({*names, *(Requirement(text).name for text in ASKED)}) == sorted(found)

@@ -125,7 +125,7 @@ def test_an_exception_about_something_else_is_not() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "half"), [("float16", True), ("float32", False)])
-def test_half_precision_is_spoken_of_where_there_is_some(dtype: str, half: bool) -> None:  # noqa: FBT001
+def test_half_precision_is_spoken_of_where_there_is_some(dtype: str, half: bool) -> None:
     """Else the step was too large."""
     parameters = (make_parameter(dtype=dtype),)
     text = found(

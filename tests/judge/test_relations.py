@@ -202,7 +202,7 @@ def test_closeness_is_symmetric_and_grows_with_the_tolerance(
 )
 def test_judging_again_changes_nothing(
     order: list[str], losses: list[tuple[float, ...]], chained: bool
-) -> None:  # noqa: FBT001
+) -> None:
     """Neither does the order of the records, and the raw records come back out of the judged ones."""
     scenarios = sums(SIMPLE, Relation(first="b" if chained else "a", second="c"))
     raw = {name: ran(name, each) for name, each in zip("abc", losses, strict=True)}

@@ -129,7 +129,7 @@ def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
         ),
     ],
 )
-def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) -> None:  # noqa: FBT001
+def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) -> None:
     """And says whether it was seen on this very stack."""
     remedy = Remedy(
         cell=make_cell("stack", "one", "first"), summary="what first means", same_stack=same_stack

@@ -103,9 +103,9 @@ def test_what_holds_is_taken(record: Record) -> None:
             "it was not recorded by now, but at 2026-01-15 14:00:00+00:00",
         ),
         (
-            make_record(recorded_at=dt.datetime(2026, 1, 15)),
+            make_record(recorded_at=dt.datetime(2026, 1, 15)),  # noqa: DTZ001
             "it was not recorded by now, but at 2026-01-15 00:00:00",
-        ),  # noqa: DTZ001  (that is the fault)
+        ),
         (make_record(key="x"), "its key is not that of its inputs"),
     ],
     ids=["stack", "variant", "device", "role", "future", "no time zone", "key"],

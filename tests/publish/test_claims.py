@@ -211,7 +211,7 @@ def test_a_claim_may_name_what_is_otherwise_no_trial() -> None:
         (Sign(than="remedy", memory="more"), make_row(), None),
     ],
 )
-def test_a_sign_is_seen_of_a_cell_or_not(sign: Sign, row: Row, expected: bool | None) -> None:  # noqa: FBT001  (a value)
+def test_a_sign_is_seen_of_a_cell_or_not(sign: Sign, row: Row, expected: bool | None) -> None:
     """Everything that it names must hold; None where the cell cannot tell."""
     assert expected is shows(Cells(make_table(row)), row, sign)
 

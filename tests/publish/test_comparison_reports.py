@@ -25,7 +25,6 @@ from gradmatrix.publish.reports import (
     MOST_BYTES,
     Form,
     as_html,
-    as_json,
     as_markdown,
     as_schema,
     hash_of,

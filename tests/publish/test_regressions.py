@@ -55,7 +55,7 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
 - **stack/scenario/plain on cpu**: trains → step:exception, since 2026-01-16 ([evidence](cells/stack.html#scenario-plain-cpu))
   - The stack's lock moved: `transformers 4.1 → 5.0`, `aiohttp 3.1 → 3.2`, `tokenizers (none) → 1.0`.
   - repeat it: `nox -s "matrix(stack)" -- --cell scenario/plain --device cpu --fresh`
-"""  # noqa: E501  (a line of Markdown is as long as it is)
+"""
         == text
     )
 

@@ -154,7 +154,7 @@ def test_a_fault_that_nobody_notices_is_a_miss(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("outcome", "missed"), [("trains", False), ("gradient:partial", True)])
 def test_a_healthy_run_that_does_not_train_is_a_miss(
     outcome: str, missed: bool, tmp_path: Path
-) -> None:  # noqa: FBT001
+) -> None:
     """Nothing was injected, nothing must be found."""
     assert (
         missed

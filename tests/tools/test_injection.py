@@ -96,7 +96,7 @@ def test_a_fault_is_injected_with_each_seed() -> None:
 )
 def test_a_fault_concerns_the_variants_in_which_it_is_one(
     needs: str, unless: str, traits: str, expected: bool
-) -> None:  # noqa: FBT001
+) -> None:
     """What it needs must be there, what takes it back must not; the closure is for what needs one."""
     fault = injection.fault("name", *needs.split(), unless=unless)
     assert expected is fault.concerns(frozenset(traits.split()))
@@ -118,7 +118,7 @@ def test_a_fault_concerns_the_variants_in_which_it_is_one(
 )
 def test_a_module_is_right_when_it_is_the_faulty_one_or_inside_it(
     named: str | None, expected: bool
-) -> None:  # noqa: FBT001
+) -> None:
     """The class of the outermost module may stand in front, nothing else."""
     assert expected is injection.module_is_right(named, BLOCK)
 
@@ -149,7 +149,7 @@ def test_everything_is_inside_the_whole_model() -> None:
 )
 def test_a_line_is_right_when_it_is_in_the_guilty_statement(
     place: Frame | None, expected: bool
-) -> None:  # noqa: FBT001
+) -> None:
     """The same file, and a line of the statement."""
     assert expected is injection.line_is_right(place, GUILTY)
 

@@ -49,7 +49,7 @@ def of_all(trials: list[Trial]) -> Tally:
 
 
 @pytest.mark.parametrize(("wrong", "met"), [(0, True), (2, True), (3, False)])
-def test_one_per_cent_of_equal_sides_may_be_called_different(wrong: int, met: bool) -> None:  # noqa: FBT001
+def test_one_per_cent_of_equal_sides_may_be_called_different(wrong: int, met: bool) -> None:
     """Two of two hundred, no matter in which direction."""
     verdicts = [*([SLOWER, FASTER, SLOWER][:wrong]), *["same"] * (200 - wrong)]
     assert met == of_all([make_trial(each) for each in verdicts]).met
@@ -59,7 +59,7 @@ def test_one_per_cent_of_equal_sides_may_be_called_different(wrong: int, met: bo
     ("per_cent", "found", "met"),
     [(5.0, 38, True), (5.0, 37, False), (2.0, 20, True), (2.0, 19, False)],
 )
-def test_a_slowdown_must_be_found_often_enough(per_cent: float, found: int, met: bool) -> None:  # noqa: FBT001
+def test_a_slowdown_must_be_found_often_enough(per_cent: float, found: int, met: bool) -> None:
     """95 % of forty runs at 5 per cent, half of them at 2."""
     verdicts = [SLOWER] * found + ["inconclusive"] * (40 - found)
     assert met == of_all([make_trial(each, per_cent=per_cent) for each in verdicts]).met

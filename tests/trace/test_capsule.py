@@ -181,7 +181,7 @@ def test_a_message_cannot_end_the_docstring() -> None:
     ("summary", "told"),
     [("a Linear", True), ("plain, but with a Linear", False), ("the same in fp16", False)],
 )
-def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told: bool) -> None:  # noqa: FBT001
+def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told: bool) -> None:
     """Nobody else knows them."""
     scenario = make_scenario("sums", make_variant("plain"), make_variant("twice"))
     variants = (

@@ -85,7 +85,7 @@ def test_comments_and_strings_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("name", "there"), [("missing", True), ("plain", False)])
-def test_a_comment_goes_with_what_it_is_about(name: str, there: bool) -> None:  # noqa: FBT001  (what is expected)
+def test_a_comment_goes_with_what_it_is_about(name: str, there: bool) -> None:
     """The one above a statement that is never come to."""
     assert there is ("# nothing to do" in reduce(SOURCE, name, "cpu", 2))
 

@@ -165,7 +165,7 @@ def test_a_stack_that_cannot_be_installed_is_a_verdict(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
     outcome: str,
-    holds: bool,  # noqa: FBT001  (what is expected)
+    holds: bool,
 ) -> None:
     """Where the stack is to blame."""
 

@@ -20,7 +20,7 @@ from gradmatrix.stacks.environment import InstallFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Family = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+Family = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]  # noqa: SLF001  (the only name of that type)
 FAMILIES: tuple[Family, ...] = (
     matrix.register_matrix,
     trace.register_why,
