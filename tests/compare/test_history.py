@@ -190,7 +190,7 @@ def test_another_schema_is_refused_and_nothing_written(folder: Path, name: str) 
     (folder / name).write_bytes((folder / name).read_bytes() + b'{"schema": 7, "colour": "blue"}\n')
     before = contents(folder)
     with pytest.raises(
-        UserError, match="history of stack is of another release: line 3 has schema 7"
+        UserError, match="the history of stack: line 3: it has schema 7"
     ):
         history.update(folder, make_lock(digest="3" * 64), [a_record(day=3, lock="3")], now=DAYS[3])
     assert before == contents(folder)

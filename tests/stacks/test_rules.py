@@ -87,7 +87,7 @@ def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
         (
             'every = "quarter"',
             'every = "week"',
-            ["[generate.snapshots], key 'every'", 'a period is "month"'],
+            ["[generate.snapshots], key 'every'", 'write "month" or "quarter"'],
         ),
         ('every = "quarter"\n', "", ["lacks the key 'every' in [generate.snapshots]"]),
         ("from = 2024-12-31\n", "", ["lacks the key 'from' in [generate.snapshots]"]),

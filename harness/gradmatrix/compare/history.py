@@ -7,7 +7,6 @@ schema is refused. Publishing the same records twice appends nothing.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import decode_line, read_lines, write_atomically
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge import changes, flips
@@ -94,16 +93,10 @@ class Previously:
 
     @cached_property
     def _records(self) -> dict[Cell, Before]:
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return {}
-        found = {}
-        for line in self.path.read_bytes().splitlines():
-            with contextlib.suppress(
-                msgspec.MsgspecError, UnicodeDecodeError
-            ):  # the store has reported it
-                record = msgspec.json.decode(line, type=Before)
-                found[record.cell] = record
-        return found
+        lines = read_lines(self.path, msgspec.json.Decoder(Before).decode)  # the store reports problems
+        return {line.value.cell: line.value for line in lines if line.value is not None}
 
 
 @dataclass(frozen=True)
@@ -204,45 +197,24 @@ def append(path: Path, lines: Iterable[Line]) -> None:
 
 
 def read(path: Path, kind: type[Line], problems: list[str]) -> list[Line]:
-    """The lines of a file; none where there is no file. UserError for another schema."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    try:
-        return msgspec.json.Decoder(kind).decode_lines(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return one_by_one(path, content, kind, problems)
+    """The lines of a file; none if there is no file. Lines that cannot be read are ``problems``.
 
-
-def one_by_one(path: Path, content: bytes, kind: type[Line], problems: list[str]) -> list[Line]:
-    """The lines that can be read; the others are problems."""
+    Raises:
+        UserError: if another release wrote a line; nothing has been touched then
+    """
     decoder = msgspec.json.Decoder(kind)
     found = []
-    for number, line in enumerate(content.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            found.append(decoder.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            refuse_other_schema(path, number, line)
-            problems.append(f"history of {path.stem}, line {number} was skipped: {error}")
+    for line in read_lines(path, lambda content: decode_line(content, decoder, SCHEMA)):
+        if line.other_schema:
+            raise UserError(
+                f"Another release wrote the history of {path.stem}: line {line.number}: "
+                f"{line.problem}.",
+                cause="this release does not append to a file that it cannot read",
+                next_step=f"update this checkout, or move {path.name} away to start a new history",
+            )
+        if line.value is None:
+            what = f"history of {path.stem}, line {line.number} was skipped: {line.problem}"
+            problems.append(what)
+        else:
+            found.append(line.value)
     return found
-
-
-class _Version(msgspec.Struct):
-    schema: int
-
-
-def refuse_other_schema(path: Path, number: int, line: bytes) -> None:
-    """UserError where another release wrote the line; nothing has been touched then."""
-    try:
-        schema = msgspec.json.decode(line, type=_Version).schema
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return
-    if schema != SCHEMA:
-        raise UserError(
-            f"The history of {path.stem} is of another release: line {number} has schema {schema}.",
-            cause=f"this release reads schema {SCHEMA}, and appends to no file that it cannot read",
-            next_step=f"update this checkout, or move {path.name} away to begin a history anew",
-        )

@@ -43,6 +43,7 @@ from gradmatrix.compare import requirements as wishes
 from gradmatrix.compare.comparison import Key, Side
 from gradmatrix.compare.requirements import LATEST, Wish
 from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
+from gradmatrix.core.files import read_lines
 from gradmatrix.core.text import one_line
 from gradmatrix.judge import relations
 from gradmatrix.judge.changes import LOCK
@@ -663,12 +664,11 @@ def recorded_file(name: str, path: Path, project: Project) -> Recorded:
     """A file of records, of one stack or of several; the locks are those beside its folder."""
     found: list[Record] = []
     problems: list[str] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        if line.strip():
-            try:
-                found.append(decode(line))
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                problems.append(f"{path.name}, line {number} was skipped: {error}")
+    for line in read_lines(path, decode):
+        if line.value is None:
+            problems.append(f"{path.name}, line {line.number} was skipped: {line.problem}")
+        else:
+            found.append(line.value)
     return recorded(
         name, newest(found).values(), path.absolute().parent.parent / "locks", problems, project
     )

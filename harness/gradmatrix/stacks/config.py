@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +16,7 @@ from gradmatrix.core.errors import (
     did_you_mean,
     wrong,
 )
+from gradmatrix.core.files import from_table, read_table
 from gradmatrix.core.model import Role, Stack, Steps
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks import generate
@@ -107,25 +106,13 @@ class _Document(Frozen, frozen=True, kw_only=True):
     generate: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-KEYS: dict[str, type[msgspec.Struct]] = {
-    "": _Document,
-    "run": RunSettings,
-    "steps": _StepsTable,
-    "stacks": _StackTable,
-    "scripts": Script,
-}
-
-
 def load(path: Path, scenario_names: Collection[str], today: dt.date | None = None) -> Matrix:
     """Read and validate ``path``; ``scenario_names`` are those that exist, ``today`` bounds the dates (UTC).
 
     No index is asked: what needs one stays a rule.
     """
-    table = _toml(path)
-    try:
-        document = msgspec.convert(table, _Document)
-    except msgspec.ValidationError as error:
-        raise _explained(path, str(error), table) from error
+    table = read_table(path)
+    document = from_table(path, table, _Document)
     today = today or dt.datetime.now(dt.UTC).date()
     run = document.run or RunSettings()
     if "scenarios" not in table.get("run", {}):
@@ -144,58 +131,6 @@ def load(path: Path, scenario_names: Collection[str], today: dt.date | None = No
         scripts=document.scripts,
         rules=generate.based(path, placed, stacks),
     )
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(
-            f"There is no file {path.name}.",
-            cause="the stacks to run are read from it",
-            next_step="run in the root of the project",
-        ) from error
-    except OSError as error:  # a folder, or a file that may not be read
-        raise wrong(path, f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise wrong(path, f"is no valid TOML: {error}") from error
-
-
-def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
-    """A complaint of msgspec in the words of the file: which table, which key, what was expected."""
-    message, _, where = error.partition(" - at `$")
-    where = where.rstrip("`")
-    place = _place(where, table)
-    unknown = re.search(r"unknown field `(.*)`", message)
-    if unknown:
-        fields = KEYS[_table_name(where)].__struct_fields__
-        return wrong(
-            path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields)
-        )
-    missing = re.search(r"missing required field `(.*)`", message)
-    if missing:
-        return wrong(path, f"lacks the key {missing[1]!r}{place}")
-    return wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
-
-
-def _table_name(where: str) -> str:
-    """The table of a msgspec path such as ``.stacks[0].name``."""
-    return where.lstrip(".").partition(".")[0].partition("[")[0]
-
-
-def _place(where: str, table: dict[str, Any]) -> str:
-    """`` in stack 'x', key 'y'`` for a msgspec path."""
-    if not where:
-        return ""
-    key = re.sub(r"^\.\w+(\[\d+\])?\.?|\[(\.\.\.|\d+)\]$", "", where)
-    index = re.match(r"\.(stack|script)s\[(\d+)\]", where)
-    name = f"[{_table_name(where)}]"
-    if index:
-        kind, number = index[1], int(index[2])
-        entry = table[f"{kind}s"][number]
-        named = isinstance(entry, dict) and "name" in entry
-        name = f"{kind} {entry['name']!r}" if named else f"{kind} number {number + 1}"
-    return f" in {name}" + (f", key {key!r}" if key else "")
 
 
 def _check_run(

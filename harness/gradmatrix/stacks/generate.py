@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.errors import check_name, check_python, check_requirement, did_you_mean, wrong
+from gradmatrix.core.files import from_table
 from gradmatrix.core.model import Stack
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks.index import Release, admitted, minor
@@ -447,10 +448,7 @@ def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[st
 def _rule(
     path: Path, place: str, kind: type[Rule], table: dict[str, Any], today: dt.date
 ) -> Placed:
-    try:
-        rule = msgspec.convert(table, kind, builtin_types=(dt.date, dt.datetime))
-    except msgspec.ValidationError as error:
-        raise wrong(path, *_explained(place, kind, str(error))) from error
+    rule = from_table(path, table, kind, place)
     if rule.prefix or not isinstance(rule, Releases):
         check_name(path, "prefix", rule.prefix)
     if isinstance(rule, Releases):
@@ -463,26 +461,6 @@ def _rule(
     if isinstance(rule, Snapshots):
         _check_days(path, place, (rule.since, rule.until), today)
     return Placed(place, rule)
-
-
-def _explained(place: str, kind: type[Rule], error: str) -> tuple[str, str]:
-    """A complaint of msgspec about one table: what is wrong, and perhaps why."""
-    message, _, where = error.partition(" - at `$")
-    key = where.rstrip("`").lstrip(".").partition("[")[0]
-    unknown = re.search(r"unknown field `(.*)`", message)
-    if unknown:
-        return f"has the unknown key {unknown[1]!r} in {place}", did_you_mean(
-            unknown[1], kind.__struct_encode_fields__
-        )
-    missing = re.search(r"missing required field `(.*)`", message)
-    if missing:
-        return f"lacks the key {missing[1]!r} in {place}", ""
-    hint = "write a date without quotes, such as 2024-12-31" if "date" in message else ""
-    words = {"every": 'a period is "month" or "quarter"', "which": 'write "all" or "last-patch"'}
-    return (
-        f"has a wrong value in {place}, key {key!r}: {message[0].lower()}{message[1:]}",
-        words.get(key, hint),
-    )
 
 
 def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> None:
