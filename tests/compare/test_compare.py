@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradmatrix.compare.comparison import Key, Side, compare, compare_stacks
+from gradmatrix.compare.comparison import Key, Results, compare, compare_stacks
 from gradmatrix.core.model import Role
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
@@ -12,7 +12,7 @@ from gradmatrix.publish.comparison import warnings
 from tests.compared import NEW, OLD, SCENARIOS, everything, measured, raising, record, side
 
 
-def answer(before: Side, after: Side, *ratios: Size) -> tuple[int, str]:
+def answer(before: Results, after: Results, *ratios: Size) -> tuple[int, str]:
     """Exit code and headline."""
     found = compare(
         before,
@@ -245,14 +245,14 @@ def test_what_was_measured_comes_worst_first() -> None:
 
 def test_a_side_without_a_lock_is_compared_all_the_same() -> None:
     """Only what moved is not known."""
-    found = compare(Side("file", None, HEALTHY.records), AS_WELL, SCENARIOS)
+    found = compare(Results("file", None, HEALTHY.records), AS_WELL, SCENARIOS)
     assert (0, None, "") == (found.exit_code, found.pairs[0].moved, found.pairs[0].baseline.lock)
 
 
 def test_several_stacks_are_one_comparison_with_the_stack_in_each_cell() -> None:
     """Their regressions of one cause are one group."""
     failing = side(NEW, record(NEW, "first", "step:exception", **raising()))
-    other = Side("other", NEW, failing.records)
+    other = Results("other", NEW, failing.records)
     before = side(OLD, record(OLD, "first"))
     found = compare_stacks(("a", "b"), [(before, failing), (before, other)], SCENARIOS)
     assert (True, "a", "b") == (found.several, found.baseline, found.candidate)

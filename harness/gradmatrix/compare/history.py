@@ -95,7 +95,9 @@ class Previously:
     def _records(self) -> dict[Cell, Before]:
         if self.path is None:
             return {}
-        lines = read_lines(self.path, msgspec.json.Decoder(Before).decode)  # the store reports problems
+        lines = read_lines(
+            self.path, msgspec.json.Decoder(Before).decode
+        )  # the store reports problems
         return {line.value.cell: line.value for line in lines if line.value is not None}
 
 

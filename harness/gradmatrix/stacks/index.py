@@ -486,9 +486,7 @@ class Index:
             passing = response.status_code in PASSING
             raise _Failed(f"HTTP {response.status_code}", passing=passing, wait_s=wait_s)
         try:
-            releases = releases_of(
-                response.headers.get("Content-Type", ""), response.content, name
-            )
+            releases = releases_of(response.headers.get("Content-Type", ""), response.content, name)
         except ValueError as error:
             raise IndexUnreachable(
                 f"The package index answers in an unknown format for {name}: {error}"
