@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gradmatrix.compare.comparison import Key, Results, compare
+from gradmatrix.compare.comparison import Results, compare
 from gradmatrix.core.model import Gradient, LockedPackage, Role
 from gradmatrix.core.observation import Raised
-from gradmatrix.measure.statistics import Measured, Ratio, Size
+from gradmatrix.measure.statistics import Key, Measured, Ratio, Size
 from tests.factories import (
     make_cell,
     make_lock,

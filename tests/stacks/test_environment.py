@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -249,3 +250,20 @@ def test_cells_run_offline_and_repeatably() -> None:
     )
     assert (made["PATH"], made["OMP_NUM_THREADS"], made["HF_HUB_OFFLINE"]) == ("/bin", "2", "1")
     assert "PYTHONPATH" not in made
+
+
+def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
+    """It notes the folder in which it built a package as where that came from."""
+    for name, installer in (("built", "conda"), ("checkout", "pip")):
+        folder = tmp_path / f"{name}-1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
+        (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
+        (folder / "direct_url.json").write_text('{"url": "file:///croot"}', encoding="utf-8")
+    code = environment.LISTING.replace(
+        "distributions()", f"distributions(path=[{str(tmp_path)!r}])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    found = json.loads(ran.stdout)["distributions"]
+    origins = {each["name"]: each["origin"] for each in found}
+    assert {"built": None, "checkout": '{"url": "file:///croot"}'} == origins

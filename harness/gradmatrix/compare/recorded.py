@@ -17,12 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from gradmatrix.compare.comparison import Key, Results
+from gradmatrix.compare.comparison import Results
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.files import read_lines
 from gradmatrix.core.text import one_line
 from gradmatrix.judge import relations
 from gradmatrix.judge.changes import LOCK
+from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import lock_input
 from gradmatrix.run.store import Store, decode, newest
 from gradmatrix.stacks import lock as locks

@@ -7,7 +7,6 @@ packages at other versions, or ``latest``.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import difflib
 import hashlib
 import re
@@ -31,6 +30,7 @@ from gradmatrix.stacks import environment, uv
 from gradmatrix.stacks import lock as locks
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterable, Sequence
 
     from gradmatrix.compare.requirements import Listed

@@ -1,4 +1,4 @@
-"""May I upgrade?
+"""The answer to "may I upgrade?".
 
 Both sides are resolved and run. Cells that changed are run again, cells that train on both sides
 are measured, and the results are compared.
@@ -242,7 +242,7 @@ def with_partners(keys: Iterable[Key], scenarios: Iterable[Scenario]) -> set[Key
 
 
 Repeats = dict[Key, tuple[str, ...]]
-Ran = tuple[tuple[SideRun, "Mapping[Key, Record]"], tuple[SideRun, "Mapping[Key, Record]"]]
+Ran = tuple[tuple["SideRun", "Mapping[Key, Record]"], tuple["SideRun", "Mapping[Key, Record]"]]
 """Both sides with the records of their cells."""
 
 
