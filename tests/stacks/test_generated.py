@@ -153,7 +153,7 @@ def test_a_typed_stack_of_a_generated_name_must_be_the_same(tmp_path: Path) -> N
     matrix = read(tmp_path, STACK + STACK.replace('"base"', '"transformers-5.0.0"') + RULE)
     write(tmp_path, matrix)
     with pytest.raises(
-        UserError, match=r"the stack 'transformers-5\.0\.0' in \[generate\.releases\]"
+        UserError, match=r"a second stack 'transformers-5\.0\.0' in \[generate\.releases\]"
     ):
         complete(tmp_path, matrix)
 

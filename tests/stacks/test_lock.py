@@ -282,5 +282,5 @@ def test_versions_of_another_lock_are_kept_where_they_can_be(
 def test_a_lock_of_another_stack_is_an_error(tmp_path: Path) -> None:
     """A copied file would be a column twice."""
     (tmp_path / "other.json").write_bytes(msgspec.json.encode(make_lock("stack")))
-    with pytest.raises(UserError, match=r"The lock other\.json is of another stack: stack"):
+    with pytest.raises(UserError, match=r"The lock other\.json belongs to another stack: stack"):
         locks.load("other", tmp_path)

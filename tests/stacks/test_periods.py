@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradmatrix.stacks.generate import LENGTH, Every, end_of, ends, moved, start_of
+from gradmatrix.stacks.generate import LENGTH, Every, end_of, ends, months_later, start_of
 
 DAYS = st.dates(dt.date(1999, 1, 1), dt.date(2101, 12, 31))
 EVERY = st.sampled_from(sorted(LENGTH))
@@ -68,11 +68,11 @@ def test_ends_are_all_ends_between_two_days(first: dt.date, length: int, every: 
 @given(day=DAYS, months=st.integers(-480, 480))
 def test_months_are_counted_by_the_calendar(day: dt.date, months: int) -> None:
     """The same day of the month, or its last where it has no such day."""
-    there = moved(day, months)
+    there = months_later(day, months)
     assert (there.year - day.year) * 12 + there.month - day.month == months
     assert there.day == day.day or (there.day < day.day and (there + ONE).day == 1)
 
 
 def test_two_years_after_a_leap_day_is_the_28th() -> None:
     """There is no 29th."""
-    assert dt.date(2026, 2, 28) == moved(dt.date(2024, 2, 29), 24)
+    assert dt.date(2026, 2, 28) == months_later(dt.date(2024, 2, 29), 24)

@@ -190,10 +190,7 @@ def test_a_typed_stack_wins_where_it_is_the_same(tmp_path: Path) -> None:
 def test_a_typed_stack_that_is_another_is_told(tmp_path: Path) -> None:
     """Results are looked up by the name."""
     told = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
-    assert (
-        "the stack 'snapshot-2025-03-31' in [generate.snapshots], and there is one of that name"
-        in told
-    )
+    assert "a second stack 'snapshot-2025-03-31' in [generate.snapshots]" in told
     assert "a [[stacks]] table gives another stack of that name; a prefix" in told
 
 

@@ -79,7 +79,7 @@ def test_a_python_is_supported_for_36_months(day: str, expected: str) -> None:
 
 def test_no_python_is_missing_from_the_list_that_could_be_a_floor_now() -> None:
     """Where this fails, PYTHONS needs the Pythons that have come out since."""
-    assert generate.moved(max(PYTHONS.values()), 36) > dt.datetime.now(dt.UTC).date()
+    assert generate.months_later(max(PYTHONS.values()), 36) > dt.datetime.now(dt.UTC).date()
 
 
 def test_the_window_of_this_quarter() -> None:

@@ -1,4 +1,4 @@
-"""matrix.toml as a validated model; whatever is wrong in the file is told in the words of the file."""
+"""matrix.toml as a validated model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunSettings(Frozen, frozen=True, kw_only=True):
 
 
 class Script(Frozen, frozen=True, kw_only=True):
-    """A [[scripts]] table: a training script of the user's own; its paths are relative to matrix.toml."""
+    """A [[scripts]] table: a training script of the user. Its paths are relative to matrix.toml."""
 
     name: str
     path: str
@@ -53,7 +53,7 @@ class Script(Frozen, frozen=True, kw_only=True):
     role: str = Role.CONTROL.value
     directory: str | None = None
     inputs: tuple[str, ...] = ()
-    """Patterns of files whose change makes the cells stale, beside the script itself."""
+    """Patterns of files that the script reads. If one changes, its cells run again."""
 
 
 class Matrix(Frozen, frozen=True, kw_only=True):
@@ -64,17 +64,17 @@ class Matrix(Frozen, frozen=True, kw_only=True):
     stacks: tuple[Stack, ...]
     scripts: tuple[Script, ...] = ()
     rules: tuple[Placed, ...] = ()
-    """What [generate.*] asks for; the stacks of snapshots are among ``stacks``, those that need the index are not."""
+    """The [generate.*] tables. Their snapshots are among ``stacks``; other rules need the index."""
 
     def stack(self, name: str) -> Stack:
-        """The stack called ``name``; UserError for an unknown one."""
+        """The stack called ``name``; UserError if there is none."""
         for stack in self.stacks:
             if stack.name == name:
                 return stack
         raise UserError(
             f"There is no stack {name!r} in the matrix.",
             cause=did_you_mean(name, [stack.name for stack in self.stacks]),
-            next_step="name a stack of matrix.toml, or add one there",
+            next_step="name a stack of matrix.toml, or add one",
         )
 
     @property
@@ -107,9 +107,15 @@ class _Document(Frozen, frozen=True, kw_only=True):
 
 
 def load(path: Path, scenario_names: Collection[str], today: dt.date | None = None) -> Matrix:
-    """Read and validate ``path``; ``scenario_names`` are those that exist, ``today`` bounds the dates (UTC).
+    """Read and validate ``path``. The package index is not asked.
 
-    No index is asked: what needs one stays a rule.
+    Args:
+        path: matrix.toml
+        scenario_names: the scenarios that exist
+        today: no date may be later; by default the current day (UTC)
+
+    Raises:
+        UserError: if something is wrong in the file
     """
     table = read_table(path)
     document = from_table(path, table, _Document)
@@ -174,7 +180,7 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
             path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause
         )
     if given > today:
-        cause = 'nobody knows that day\'s releases; for the newest of today write as_of = "today"'
+        cause = 'its releases are not known yet; for the newest ones write as_of = "today"'
         raise wrong(
             path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause
         )

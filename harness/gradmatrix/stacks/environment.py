@@ -125,8 +125,8 @@ def torch_build(
     if (answers or cpu_index_answers)(version, lock.python):
         return BuildChoice(Build.CPU, torch=(f"torch=={version}", "--torch-backend", "cpu"))
     notice = (
-        f"No CPU build of torch {version} was found, so the larger CUDA build is installed. "
-        "To save gigabytes, set UV_FIND_LINKS to a directory that has the CPU wheel."
+        f"No CPU build of torch {version} was found, so the larger CUDA build is installed; "
+        "to save gigabytes, set UV_FIND_LINKS to a directory that has the CPU wheel."
     )
     return BuildChoice(Build.DEFAULT, notice=notice)
 

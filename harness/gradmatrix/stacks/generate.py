@@ -1,13 +1,14 @@
-"""Months and quarters, by the calendar: when they end, and how far back a number of months is.
+"""Stacks that nobody writes: the [generate.*] tables of matrix.toml are rules that give stacks.
 
-Stacks that nobody types: a rule of matrix.toml, the index's releases and a day → stacks. A function of values.
+A rule is read and checked without the package index. What it gives is a function of the rule, the
+releases in the index, and the day:
 
-SPEC 0's support window: a feature release is supported for 24 months after it came out, a Python for 36.
+- [generate.snapshots]: a stack for the end of each month or quarter, as a plain install gave it
+- [generate.releases]: a stack for every release of one package, with the rest of another stack
+- [generate.window]: the oldest and the newest versions that SPEC 0 supports
 
-https://scientific-python.org/specs/spec-0000/: "all versions refer to feature releases", and support is dropped by the
-quarter. So a window is that of a quarter's first day, and what is supported then is owed until the quarter is over.
-
-The [generate.*] tables of matrix.toml as validated rules, each with its place in the file; no index is asked.
+SPEC 0 (https://scientific-python.org/specs/spec-0000/) supports a feature release for 24 months and
+a Python for 36, and drops support by the quarter. So a window is that of a quarter's first day.
 """
 
 from __future__ import annotations
@@ -37,53 +38,19 @@ if TYPE_CHECKING:
 
 
 Every = Literal["month", "quarter"]
-LENGTH: dict[Every, int] = {"month": 1, "quarter": 3}
-"""Months of a period."""
-MONTHS = 12
-
-
-def end_of(day: dt.date, every: Every) -> dt.date:
-    """The last day of the period that ``day`` lies in."""
-    length = LENGTH[every]
-    month = -(-day.month // length) * length
-    return dt.date(day.year, month, calendar.monthrange(day.year, month)[1])
-
-
-def start_of(day: dt.date, every: Every) -> dt.date:
-    """The first day of the period that ``day`` lies in."""
-    length = LENGTH[every]
-    return dt.date(day.year, (day.month - 1) // length * length + 1, 1)
-
-
-def moved(day: dt.date, months: int) -> dt.date:
-    """The same day ``months`` later (earlier where negative); the last of the month where it has no such day."""
-    year, month = divmod(day.year * MONTHS + day.month - 1 + months, MONTHS)
-    return dt.date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
-
-
-def ends(every: Every, first: dt.date, last: dt.date) -> tuple[dt.date, ...]:
-    """The last days of periods from ``first`` to ``last``, both counted, in order."""
-    found = []
-    end = end_of(first, every)
-    while end <= last:
-        found.append(end)
-        end = end_of(end + dt.timedelta(days=1), every)
-    return tuple(found)
-
-
 REQUIREMENTS = ("torch", "lightning", "pytorch-lightning", "transformers", "peft", "trl")
-"""What a stack asks for whose rule does not say."""
+"""The default requirements of a rule."""
 PYTHON = "3.11"
 TWINS = {"lightning": "pytorch-lightning", "pytorch-lightning": "lightning"}
-"""One project under two import names: where a stack asks for both, they have the same version."""
+"""One project under two names. A stack that asks for both has both at one version."""
 
 Requirements = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Several = Annotated[int, msgspec.Meta(ge=1, le=1200)]
-"""Months or quarters: no calendar goes on for ever."""
+"""A number of months or quarters. The limit keeps dates valid."""
 
 
 class Snapshots(Frozen, frozen=True, kw_only=True):
-    """[generate.snapshots]: what a plain install gave on the last day of every period."""
+    """[generate.snapshots]: what a plain install gave on the last day of each period."""
 
     every: Every
     since: dt.date = msgspec.field(name="from")
@@ -105,7 +72,7 @@ class Releases(Frozen, frozen=True, kw_only=True):
     until: Any = None
     prereleases: bool = False
     exactly: tuple[str, ...] = ()
-    """Releases that are taken whatever they are: yanked, pre-releases, of another patch, out of bounds."""
+    """Releases that are always included, even if they are yanked or out of bounds."""
     prefix: str = ""
     core: bool = False
 
@@ -116,249 +83,19 @@ class Releases(Frozen, frozen=True, kw_only=True):
 
 
 class Window(Frozen, frozen=True, kw_only=True):
-    """[generate.window]: the ends of SPEC 0's support window, quarter by quarter; see ``window.py``."""
+    """[generate.window]: the oldest and the newest versions that SPEC 0 supports."""
 
     requirements: Requirements = REQUIREMENTS
     months: Several = 24
     python_months: Several = 36
     python: str | None = None
-    """None: the oldest that the window holds."""
+    """None for the oldest one that is supported."""
     quarters: Several = 1
-    """How many floors: that of this quarter, and those of the quarters to come."""
+    """For how many quarters there is a stack of the oldest versions, from this one on."""
     each: bool = False
-    """Whether each package gets a stack in which it alone is as old as the window allows."""
+    """Whether each package gets a stack in which only it is as old as is supported."""
     prefix: str = "window"
     core: bool = False
-
-
-def snapshots(rule: Snapshots, today: dt.date) -> tuple[Stack, ...]:
-    """A stack for every period that ended before ``today``; no index is asked."""
-    last = today - dt.timedelta(days=1)
-    until = min(rule.until or last, last)
-    return tuple(
-        Stack(
-            name=f"{rule.prefix}-{day}",
-            python=rule.python,
-            requirements=rule.requirements,
-            as_of=day,
-            core=rule.core,
-            summary=f"What a plain install gave on {day}",
-        )
-        for day in ends(rule.every, rule.since, until)
-    )
-
-
-def over_base(rule: Releases, base: Stack, releases: Iterable[Release]) -> tuple[Stack, ...]:
-    """``base`` with each wanted release of the rule's package in turn, oldest version first."""
-    return tuple(
-        Stack(
-            name=safe_name(f"{rule.prefix or rule.name}-{release.version}"),
-            python=base.python,
-            requirements=pinned(base.requirements, {rule.name: release.version}),
-            as_of=_later(base.as_of, release.uploaded),
-            core=rule.core,
-            summary=f"{rule.name} {release.version} with the rest of {base.name}",
-        )
-        for release in wanted(rule, releases)
-    )
-
-
-def wanted(rule: Releases, releases: Iterable[Release]) -> tuple[Release, ...]:
-    """The releases that ``rule`` asks for, oldest version first."""
-    releases = tuple(releases)
-    named = {Version(text) for text in rule.exactly}
-    asked = rule.prereleases or any(_is_prerelease(bound) for bound in (rule.since, rule.until))
-    there = admitted(
-        releases, prereleases=asked
-    )  # before the bounds: "nothing else" is said of all releases
-    taken = [r for r in there if _from(rule.since, r) and _until(rule.until, r)]
-    if rule.which == "last-patch":
-        taken = list({minor(release): release for release in taken}.values())
-    taken += [r for r in releases if Version(r.version) in named and r not in taken]
-    return tuple(sorted(taken, key=lambda release: Version(release.version)))
-
-
-def pinned(requirements: Sequence[str], versions: dict[str, str]) -> tuple[str, ...]:
-    """``requirements`` with the packages of ``versions`` at exactly that version, and their twins with them."""
-    twins = {TWINS[name]: version for name, version in versions.items() if name in TWINS}
-    known = {**twins, **versions}
-    return tuple(
-        _at(text, known.get(canonicalize_name(Requirement(text).name))) for text in requirements
-    )
-
-
-def names_of(requirements: Iterable[str]) -> tuple[str, ...]:
-    """The packages that ``requirements`` name."""
-    return tuple(canonicalize_name(Requirement(text).name) for text in requirements)
-
-
-def safe_name(name: str) -> str:
-    """``name`` with nothing in it that a file's name may not have, such as the ``!`` of an epoch."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
-
-
-def _at(text: str, version: str | None) -> str:
-    if version is None:
-        return text
-    requirement = Requirement(text)
-    requirement.specifier = SpecifierSet(f"=={version}")
-    return str(requirement)
-
-
-def _later(as_of: dt.date | Literal["today"], day: dt.date | None) -> dt.date | Literal["today"]:
-    return as_of if as_of == "today" or day is None else max(as_of, day)
-
-
-def _from(bound: str | dt.date | None, release: Release) -> bool:
-    if isinstance(bound, dt.date):
-        return release.uploaded is not None and release.uploaded >= bound
-    return bound is None or Version(release.version) >= Version(bound)
-
-
-def _until(bound: str | dt.date | None, release: Release) -> bool:
-    if isinstance(bound, dt.date):
-        return release.uploaded is not None and release.uploaded <= bound
-    return bound is None or Version(release.version) <= Version(bound)
-
-
-def _is_prerelease(bound: str | dt.date | None) -> bool:
-    return isinstance(bound, str) and Version(bound).is_prerelease
-
-
-PYTHONS = {
-    "3.9": dt.date(2020, 10, 5),
-    "3.10": dt.date(2021, 10, 4),
-    "3.11": dt.date(2022, 10, 24),
-    "3.12": dt.date(2023, 10, 2),
-    "3.13": dt.date(2024, 10, 7),
-    "3.14": dt.date(2025, 10, 7),
-}
-"""When each Python came out (PEPs 596, 619, 664, 693, 719, 745): no package index knows. The next is no floor yet."""
-QUARTER = 3
-"""Months."""
-
-
-def packages(rule: Window) -> tuple[str, ...]:
-    """The packages whose window counts: those that the rule's requirements leave open, the first of two twins."""
-    said = _pinned(rule)
-    open_ones = [
-        name
-        for name in names_of(rule.requirements)
-        if name not in said and TWINS.get(name) not in said
-    ]
-    return tuple(name for n, name in enumerate(open_ones) if TWINS.get(name) not in open_ones[:n])
-
-
-def needed(rule: Window) -> tuple[str, ...]:
-    """The packages whose releases a window follows from: those with a window, and those that ask for a version."""
-    return tuple(dict.fromkeys((*packages(rule), *_pinned(rule))))
-
-
-def _pinned(rule: Window) -> tuple[str, ...]:
-    return names_of(text for text in rule.requirements if Requirement(text).specifier)
-
-
-def window(
-    rule: Window, releases: Mapping[str, Iterable[Release]], today: dt.date
-) -> tuple[Stack, ...]:
-    """The floors from this quarter on; of this quarter also the newest of all, and each package at its floor alone."""
-    quarter = start_of(
-        today - dt.timedelta(days=1), "quarter"
-    )  # its first day is over, as with snapshots
-    starts = [moved(quarter, QUARTER * number) for number in range(rule.quarters)]
-    floors = [_floor_stack(rule, releases, day) for day in starts]
-    there = max((quarter, *_days(rule, releases)))
-    newest = _stack(rule, quarter, "newest", {}, "the newest of everything", as_of=there)
-    return (*floors, newest, *(_each(rule, releases, quarter) if rule.each else ()))
-
-
-def floor(releases: Iterable[Release], day: dt.date, months: int) -> Release | None:
-    """The oldest release that is supported on ``day``: the first of its feature release that is not yanked.
-
-    Where the window holds none, the newest feature release: no package is without one. None without any release.
-    """
-    features: dict[tuple[int, int, int], list[Release]] = defaultdict(list)
-    for release in releases:
-        if release.uploaded and not release.prerelease:
-            features[minor(release)].append(release)
-    there = {
-        key: sorted(
-            (r for r in patches if not r.yanked), key=lambda release: Version(release.version)
-        )
-        for key, patches in sorted(features.items())
-    }
-    there = {key: patches for key, patches in there.items() if patches}
-    owed = [key for key in there if moved(_born(features[key]), months) > day]
-    chosen = owed[0] if owed else max(there, default=None)
-    return None if chosen is None else there[chosen][0]
-
-
-def python_floor(day: dt.date, months: int) -> str:
-    """The oldest Python that is supported on ``day``; the newest that is known where none is."""
-    owed = (version for version, born in PYTHONS.items() if moved(born, months) > day)
-    return next(owed, max(PYTHONS, key=Version))
-
-
-def _floor_stack(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date) -> Stack:
-    """Every package at its floor; as of the day on which the youngest of them was out."""
-    found = {name: floor(releases[name], day, rule.months) for name in packages(rule)}
-    floors = {name: release for name, release in found.items() if release is not None}
-    python = rule.python or python_floor(day, rule.python_months)
-    days = [release.uploaded for release in floors.values() if release.uploaded]
-    days += [PYTHONS[python]] if python in PYTHONS else []
-    days += _days(rule, releases)
-    versions = {name: release.version for name, release in floors.items()}
-    return _stack(
-        rule, day, "floor", versions, "the oldest of everything", as_of=max(days, default=day)
-    )
-
-
-def _each(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date) -> Iterable[Stack]:
-    for name in packages(rule):
-        release = floor(releases[name], day, rule.months)
-        if release is not None:
-            said = f"the oldest {name}, and the rest as new as goes with it"
-            there = max((day, *_days(rule, releases), *filter(None, (release.uploaded,))))
-            yield _stack(
-                rule, day, f"{name}-{release.version}", {name: release.version}, said, as_of=there
-            )
-
-
-def _stack(
-    rule: Window,
-    day: dt.date,
-    end: str,
-    versions: dict[str, str],
-    said: str,
-    *,
-    as_of: dt.date | None = None,
-) -> Stack:
-    quarter = f"{day.year}-q{(day.month - 1) // QUARTER + 1}"
-    return Stack(
-        name=safe_name(f"{rule.prefix}-{quarter}-{end}"),
-        python=rule.python or python_floor(day, rule.python_months),
-        requirements=pinned(rule.requirements, versions),
-        as_of=as_of or day,
-        core=rule.core,
-        summary=f"SPEC 0's window of {quarter}: {said}",
-    )
-
-
-def _days(rule: Window, releases: Mapping[str, Iterable[Release]]) -> list[dt.date]:
-    """For each requirement the first day on which a release met it: before that, no stack can ask for it."""
-    found = []
-    for requirement in map(Requirement, rule.requirements):
-        there = releases.get(canonicalize_name(requirement.name), ())
-        met = [
-            r.uploaded for r in there if r.uploaded and requirement.specifier.contains(r.version)
-        ]
-        found += [min(met)] if met else []
-    return found
-
-
-def _born(patches: Iterable[Release]) -> dt.date:
-    """The day of a feature release: that of its first file, yanked or not."""
-    return min(patch.uploaded for patch in patches if patch.uploaded)
 
 
 Rule = Snapshots | Releases | Window
@@ -367,14 +104,14 @@ KINDS: dict[str, type[Rule]] = {"snapshots": Snapshots, "releases": Releases, "w
 
 @dataclass(frozen=True)
 class Placed:
-    """A rule, where it stands in the file, and the stack that it is built on."""
+    """A rule, its table in the file, and the stack that it is based on."""
 
     place: str
     rule: Rule
     base: Stack | None = None
 
     def asked(self) -> dict[str, Any]:
-        """All that its stacks follow from, beside the index and the day: as plain data that can be compared."""
+        """The rule and its base as plain data. Together with the releases and the day it gives stacks."""
         base = self.base and {
             key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
         }
@@ -384,7 +121,7 @@ class Placed:
 
 
 def read(path: Path, tables: Mapping[str, Any], today: dt.date) -> tuple[Placed, ...]:
-    """The rules of the [generate] table of ``path``, bases apart; UserError in the words of the file."""
+    """The rules in the [generate] table of ``path``, without their bases; UserError if one is wrong."""
     found = []
     for kind, given in tables.items():
         if kind not in KINDS:
@@ -397,12 +134,12 @@ def read(path: Path, tables: Mapping[str, Any], today: dt.date) -> tuple[Placed,
 
 
 def based(path: Path, placed: Iterable[Placed], stacks: Sequence[Stack]) -> tuple[Placed, ...]:
-    """``placed`` with their bases from ``stacks``: those that are typed, and the snapshots."""
+    """``placed`` with their bases from ``stacks``; UserError if there is no such stack."""
     return tuple(_based(path, each, stacks) for each in placed)
 
 
 def snapshots_of(placed: Iterable[Placed], today: dt.date) -> Iterator[tuple[str, Stack]]:
-    """The stacks that need no index, each with the place of its rule."""
+    """The stacks of snapshots, which need no index, each with the table of its rule."""
     for each in placed:
         if isinstance(each.rule, Snapshots):
             yield from ((each.place, stack) for stack in snapshots(each.rule, today))
@@ -411,32 +148,27 @@ def snapshots_of(placed: Iterable[Placed], today: dt.date) -> Iterator[tuple[str
 def joined(
     path: Path, stacks: Sequence[Stack], generated: Iterable[tuple[str, Stack]]
 ) -> tuple[Stack, ...]:
-    """``stacks`` and then those ``generated`` (with the place of their rule) that are not among them.
+    """``stacks``, and those ``generated`` ones (with the table of their rule) that are new.
 
-    What is there already wins where it is the same stack; UserError where only the name is the same.
+    Raises:
+        UserError: if two different stacks have one name
     """
     known = {stack.name.lower(): ("a [[stacks]] table", stack) for stack in stacks}
     for place, stack in generated:
         other, there = known.setdefault(stack.name.lower(), (place, stack))
         if _substance(there) != _substance(stack):
-            cause = (
-                f"{other} gives another stack of that name; a prefix in {place} keeps them apart"
-            )
-            raise wrong(
-                path,
-                f"gives the stack {stack.name!r} in {place}, and there is one of that name",
-                cause,
-            )
+            cause = f"{other} gives another stack of that name; set a prefix in {place}"
+            raise wrong(path, f"gives a second stack {stack.name!r} in {place}", cause)
     return tuple(stack for _, stack in known.values())
 
 
 def _substance(stack: Stack) -> tuple[object, ...]:
-    """What makes two stacks the same, whatever is said about them."""
+    """Two stacks are the same if these are equal."""
     return stack.name, stack.python, stack.requirements, stack.as_of
 
 
 def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each table of a kind with its place: ``[generate.kind]``, or ``[[generate.kind]]`` once for each."""
+    """Each table of a kind with its words for people: ``[generate.kind]``, or a numbered one."""
     several = isinstance(given, list)
     for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
         place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
@@ -487,7 +219,7 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
 
 
 def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
-    """UserError where ``bound`` is neither a version, nor a date, nor absent."""
+    """UserError unless ``bound`` is a version, a date, or absent."""
     if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
         return
     if not isinstance(bound, str) or not _is_version(bound):
@@ -513,12 +245,12 @@ def _check_days(
         raise wrong(
             path,
             f"has from = {since} in {place}, which lies in the future",
-            "nobody knows those releases",
+            "its releases are not known yet",
         )
 
 
 def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
-    """``placed`` with its base; UserError where there is no such stack, or it does not ask for the package."""
+    """``placed`` with its base; UserError if that is unknown or does not ask for the package."""
     rule = placed.rule
     if not isinstance(rule, Releases):
         return placed
@@ -537,3 +269,261 @@ def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
         )
         raise wrong(path, what, cause)
     return Placed(placed.place, rule, base)
+
+
+LENGTH: dict[Every, int] = {"month": 1, "quarter": 3}
+"""Months of a period."""
+MONTHS = 12
+
+
+def end_of(day: dt.date, every: Every) -> dt.date:
+    """The last day of the month or quarter of ``day``."""
+    length = LENGTH[every]
+    month = -(-day.month // length) * length
+    return dt.date(day.year, month, calendar.monthrange(day.year, month)[1])
+
+
+def start_of(day: dt.date, every: Every) -> dt.date:
+    """The first day of the month or quarter of ``day``."""
+    length = LENGTH[every]
+    return dt.date(day.year, (day.month - 1) // length * length + 1, 1)
+
+
+def months_later(day: dt.date, months: int) -> dt.date:
+    """The same day some months later; the last day of a month that is too short."""
+    year, month = divmod(day.year * MONTHS + day.month - 1 + months, MONTHS)
+    return dt.date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def ends(every: Every, first: dt.date, last: dt.date) -> tuple[dt.date, ...]:
+    """The last days of the periods that end from ``first`` to ``last``, inclusive."""
+    found = []
+    end = end_of(first, every)
+    while end <= last:
+        found.append(end)
+        end = end_of(end + dt.timedelta(days=1), every)
+    return tuple(found)
+
+
+def snapshots(rule: Snapshots, today: dt.date) -> tuple[Stack, ...]:
+    """A stack for every period that ended before ``today``."""
+    last = today - dt.timedelta(days=1)
+    until = min(rule.until or last, last)
+    return tuple(
+        Stack(
+            name=f"{rule.prefix}-{day}",
+            python=rule.python,
+            requirements=rule.requirements,
+            as_of=day,
+            core=rule.core,
+            summary=f"What a plain install gave on {day}",
+        )
+        for day in ends(rule.every, rule.since, until)
+    )
+
+
+def over_base(rule: Releases, base: Stack, releases: Iterable[Release]) -> tuple[Stack, ...]:
+    """The stack ``base`` with each wanted release of the rule's package, oldest version first."""
+    return tuple(
+        Stack(
+            name=safe_name(f"{rule.prefix or rule.name}-{release.version}"),
+            python=base.python,
+            requirements=pinned(base.requirements, {rule.name: release.version}),
+            as_of=_later(base.as_of, release.uploaded),
+            core=rule.core,
+            summary=f"{rule.name} {release.version} with the rest of {base.name}",
+        )
+        for release in wanted(rule, releases)
+    )
+
+
+def wanted(rule: Releases, releases: Iterable[Release]) -> tuple[Release, ...]:
+    """The releases that ``rule`` asks for, oldest version first."""
+    releases = tuple(releases)
+    named = {Version(text) for text in rule.exactly}
+    asked = rule.prereleases or any(_is_prerelease(bound) for bound in (rule.since, rule.until))
+    there = admitted(releases, prereleases=asked)  # before the bounds are applied
+    taken = [r for r in there if _from(rule.since, r) and _until(rule.until, r)]
+    if rule.which == "last-patch":
+        taken = list({minor(release): release for release in taken}.values())
+    taken += [r for r in releases if Version(r.version) in named and r not in taken]
+    return tuple(sorted(taken, key=lambda release: Version(release.version)))
+
+
+def pinned(requirements: Sequence[str], versions: dict[str, str]) -> tuple[str, ...]:
+    """``requirements`` with the packages of ``versions``, and their twins, at those versions."""
+    twins = {TWINS[name]: version for name, version in versions.items() if name in TWINS}
+    known = {**twins, **versions}
+    return tuple(
+        _at(text, known.get(canonicalize_name(Requirement(text).name))) for text in requirements
+    )
+
+
+def names_of(requirements: Iterable[str]) -> tuple[str, ...]:
+    """The packages that ``requirements`` name."""
+    return tuple(canonicalize_name(Requirement(text).name) for text in requirements)
+
+
+def safe_name(name: str) -> str:
+    """``name`` without characters that a file name may not have, such as the ``!`` of an epoch."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
+def _at(text: str, version: str | None) -> str:
+    if version is None:
+        return text
+    requirement = Requirement(text)
+    requirement.specifier = SpecifierSet(f"=={version}")
+    return str(requirement)
+
+
+def _later(as_of: dt.date | Literal["today"], day: dt.date | None) -> dt.date | Literal["today"]:
+    return as_of if as_of == "today" or day is None else max(as_of, day)
+
+
+def _from(bound: str | dt.date | None, release: Release) -> bool:
+    if isinstance(bound, dt.date):
+        return release.uploaded is not None and release.uploaded >= bound
+    return bound is None or Version(release.version) >= Version(bound)
+
+
+def _until(bound: str | dt.date | None, release: Release) -> bool:
+    if isinstance(bound, dt.date):
+        return release.uploaded is not None and release.uploaded <= bound
+    return bound is None or Version(release.version) <= Version(bound)
+
+
+def _is_prerelease(bound: str | dt.date | None) -> bool:
+    return isinstance(bound, str) and Version(bound).is_prerelease
+
+
+PYTHONS = {
+    "3.9": dt.date(2020, 10, 5),
+    "3.10": dt.date(2021, 10, 4),
+    "3.11": dt.date(2022, 10, 24),
+    "3.12": dt.date(2023, 10, 2),
+    "3.13": dt.date(2024, 10, 7),
+    "3.14": dt.date(2025, 10, 7),
+}
+"""When each Python came out (PEPs 596, 619, 664, 693, 719, 745)."""
+
+
+def packages(rule: Window) -> tuple[str, ...]:
+    """The packages that the rule's requirements leave open; of two twins the first."""
+    said = _pinned(rule)
+    open_ones = [
+        name
+        for name in names_of(rule.requirements)
+        if name not in said and TWINS.get(name) not in said
+    ]
+    return tuple(name for n, name in enumerate(open_ones) if TWINS.get(name) not in open_ones[:n])
+
+
+def needed(rule: Window) -> tuple[str, ...]:
+    """The packages whose releases must be known: open ones and those with bounds."""
+    return tuple(dict.fromkeys((*packages(rule), *_pinned(rule))))
+
+
+def _pinned(rule: Window) -> tuple[str, ...]:
+    return names_of(text for text in rule.requirements if Requirement(text).specifier)
+
+
+def window(
+    rule: Window, releases: Mapping[str, Iterable[Release]], today: dt.date
+) -> tuple[Stack, ...]:
+    """The oldest versions of each quarter; of this quarter also the newest, and one package old."""
+    quarter = start_of(today - dt.timedelta(days=1), "quarter")  # its first day must be over
+    starts = [months_later(quarter, LENGTH["quarter"] * number) for number in range(rule.quarters)]
+    floors = [_floor_stack(rule, releases, day) for day in starts]
+    there = max((quarter, *_days(rule, releases)))
+    newest = _stack(rule, quarter, "newest", {}, "the newest of everything", as_of=there)
+    return (*floors, newest, *(_each(rule, releases, quarter) if rule.each else ()))
+
+
+def floor(releases: Iterable[Release], day: dt.date, months: int) -> Release | None:
+    """The oldest release that is supported on ``day``, and not yanked.
+
+    If no feature release is supported, it is one of the newest. None without any release.
+    """
+    features: dict[tuple[int, int, int], list[Release]] = defaultdict(list)
+    for release in releases:
+        if release.uploaded and not release.prerelease:
+            features[minor(release)].append(release)
+    there = {
+        key: sorted(
+            (r for r in patches if not r.yanked), key=lambda release: Version(release.version)
+        )
+        for key, patches in sorted(features.items())
+    }
+    there = {key: patches for key, patches in there.items() if patches}
+    owed = [key for key in there if months_later(_born(features[key]), months) > day]
+    chosen = owed[0] if owed else max(there, default=None)
+    return None if chosen is None else there[chosen][0]
+
+
+def python_floor(day: dt.date, months: int) -> str:
+    """The oldest Python that is supported on ``day``; the newest if none is."""
+    owed = (version for version, born in PYTHONS.items() if months_later(born, months) > day)
+    return next(owed, max(PYTHONS, key=Version))
+
+
+def _floor_stack(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date) -> Stack:
+    """Every package at its oldest version, as of the day on which all of them were out."""
+    found = {name: floor(releases[name], day, rule.months) for name in packages(rule)}
+    floors = {name: release for name, release in found.items() if release is not None}
+    python = rule.python or python_floor(day, rule.python_months)
+    days = [release.uploaded for release in floors.values() if release.uploaded]
+    days += [PYTHONS[python]] if python in PYTHONS else []
+    days += _days(rule, releases)
+    versions = {name: release.version for name, release in floors.items()}
+    return _stack(
+        rule, day, "floor", versions, "the oldest of everything", as_of=max(days, default=day)
+    )
+
+
+def _each(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date) -> Iterable[Stack]:
+    for name in packages(rule):
+        release = floor(releases[name], day, rule.months)
+        if release is not None:
+            said = f"the oldest {name}, and the rest as new as goes with it"
+            there = max((day, *_days(rule, releases), *filter(None, (release.uploaded,))))
+            yield _stack(
+                rule, day, f"{name}-{release.version}", {name: release.version}, said, as_of=there
+            )
+
+
+def _stack(
+    rule: Window,
+    day: dt.date,
+    end: str,
+    versions: dict[str, str],
+    said: str,
+    *,
+    as_of: dt.date | None = None,
+) -> Stack:
+    quarter = f"{day.year}-q{(day.month - 1) // LENGTH['quarter'] + 1}"
+    return Stack(
+        name=safe_name(f"{rule.prefix}-{quarter}-{end}"),
+        python=rule.python or python_floor(day, rule.python_months),
+        requirements=pinned(rule.requirements, versions),
+        as_of=as_of or day,
+        core=rule.core,
+        summary=f"SPEC 0's window of {quarter}: {said}",
+    )
+
+
+def _days(rule: Window, releases: Mapping[str, Iterable[Release]]) -> list[dt.date]:
+    """The first day on which each requirement could be met."""
+    found = []
+    for requirement in map(Requirement, rule.requirements):
+        there = releases.get(canonicalize_name(requirement.name), ())
+        met = [
+            r.uploaded for r in there if r.uploaded and requirement.specifier.contains(r.version)
+        ]
+        found += [min(met)] if met else []
+    return found
+
+
+def _born(patches: Iterable[Release]) -> dt.date:
+    """The day of a feature release: that of its first file."""
+    return min(patch.uploaded for patch in patches if patch.uploaded)
