@@ -80,7 +80,7 @@ def test_without_a_file_or_with_that_of_another_base_refresh_must_run(
         write(tmp_path, read(tmp_path))
     with pytest.raises(UserError) as raised:
         complete(tmp_path, read(tmp_path, text))
-    assert "[generate.releases] of matrix.toml" in str(raised.value)
+    assert "[generate.releases] in matrix.toml" in str(raised.value)
     assert COMMAND in str(raised.value)
 
 
@@ -130,7 +130,7 @@ def test_a_session_of_an_unknown_stack_is_told_what_to_run(tmp_path: Path) -> No
     assert ["base"] == [
         stack.name for stack in project.stacks_named_by(["-s", "harness", "--", "refresh"])
     ]
-    with pytest.raises(UserError, match="is not known"):
+    with pytest.raises(UserError, match="are not known"):
         project.stacks_named_by(["-s", "matrix(transformers-5.0.0)"])
 
 

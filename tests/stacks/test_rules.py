@@ -191,7 +191,7 @@ def test_a_typed_stack_that_is_another_is_told(tmp_path: Path) -> None:
     """Results are looked up by the name."""
     told = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
     assert "a second stack 'snapshot-2025-03-31' in [generate.snapshots]" in told
-    assert "a [[stacks]] table gives another stack of that name; a prefix" in told
+    assert "a [[stacks]] table gives another stack of that name; set a prefix" in told
 
 
 def test_two_rules_may_not_give_unlike_stacks_of_one_name(tmp_path: Path) -> None:
