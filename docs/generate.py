@@ -1,6 +1,6 @@
-"""A hook of mkdocs: tables that follow from the code replace ``<!-- generated: NAME -->`` in the pages.
+"""A hook of mkdocs: tables that follow from the code replace the lines that end in ``<!-- generated: NAME -->``.
 
-The code is imported inside the functions, so that a page without such a table needs none of it.
+What such a line says is for readers of the source. The code is imported where it is needed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-MARK = re.compile(r"<!-- generated: (.+) -->")
+MARK = re.compile(r"^.*<!-- generated: (.+) -->$", re.MULTILINE)
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Replace every mark of a page; a mark of an unknown name is a KeyError, and fails the build."""
+    """Replace every such line of a page; an unknown name is a KeyError, and fails the build."""
     return MARK.sub(lambda found: "\n".join(GENERATED[found[1]]()), markdown)
 
 
