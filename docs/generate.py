@@ -1,6 +1,8 @@
-"""A hook of mkdocs: tables that follow from the code replace the lines that end in ``<!-- generated: NAME -->``.
+# ruff: noqa: INP001, SLF001  (a hook of mkdocs, no package; argparse has no other way to its commands)
+"""A hook of mkdocs: tables that follow from the code replace lines of the pages.
 
-What such a line says is for readers of the source. The code is imported where it is needed.
+Such a line ends in ``<!-- generated: NAME -->``. What stands before that is for readers of the
+source.
 """
 
 from __future__ import annotations
@@ -13,84 +15,104 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from gradmatrix.cli.main import parser
+from gradmatrix.judge.causes import PLAIN, Cause
+from gradmatrix.publish.site.markup import glossary
+from gradmatrix.stacks.config import KEYS
+from gradmatrix.stacks.generate import KINDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-MARK = re.compile(r"^.*<!-- generated: (.+) -->$", re.MULTILINE)
+LINE = re.compile(r"^.*<!-- generated: (.+) -->$", re.MULTILINE)
+WORDS = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "true or false",
+    "any": "string or date",
+}
+"""Types of msgspec as a reader of TOML knows them."""
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Replace every such line of a page; an unknown name is a KeyError, and fails the build."""
-    return MARK.sub(lambda found: "\n".join(GENERATED[found[1]]()), markdown)
+    return LINE.sub(lambda found: "\n".join(GENERATED[found[1]]()), markdown)
 
 
 def commands() -> Iterator[str]:
     """Every command with its help, as the terminal shows it."""
-    from harness.cli import parser
-
     os.environ["COLUMNS"] = "92"  # argparse breaks its lines by it
     (family,) = (each for each in parser()._actions if isinstance(each, argparse._SubParsersAction))
-    summaries = [(f"[`{each.dest}`](#{each.dest})", each.help or "") for each in family._choices_actions]
-    yield from table(("command", "what it does"), summaries)
+    helps = {each.dest: each.help or "" for each in family._choices_actions}
+    rows = [(f"[`{name}`](#{name})", text) for name, text in helps.items()]
+    yield from table(("command", "what it does"), rows)
     for name, command in family.choices.items():
         yield from ("", f"## {name}", "", "```text", command.format_help().rstrip(), "```")
 
 
 def matrix_toml() -> Iterator[str]:
     """Every table of matrix.toml with its keys."""
-    from harness.matrix import KEYS
-    from harness.rules import KINDS
+    several = {"stacks", "scripts"}
+    tables = {f"[[{name}]]" if name in several else f"[{name}]": KEYS[name] for name in KEYS}
+    del tables["[]"]  # the file itself
+    tables |= {f"[generate.{name}]": kind for name, kind in KINDS.items()}
+    for name, kind in tables.items():
+        yield from ("", f"## `{name}`", "", *keys(kind))
 
-    repeated = {"stacks", "scripts"}
-    named = {f"[[{name}]]" if name in repeated else f"[{name}]": kind for name, kind in KEYS.items() if name}
-    for name, kind in (named | {f"[generate.{name}]": kind for name, kind in KINDS.items()}).items():
-        yield from ("", f"## `{name}`", "", *keys(kind), "")
 
-
-def keys(kind: type[Any]) -> Iterator[str]:
-    """One row for each key of a table: name, type, default, and the docstring below the field."""
-    import msgspec
-
-    told = field_docs(kind)
-    for_defaults = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    types = {field.encode_name: field.type for field in msgspec.inspect.type_info(kind).fields}
-    rows = []
-    for name, field in for_defaults.items():
-        default = "required" if field.required else f"`{msgspec.json.encode(field.default).decode()}`"
-        rows.append((f"`{name}`", in_words(types[name]), default.replace("`null`", "none"), told.get(field.name, "")))
+def keys(kind: type[msgspec.Struct]) -> Iterator[str]:
+    """A row for each key of a table: name, type, default, and the docstring below the field."""
+    docs = field_docs(kind)
+    struct = msgspec.inspect.type_info(kind)
+    assert isinstance(struct, msgspec.inspect.StructType)
+    rows = [
+        (f"`{field.encode_name}`", type_of(field.type), default_of(field), docs.get(field.name, ""))
+        for field in struct.fields
+    ]
     return table(("key", "type", "default", "meaning"), rows)
 
 
-def in_words(kind: Any) -> str:  # noqa: ANN401  (msgspec has a class for each type, and no common one with fields)
-    """A type of msgspec as a reader of TOML knows it."""
+def type_of(kind: Any) -> str:  # noqa: ANN401  (msgspec has a class for each type)
+    """A type in words."""
+    match kind:
+        case msgspec.inspect.UnionType():
+            return " or ".join(type_of(each) for each in kind.types if not is_none(each))
+        case msgspec.inspect.LiteralType():
+            return " or ".join(f'`"{value}"`' for value in kind.values)
+        case msgspec.inspect.VarTupleType():
+            return f"list of {type_of(kind.item_type)}s"
     name = type(kind).__name__.removesuffix("Type").lower()
-    if name == "union":
-        return " or ".join(in_words(each) for each in kind.types if type(each).__name__ != "NoneType")
-    if name == "literal":
-        return " or ".join(f'`"{value}"`' for value in kind.values)
-    if name == "vartuple":
-        return f"list of {in_words(kind.item_type)}s"
-    least = next((f", at least {kind.ge}" for _ in [0] if getattr(kind, "ge", None) is not None), "")
-    words = {"str": "string", "int": "integer", "float": "number", "bool": "true or false", "any": "string or date"}
-    return words.get(name, name) + least
+    least = getattr(kind, "ge", None)
+    return WORDS.get(name, name) + ("" if least is None else f", at least {least}")
+
+
+def is_none(kind: object) -> bool:
+    """Whether it stands for a key that may be left out."""
+    return isinstance(kind, msgspec.inspect.NoneType)
+
+
+def default_of(field: msgspec.inspect.Field) -> str:
+    """What a key that is left out means."""
+    if field.required:
+        return "required"
+    return "none" if field.default is None else f"`{msgspec.json.encode(field.default).decode()}`"
 
 
 def outcomes() -> Iterator[str]:
     """Every outcome with its meaning, a table for each phase."""
-    from harness.publish.site.sentences import glossary
-
     for phase, happens, meanings in glossary():
         yield from ("", f"**{phase}** – {happens}", "")
-        rows = [(f"`{each.outcome}`", each.text, "yes" if each.judged else "no") for each in meanings]
+        rows = (
+            (f"`{each.outcome}`", each.text, "yes" if each.judged else "no") for each in meanings
+        )
         yield from table(("outcome", "meaning", "judged"), rows)
 
 
 def causes() -> Iterator[str]:
     """Every cause of a diagnosis with what to do about it."""
-    from harness.causes import Cause
-    from harness.remedy import PLAIN
-
-    return table(("cause", "what to do"), [(f"`{cause}`", PLAIN.get(cause, "")) for cause in Cause])
+    return table(("cause", "what to do"), [(f"`{each}`", PLAIN.get(each, "")) for each in Cause])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -99,9 +121,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
-def field_docs(kind: type[Any]) -> dict[str, str]:
+def field_docs(kind: type[msgspec.Struct]) -> dict[str, str]:
     """The docstring below each field of a class, on one line."""
-    (body,) = (node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef))
+    (body,) = (
+        each for each in ast.parse(inspect.getsource(kind)).body if isinstance(each, ast.ClassDef)
+    )
     return {
         field.target.id: " ".join(str(text.value.value).replace("``", "`").split())
         for field, text in pairwise(body.body)
