@@ -1,4 +1,4 @@
-# ruff: noqa: INP001, SLF001  (a hook of mkdocs, no package; argparse has no other way to its commands)
+# ruff: noqa: INP001, S101, SLF001  (a hook of mkdocs, no package; argparse has no way to its commands)
 """A hook of mkdocs: tables that follow from the code replace lines of the pages.
 
 Such a line ends in ``<!-- generated: NAME -->``. What stands before that is for readers of the
