@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
 from gradmatrix.cli.main import parser
 from gradmatrix.judge.causes import PLAIN, Cause
 from gradmatrix.publish.site.markup import glossary
