@@ -22,7 +22,7 @@ import numpy as np
 
 from gradmatrix.judge.verdict import process_outcome
 from gradmatrix.measure import statistics
-from gradmatrix.measure.servers import LEAD_IN, Broken, Contender, Exhausted, crew
+from gradmatrix.measure.servers import LEAD_IN, Broken, Contender, Exhausted, make_servers
 from gradmatrix.measure.statistics import Key, Measured, Ratio, Size
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request, ServerDied
@@ -30,7 +30,7 @@ from gradmatrix.run.server import Request, ServerDied
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gradmatrix.measure.servers import Crew, Runner
+    from gradmatrix.measure.servers import MeasuredServer, Servers
 
     Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
     from gradmatrix.run.plan import Planned
@@ -59,20 +59,82 @@ FAILURES = (Exhausted, Broken, ServerDied, OSError)
 """What ends a measurement."""
 RESTARTS = 50
 """How often a script that ends is started again, on average over the servers."""
+STEPS = 50_000
+"""More than any measurement takes; a script that makes its data in advance makes data for as many."""
+
+
+def measure(
+    baseline: Path,
+    candidate: Path,
+    cells: Sequence[Planned],
+    settings: Settings,
+    *,
+    budget_s: float,
+    margin: float,
+    directory: Path,
+    stage: Callable[[str], None],
+) -> dict[Key, Measured]:
+    """Every one of ``cells``, which train on both sides, in the environments of two interpreters.
+
+    ``budget_s`` is for all of them together: what one does not need is left to the others. ``margin`` is the fraction
+    that counts as the same. Paths of the two interpreters may be equal: then nothing should differ.
+    """
+    sources = sorted({Source.of(cell.scenario) for cell in cells})
+    with make_servers(
+        Contender(baseline), Contender(candidate), sources, settings, directory
+    ) as both:
+        deadline = time.monotonic() + budget_s
+        stage(f"starting {len(both.members)} servers to measure {len(cells)} cells")
+        with contextlib.suppress(ServerDied, OSError):  # every cell tries again, and tells
+            both.open()  # what that takes is nobody's share
+        found: dict[Key, Measured] = {}
+        for number, cell in enumerate(cells):
+            key = Key(cell.cell.scenario, cell.cell.variant, cell.cell.device)
+            left_s = max(0.0, deadline - time.monotonic()) / (len(cells) - number)
+            stage(f"measuring {number + 1} of {len(cells)}: {key}, {left_s:.0f} s at most")
+            measurement = Measurement(
+                both, key, requests(cell, settings), left_s, margin, among=2 * len(cells)
+            )
+            found[key] = measurement.run()
+    return found
+
+
+def requests(cell: Planned, settings: Settings) -> Callable[[Path], Request]:
+    """What a server is asked for, given the folder of the cell."""
+
+    def request(directory: Path) -> Request:
+        scenario = cell.scenario
+        return Request(
+            script=Source.of(scenario).path,
+            variant=cell.variant.name,
+            device=cell.cell.device,
+            audit=0,
+            warmup=0,
+            timed=STEPS,
+            directory=directory,
+            timeout_s=settings.limits.timeout_s,
+            memory_bytes=settings.limits.memory_bytes,
+            observe=False,
+            arguments=scenario.arguments,
+            working_directory=Path(scenario.directory) if scenario.directory else None,
+            paced=True,
+        )
+
+    return request
 
 
 @dataclass
-class Race:
-    """One cell on all runners, round by round, until the verdict is clear or the budget is spent."""
+class Measurement:
+    """One cell on all servers, round by round, until the verdict is clear or the budget is spent."""
 
-    crew: Crew
+    both: Servers
     key: Key
     request: Callable[[Path], Request]
     budget_s: float
     margin: float
     among: int = 1
     began: float = field(default_factory=time.monotonic)
-    crews: list[list[Floats]] = field(default_factory=lambda: [[]])
+    sets: list[list[Floats]] = field(default_factory=lambda: [[]])
     """Seconds per step of each generation, of shape (rounds, servers, 2); by the servers that lived at once."""
     peaks: list[list[list[int | None]]] = field(default_factory=lambda: [[]])
     """Peak memory of every process, by crew and generation."""
@@ -94,15 +156,15 @@ class Race:
     @property
     def generations(self) -> list[Floats]:
         """Those of all crews."""
-        return [each for generations in self.crews for each in generations]
+        return [each for generations in self.sets for each in generations]
 
     @property
-    def runners(self) -> list[Runner]:
+    def servers(self) -> list[MeasuredServer]:
         """Those of both sides, the baseline's first."""
-        return self.crew.runners
+        return self.both.members
 
     def run(self) -> Measured:
-        """Measure, and leave the runners free."""
+        """Measure, and leave the servers free."""
         try:
             self.prepare()
             while True:
@@ -130,10 +192,10 @@ class Race:
 
         Not before the second look: large differences are clear by then.
         """
-        opening_s = self.crew.opening_s
+        opening_s = self.both.opening_s
         left_s = self.budget_s * (1 - self.gone)
         forks = all(
-            runner.fork for runner in self.runners
+            server.fork for server in self.servers
         )  # else every process has a server of its own anyway
         return (
             forks
@@ -144,39 +206,39 @@ class Race:
 
     def renew(self) -> None:
         """Others take the place of the servers: the rest of the budget is not spent on the luck of a few."""
-        self.crew.renew()
+        self.both.renew()
         self.since = time.monotonic()
-        self.crews.append([])
+        self.sets.append([])
         self.peaks.append([])
 
     def prepare(self) -> None:
         """Servers that have imported what the script needs, so that no process of a generation has to."""
-        began, starting = time.monotonic(), not any(runner.alive for runner in self.runners)
-        self.crew.each(lambda runner: self.do(runner, runner.open), self.shuffled(self.runners))
+        began, starting = time.monotonic(), not any(server.alive for server in self.servers)
+        self.both.each(lambda server: self.do(server, server.open), self.shuffled(self.servers))
         if starting:
-            self.crew.opening_s = time.monotonic() - began
-        if all(runner.fork for runner in self.runners):
-            half = len(self.runners) // 2
-            sides = [self.runners[:half], self.runners[half:]]
-            lines = self.crew.each(
+            self.both.opening_s = time.monotonic() - began
+        if all(server.fork for server in self.servers):
+            half = len(self.servers) // 2
+            sides = [self.servers[:half], self.servers[half:]]
+            lines = self.both.each(
                 lambda side: self.do(side[0], side[0].scout, self.request), sides
             )
             every = [
-                (runner, line) for side, line in zip(sides, lines, strict=True) for runner in side
+                (server, line) for side, line in zip(sides, lines, strict=True) for server in side
             ]
             learning = time.monotonic()
-            self.crew.each(lambda each: self.do(each[0], each[0].learn, each[1]), every)
-            self.crew.opening_s += time.monotonic() - learning
+            self.both.each(lambda each: self.do(each[0], each[0].learn, each[1]), every)
+            self.both.opening_s += time.monotonic() - learning
         self.since = time.monotonic()
 
     def do(
-        self, runner: Runner, task: Callable[P, R], *arguments: P.args, **options: P.kwargs
+        self, server: MeasuredServer, task: Callable[P, R], *arguments: P.args, **options: P.kwargs
     ) -> R:
-        """A task of a runner; what it raises has a note of which side that was."""
+        """A task of a server; what it raises has a note of which side that was."""
         try:
             return task(*arguments, **options)
         except FAILURES as error:
-            baseline = any(runner is each for each in self.runners[: len(self.runners) // 2])
+            baseline = any(server is each for each in self.servers[: len(self.servers) // 2])
             error.add_note("baseline" if baseline else "candidate")
             raise
 
@@ -191,7 +253,7 @@ class Race:
         self.next_look = min((each for each in LOOKS if each > gone), default=1.0)
         total = statistics.spent(gone)
         alpha, self.spent = total - self.spent, total
-        estimate = statistics.of_blocks([each for each in self.crews if each], self.generator)
+        estimate = statistics.of_blocks([each for each in self.sets if each], self.generator)
         self.outliers = estimate.outliers
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
 
@@ -199,9 +261,9 @@ class Race:
         """A new process of every server, and some rounds of them: one at least, no more when the budget is spent."""
         began = time.monotonic()
         try:
-            self.start(self.runners)
+            self.start(self.servers)
             self.agree_on_blocks()
-            if self.runners[0].lead_in:
+            if self.servers[0].lead_in:
                 self.complete_round()  # not counted: the caches of the core that is now theirs are cold
             ready = time.monotonic()
             rounds = [self.complete_round()]
@@ -212,35 +274,35 @@ class Race:
                 rounds.append(self.complete_round())
             if len(rounds) < least and self.generations:
                 return  # cut off: it would count like a whole one
-            self.crews[-1].append(np.stack(rounds))
-            self.peaks[-1].append([runner.peak_bytes for runner in self.runners])
-            self.unsteady += sum(not runner.steady for runner in self.runners)
+            self.sets[-1].append(np.stack(rounds))
+            self.peaks[-1].append([server.peak_bytes for server in self.servers])
+            self.unsteady += sum(not server.steady for server in self.servers)
         finally:
-            for runner in self.runners:
-                runner.end()
+            for server in self.servers:
+                server.end()
 
     def agree_on_blocks(self) -> None:
         """The first generation's warm-up tells how many steps make a block, of both sides alike."""
         if self.steps:
             return
-        step_s = float(np.median([runner.step_s for runner in self.runners]))
+        step_s = float(np.median([server.step_s for server in self.servers]))
         slow = step_s > SLOW_S
         self.steps = 1 if slow else max(FEWEST, min(MOST, round(BLOCK_S / step_s)))
-        for runner in self.runners:
-            runner.lead_in = 0 if slow else LEAD_IN
+        for server in self.servers:
+            server.lead_in = 0 if slow else LEAD_IN
 
-    def start(self, runners: Sequence[Runner]) -> None:
-        """Start the script on all of ``runners`` in an order of chance, as many at a time as there are cores.
+    def start(self, servers: Sequence[MeasuredServer]) -> None:
+        """Start the script on all of ``servers`` in an order of chance, as many at a time as there are cores.
 
         Not one side after the other: processes that started early were seen to be slower by a per cent for good.
         """
-        self.crew.each(
-            lambda runner: self.do(runner, runner.begin, self.request), self.shuffled(runners)
+        self.both.each(
+            lambda server: self.do(server, server.begin, self.request), self.shuffled(servers)
         )
 
-    def shuffled(self, runners: Sequence[Runner]) -> list[Runner]:
-        """``runners`` in an order of chance."""
-        return [runners[each] for each in self.generator.permutation(len(runners))]
+    def shuffled(self, servers: Sequence[MeasuredServer]) -> list[MeasuredServer]:
+        """``servers`` in an order of chance."""
+        return [servers[each] for each in self.generator.permutation(len(servers))]
 
     def complete_round(self) -> Floats:
         """One more round; a script that ends in it is started again, and the round with it, while the budget lasts."""
@@ -249,18 +311,18 @@ class Race:
                 return self.round()
             except Exhausted:
                 self.restarts += 1
-                if self.restarts > (RESTARTS if self.gone < 1 else 1) * len(self.runners) * len(
-                    self.crews
+                if self.restarts > (RESTARTS if self.gone < 1 else 1) * len(self.servers) * len(
+                    self.sets
                 ):
                     raise
-                ended = [runner for runner in self.runners if not runner.running]
-                for runner in ended:
-                    runner.end()
+                ended = [server for server in self.servers if not server.running]
+                for server in ended:
+                    server.end()
                 self.start(ended)
 
     def round(self) -> Floats:
-        """Seconds per step of two blocks of every runner, in an order that is the same backwards: A B B A of many."""
-        half = len(self.runners) // 2
+        """Seconds per step of two blocks of every server, in an order that is the same backwards: A B B A of many."""
+        half = len(self.servers) // 2
         first, second = (self.generator.permutation(half) for _ in range(2))
         pairs = [[int(one), half + int(other)] for one, other in zip(first, second, strict=True)]
         swapped = self.generator.integers(2)
@@ -269,10 +331,10 @@ class Race:
             for number, pair in enumerate(pairs)
             for each in (pair[::-1] if (number + swapped) % 2 else pair)
         ]
-        times: list[list[float]] = [[] for _ in self.runners]
+        times: list[list[float]] = [[] for _ in self.servers]
         for each in order + order[::-1]:
-            runner = self.runners[each]
-            taken = self.do(runner, runner.block, self.steps)
+            server = self.servers[each]
+            taken = self.do(server, server.block, self.steps)
             times[each].append(sum(taken) / len(taken))
         return np.array(times)
 
@@ -283,19 +345,19 @@ class Race:
         notices: tuple[str, ...] = (),
     ) -> Measured:
         """What is told of this cell."""
-        half = len(self.runners) // 2
-        processes = len(self.runners) * len(self.generations)
+        half = len(self.servers) // 2
+        processes = len(self.servers) * len(self.generations)
         if step_time is not None and self.unsteady:
             notices += (
                 f"{self.unsteady} of {processes} processes were still warming up when they were measured",
             )
-        servers = half * sum(bool(each) for each in self.crews)
+        per_side = half * sum(bool(each) for each in self.sets)
         for side, count in zip(("baseline", "candidate"), self.outliers, strict=True):
             if step_time is not None and count:
                 notices += (
-                    f"{count} of {servers} servers of the {side} lay far out: bounded, the interval widened",
+                    f"{count} of {per_side} servers of the {side} lay far out: bounded, the interval widened",
                 )
-        if step_time is not None and not self.runners[0].cores:
+        if step_time is not None and not self.servers[0].cores:
             notices += ("no core could be kept for it: other processes disturb it more",)
         return Measured(
             scenario=self.key.scenario,
@@ -303,7 +365,7 @@ class Race:
             device=self.key.device,
             step_time=step_time,
             memory=None if step_time is None else self.memory(),
-            servers=servers,
+            servers=per_side,
             processes=processes // 2,
             blocks=sum(each.shape[0] * each.shape[2] for each in self.generations) * half,
             steps=self.steps,
@@ -314,7 +376,7 @@ class Race:
 
     def memory(self) -> Ratio | None:
         """The ratio of peak memory; None where the system does not tell it."""
-        if not all(peak for crew in self.peaks for each in crew for peak in each):
+        if not all(peak for generations in self.peaks for each in generations for peak in each):
             return None
         estimate = statistics.of_servers(
             [np.array(each, dtype=float) for each in self.peaks if each], self.generator
@@ -332,63 +394,3 @@ def reason(error: Exception) -> str:
     """What went wrong, for people."""
     found = process_outcome(None, error.ended) if isinstance(error, ServerDied) else None
     return f"a server ended: {found[1]}" if found else str(error)
-
-
-STEPS = 50_000
-"""More than any measurement takes; a script that makes its data in advance makes data for as many."""
-
-
-def measure(
-    baseline: Path,
-    candidate: Path,
-    cells: Sequence[Planned],
-    settings: Settings,
-    *,
-    budget_s: float,
-    margin: float,
-    directory: Path,
-    stage: Callable[[str], None],
-) -> dict[Key, Measured]:
-    """Every one of ``cells``, which train on both sides, in the environments of two interpreters.
-
-    ``budget_s`` is for all of them together: what one does not need is left to the others. ``margin`` is the fraction
-    that counts as the same. Paths of the two interpreters may be equal: then nothing should differ.
-    """
-    sources = sorted({Source.of(cell.scenario) for cell in cells})
-    with crew(Contender(baseline), Contender(candidate), sources, settings, directory) as both:
-        deadline = time.monotonic() + budget_s
-        stage(f"starting {len(both.runners)} servers to measure {len(cells)} cells")
-        with contextlib.suppress(ServerDied, OSError):  # every cell tries again, and tells
-            both.open()  # what that takes is nobody's share
-        found: dict[Key, Measured] = {}
-        for number, cell in enumerate(cells):
-            key = Key(cell.cell.scenario, cell.cell.variant, cell.cell.device)
-            left_s = max(0.0, deadline - time.monotonic()) / (len(cells) - number)
-            stage(f"measuring {number + 1} of {len(cells)}: {key}, {left_s:.0f} s at most")
-            race = Race(both, key, requests(cell, settings), left_s, margin, among=2 * len(cells))
-            found[key] = race.run()
-    return found
-
-
-def requests(cell: Planned, settings: Settings) -> Callable[[Path], Request]:
-    """What a server is asked for, given the folder of the cell."""
-
-    def request(directory: Path) -> Request:
-        scenario = cell.scenario
-        return Request(
-            script=Source.of(scenario).path,
-            variant=cell.variant.name,
-            device=cell.cell.device,
-            audit=0,
-            warmup=0,
-            timed=STEPS,
-            directory=directory,
-            timeout_s=settings.limits.timeout_s,
-            memory_bytes=settings.limits.memory_bytes,
-            observe=False,
-            arguments=scenario.arguments,
-            working_directory=Path(scenario.directory) if scenario.directory else None,
-            paced=True,
-        )
-
-    return request

@@ -45,170 +45,22 @@ if TYPE_CHECKING:
     from gradmatrix.run.server import Request
 
 
-START_TIMEOUT_S = 60.0
-
-
-class Block(msgspec.Struct, frozen=True, tag_field="event", tag="block"):
-    """What a block of steps took."""
-
-    step_times_s: tuple[float, ...]
-    """Of each step; the first one begins with cold caches."""
-    peak_memory_bytes: int | None
-    """Of the process since it began: resident set, or what torch's allocator held on a GPU."""
-
-
-class Imported(msgspec.Struct, frozen=True, tag_field="event", tag="imported"):
-    """The server has imported what it was told to."""
-
-
-class _Imports(msgspec.Struct):
-    """What a cell had to import by itself, in the words of ``protocol.py``."""
-
-    schema: int
-    modules: list[str]
-
-
-IMPORTED, _IMPORTS = msgspec.json.Decoder(Imported), msgspec.json.Decoder(_Imports)
-_EVENT: msgspec.json.Decoder[Block | CellEnded] = msgspec.json.Decoder(Block | CellEnded)
-
-
-class Exhausted(Exception):
-    """The script ran to its end: it has no more steps. Another process may go on."""
-
-
-class Broken(Exception):
-    """The script failed, died, or took too long; the message says which."""
-
-
-class PacedCell:
-    """One running script in ``server``; it waits after its first optimizer step."""
-
-    def __init__(self, server: Server, request: Request) -> None:
-        self.server = server
-        self.request = request
-        self.pid: int | None = None
-        self.unheard = False
-        """It broke after it was told to run: what it may not have read, the server takes for a request."""
-
-    def start(self) -> Block:
-        """Start the script and let it run to the end of its first step. Exhausted, Broken, ServerDied."""
-        self.request.directory.mkdir(parents=True, exist_ok=True)
-        self.server.send(self.request.line())
-        started = self.server.event(STARTED, time.monotonic() + START_TIMEOUT_S)
-        if started is None:
-            self.server.close()  # it would begin some time, and nobody would wait for it
-            raise Broken("its process did not start in time")
-        self.pid = started.pid
-        return self._block()
-
-    @property
-    def imported(self) -> bytes:
-        """The line that asks another server to import what this cell had to import by itself."""
-        return msgspec.json.encode(
-            _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
-        )
-
-    def run(self, steps: int) -> Block:
-        """Run ``steps`` optimizer steps. Exhausted, Broken, ServerDied."""
-        self.server.send(f'{{"steps": {steps}}}\n')
-        try:
-            return self._block()
-        except Broken:
-            self.unheard = True
-            raise
-
-    def stop(self) -> None:
-        """End the script; the server is ready for another one, where it can fork. Broken, ServerDied: it is not."""
-        if self.pid is None:
-            return
-        kill_group(self.pid)
-        self.pid = None
-        if self.server.fork:
-            while isinstance(self._event(START_TIMEOUT_S), Block):
-                pass  # it was on its way
-
-    def _block(self) -> Block:
-        """The next block."""
-        event = self._event(self.request.timeout_s)
-        if isinstance(event, Block):
-            return event
-        kill_group(event.pid)  # what the script left running
-        self.pid = None
-        raise self._end(event)
-
-    def _event(self, timeout_s: float) -> Block | CellEnded:
-        """What the script does next."""
-        line = self.server.line(time.monotonic() + timeout_s, self.request.directory / "output.txt")
-        if line is None:
-            raise Broken(f"no answer within {timeout_s:g} s")
-        try:
-            return _EVENT.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Broken(f"it does not keep the protocol: {error}") from error
-
-    def _end(self, event: CellEnded) -> Exhausted | Broken:
-        """Why a script ended that nobody had stopped."""
-        seen = read_observation(self.request.directory)
-        if seen is not None and seen.raised is None and seen.skipped is None and not seen.no_device:
-            return Exhausted(f"it has no more than {seen.steps} steps")
-        ended = Ended(
-            event.signal, event.exit, output_tail=tail(self.request.directory / "output.txt")
-        )
-        return Broken(scenarios.without_folders(judge(seen, ended).message, self.request.folders))
-
-
-SAMPLE_S = 0.2
-IDLE = (3, 4)
-"""Columns of /proc/stat that count time in which a core did nothing: idle, and waiting for a disk."""
-
-
-def quietest(count: int) -> tuple[int, ...]:
-    """The ``count`` least busy cores that this process may use; empty where there are no more, or none to see.
-
-    Of two cores that share their circuits the busier one slows the other, which no choice here can mend.
-    """
-    if not hasattr(os, "sched_getaffinity"):
-        return ()
-    usable = os.sched_getaffinity(0)
-    before = _busy()
-    time.sleep(SAMPLE_S)
-    after = _busy()
-    known = sorted(
-        (core for core in usable if core in before and core in after),
-        key=lambda c: after[c] - before[c],
-    )
-    return tuple(known[:count]) if len(known) > count else ()
-
-
-def pin(pid: int, cores: tuple[int, ...]) -> None:
-    """Let every thread of the process run on ``cores`` alone; nothing where there are none, or it is gone."""
-    if not cores or not hasattr(os, "sched_setaffinity"):
-        return
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), cores)
-
-
-def _busy() -> dict[int, int]:
-    """Ticks that each core has worked since the machine was started."""
-    found = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
-            name, *columns = line.split()
-            if name.startswith("cpu") and name[3:].isdecimal():
-                ticks = [int(column) for column in columns]
-                found[int(name[3:])] = sum(ticks[:8]) - sum(ticks[each] for each in IDLE)
-    return found
-
-
+PER_SIDE = 6
+"""Fresh servers per side."""
 LEAD_IN = 1
 """Steps at the beginning of a block that do not count: the caches hold another process's data."""
 WARMUP_BLOCK = 4
 WARMUP_S = 5.0
 """Longest warm-up of one process; what is not steady then is measured, and said."""
-SEEDS = random.SystemRandom()
 TRIES = 5
 """Of a block. Where another process takes the core between the two readings that make a clock, it is off by as long."""
+START_TIMEOUT_S = 60.0
+SAMPLE_S = 0.2
+IDLE = (3, 4)
+"""Columns of /proc/stat that count time in which a core did nothing: idle, and waiting for a disk."""
+SEEDS = random.SystemRandom()
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -219,8 +71,82 @@ class Contender:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
+@contextlib.contextmanager
+def make_servers(
+    baseline: Contender,
+    candidate: Contender,
+    sources: Sequence[Source],
+    settings: Settings,
+    directory: Path,
+    *,
+    per_side: int = PER_SIDE,
+) -> Iterator[Servers]:
+    """Runners of both sides, the baseline's first; ended with the context."""
+    threads = settings.limits.threads
+    cores = quietest(threads)
+    members = [
+        MeasuredServer(
+            contender,
+            directory / f"{side}-{number}",
+            sources,
+            environment.variables(threads),
+            cores,
+            fork=settings.isolation == "fork",
+        )
+        for side, contender in (("baseline", baseline), ("candidate", candidate))
+        for number in range(per_side)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool, contextlib.ExitStack() as ending:
+        for server in members:
+            ending.callback(server.close)
+        yield Servers(members, pool)
+
+
 @dataclass
-class Runner:
+class Servers:
+    """The members of both sides, the baseline's first."""
+
+    members: list[MeasuredServer]
+    pool: ThreadPoolExecutor
+    """It starts them. Its threads live as long as they do: Linux kills a server with the thread that started it."""
+    opening_s: float = math.inf
+    """What starting all servers took when they were last started together."""
+
+    def open(self) -> None:
+        """Start all servers. ServerDied, OSError.
+
+        The first one of an environment compiles what it imports, and keeps up to 8 % more memory for it: one of each
+        side is started for that alone.
+        """
+        half = len(self.members) // 2
+        self.each(
+            lambda server: server.rehearse(), [*self.members[:half][:1], *self.members[half:][:1]]
+        )
+        self.renew()
+
+    def renew(self) -> None:
+        """Others take the place of the servers, and import what these have learned to. ServerDied, OSError."""
+        self.each(lambda server: server.renew(), self.members)
+        began = time.monotonic()
+        self.each(lambda server: server.open(), self.members)
+        self.opening_s = time.monotonic() - began
+
+    def each(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Do ``task`` with all ``items``, as many at a time as there are cores; raises when no other one is at work."""
+        futures = [self.pool.submit(task, item) for item in items]
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in futures:
+                future.cancel()
+        wait(futures)
+        for future in done:
+            future.result()
+        return [future.result() for future in futures]
+
+
+@dataclass
+class MeasuredServer:
     """A server of ``contender`` that runs a block of optimizer steps when it is told to."""
 
     contender: Contender
@@ -379,81 +305,149 @@ class Runner:
             server.close()
 
 
-T = TypeVar("T")
-R = TypeVar("R")
-SERVERS = 6
-"""Fresh servers per side."""
+class Exhausted(Exception):
+    """The script ran to its end: it has no more steps. Another process may go on."""
 
 
-@dataclass
-class Crew:
-    """The runners of both sides, the baseline's first."""
+class Broken(Exception):
+    """The script failed, died, or took too long; the message says which."""
 
-    runners: list[Runner]
-    pool: ThreadPoolExecutor
-    """It starts them. Its threads live as long as they do: Linux kills a server with the thread that started it."""
-    opening_s: float = math.inf
-    """What starting all servers took when they were last started together."""
 
-    def open(self) -> None:
-        """Start all servers. ServerDied, OSError.
+class Block(msgspec.Struct, frozen=True, tag_field="event", tag="block"):
+    """What a block of steps took."""
 
-        The first one of an environment compiles what it imports, and keeps up to 8 % more memory for it: one of each
-        side is started for that alone.
-        """
-        half = len(self.runners) // 2
-        self.each(
-            lambda runner: runner.rehearse(), [*self.runners[:half][:1], *self.runners[half:][:1]]
+    step_times_s: tuple[float, ...]
+    """Of each step; the first one begins with cold caches."""
+    peak_memory_bytes: int | None
+    """Of the process since it began: resident set, or what torch's allocator held on a GPU."""
+
+
+class Imported(msgspec.Struct, frozen=True, tag_field="event", tag="imported"):
+    """The server has imported what it was told to."""
+
+
+class _Imports(msgspec.Struct):
+    """What a cell had to import by itself, in the words of ``protocol.py``."""
+
+    schema: int
+    modules: list[str]
+
+
+IMPORTED, _IMPORTS = msgspec.json.Decoder(Imported), msgspec.json.Decoder(_Imports)
+_EVENT: msgspec.json.Decoder[Block | CellEnded] = msgspec.json.Decoder(Block | CellEnded)
+
+
+class PacedCell:
+    """One running script in ``server``; it waits after its first optimizer step."""
+
+    def __init__(self, server: Server, request: Request) -> None:
+        self.server = server
+        self.request = request
+        self.pid: int | None = None
+        self.unheard = False
+        """It broke after it was told to run: what it may not have read, the server takes for a request."""
+
+    def start(self) -> Block:
+        """Start the script and let it run to the end of its first step. Exhausted, Broken, ServerDied."""
+        self.request.directory.mkdir(parents=True, exist_ok=True)
+        self.server.send(self.request.line())
+        started = self.server.event(STARTED, time.monotonic() + START_TIMEOUT_S)
+        if started is None:
+            self.server.close()  # it would begin some time, and nobody would wait for it
+            raise Broken("its process did not start in time")
+        self.pid = started.pid
+        return self._block()
+
+    @property
+    def imported(self) -> bytes:
+        """The line that asks another server to import what this cell had to import by itself."""
+        return msgspec.json.encode(
+            _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
         )
-        self.renew()
 
-    def renew(self) -> None:
-        """Others take the place of the servers, and import what these have learned to. ServerDied, OSError."""
-        self.each(lambda runner: runner.renew(), self.runners)
-        began = time.monotonic()
-        self.each(lambda runner: runner.open(), self.runners)
-        self.opening_s = time.monotonic() - began
-
-    def each(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Do ``task`` with all ``items``, as many at a time as there are cores; raises when no other one is at work."""
-        futures = [self.pool.submit(task, item) for item in items]
+    def run(self, steps: int) -> Block:
+        """Run ``steps`` optimizer steps. Exhausted, Broken, ServerDied."""
+        self.server.send(f'{{"steps": {steps}}}\n')
         try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        finally:
-            for future in futures:
-                future.cancel()
-        wait(futures)
-        for future in done:
-            future.result()
-        return [future.result() for future in futures]
+            return self._block()
+        except Broken:
+            self.unheard = True
+            raise
 
+    def stop(self) -> None:
+        """End the script; the server is ready for another one, where it can fork. Broken, ServerDied: it is not."""
+        if self.pid is None:
+            return
+        kill_group(self.pid)
+        self.pid = None
+        if self.server.fork:
+            while isinstance(self._event(START_TIMEOUT_S), Block):
+                pass  # it was on its way
 
-@contextlib.contextmanager
-def crew(
-    baseline: Contender,
-    candidate: Contender,
-    sources: Sequence[Source],
-    settings: Settings,
-    directory: Path,
-    *,
-    servers: int = SERVERS,
-) -> Iterator[Crew]:
-    """Runners of both sides, the baseline's first; ended with the context."""
-    threads = settings.limits.threads
-    cores = quietest(threads)
-    runners = [
-        Runner(
-            contender,
-            directory / f"{side}-{number}",
-            sources,
-            environment.variables(threads),
-            cores,
-            fork=settings.isolation == "fork",
+    def _block(self) -> Block:
+        """The next block."""
+        event = self._event(self.request.timeout_s)
+        if isinstance(event, Block):
+            return event
+        kill_group(event.pid)  # what the script left running
+        self.pid = None
+        raise self._end(event)
+
+    def _event(self, timeout_s: float) -> Block | CellEnded:
+        """What the script does next."""
+        line = self.server.line(time.monotonic() + timeout_s, self.request.directory / "output.txt")
+        if line is None:
+            raise Broken(f"no answer within {timeout_s:g} s")
+        try:
+            return _EVENT.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Broken(f"it does not keep the protocol: {error}") from error
+
+    def _end(self, event: CellEnded) -> Exhausted | Broken:
+        """Why a script ended that nobody had stopped."""
+        seen = read_observation(self.request.directory)
+        if seen is not None and seen.raised is None and seen.skipped is None and not seen.no_device:
+            return Exhausted(f"it has no more than {seen.steps} steps")
+        ended = Ended(
+            event.signal, event.exit, output_tail=tail(self.request.directory / "output.txt")
         )
-        for side, contender in (("baseline", baseline), ("candidate", candidate))
-        for number in range(servers)
-    ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool, contextlib.ExitStack() as ending:
-        for runner in runners:
-            ending.callback(runner.close)
-        yield Crew(runners, pool)
+        return Broken(scenarios.without_folders(judge(seen, ended).message, self.request.folders))
+
+
+def quietest(count: int) -> tuple[int, ...]:
+    """The ``count`` least busy cores that this process may use; empty where there are no more, or none to see.
+
+    Of two cores that share their circuits the busier one slows the other, which no choice here can mend.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        return ()
+    usable = os.sched_getaffinity(0)
+    before = _busy()
+    time.sleep(SAMPLE_S)
+    after = _busy()
+    known = sorted(
+        (core for core in usable if core in before and core in after),
+        key=lambda c: after[c] - before[c],
+    )
+    return tuple(known[:count]) if len(known) > count else ()
+
+
+def _busy() -> dict[int, int]:
+    """Ticks that each core has worked since the machine was started."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+            name, *columns = line.split()
+            if name.startswith("cpu") and name[3:].isdecimal():
+                ticks = [int(column) for column in columns]
+                found[int(name[3:])] = sum(ticks[:8]) - sum(ticks[each] for each in IDLE)
+    return found
+
+
+def pin(pid: int, cores: tuple[int, ...]) -> None:
+    """Let every thread of the process run on ``cores`` alone; nothing where there are none, or it is gone."""
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        return
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores)

@@ -54,6 +54,23 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
+ALPHA = 0.01
+"""The probability of calling two equal sides different, over all looks."""
+TRIMMED = 0.2
+"""Of a server's blocks, at either end: other processes make some of them long."""
+TRIMMED_GENERATIONS = 0.25
+"""Of a server's processes, at either end; of three or more one at least."""
+FARTHEST = 5.0
+"""Standard deviations of the servers."""
+OUTLIERS = 1 / 6
+"""Share of a side's servers that may lie further out."""
+RESAMPLES = 2000
+SHORTEST = 8
+"""Fewer step times say nothing of a warm-up: of up to six, any would be found to end it in their first half."""
+SMALLEST = 1e-5
+"""Two servers may differ by less than a clock can tell: no standard error is smaller."""
+
+
 class Key(NamedTuple):
     """A cell without its stack: what two sides have in common."""
 
@@ -142,23 +159,6 @@ class Measured(Frozen, frozen=True, kw_only=True):
         return Key(self.scenario, self.variant, self.device)
 
 
-ALPHA = 0.01
-"""The probability of calling two equal sides different, over all looks."""
-TRIMMED = 0.2
-"""Of a server's blocks, at either end: other processes make some of them long."""
-TRIMMED_GENERATIONS = 0.25
-"""Of a server's processes, at either end; of three or more one at least."""
-FARTHEST = 5.0
-"""Standard deviations of the servers."""
-OUTLIERS = 1 / 6
-"""Share of a side's servers that may lie further out."""
-RESAMPLES = 2000
-SHORTEST = 8
-"""Fewer step times say nothing of a warm-up: of up to six, any would be found to end it in their first half."""
-SMALLEST = 1e-5
-"""Two servers may differ by less than a clock can tell: no standard error is smaller."""
-
-
 @dataclass(frozen=True)
 class Estimate:
     """The difference of two sides' logarithms: candidate minus baseline."""
@@ -188,30 +188,37 @@ class Estimate:
         return float(stats.t.isf(alpha / 2, self.freedom)) * self.error
 
 
-def of_blocks(crews: Sequence[Sequence[Floats]], generator: np.random.Generator) -> Estimate:
+def of_blocks(sets: Sequence[Sequence[Floats]], generator: np.random.Generator) -> Estimate:
     """The estimate from the blocks of one or more generations of each crew."""
-    logs = [[np.log(each) for each in generations] for generations in crews]
+    logs = [[np.log(each) for each in generations] for generations in sets]
     effects = _by_side([_trimmed(np.stack([_effects(each) for each in one])) for one in logs])
     levels = _by_side(
         [np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs]
     )
-    measured = _estimate(_as_measured(effects), levels, len(crews), generator)
+    measured = _estimate(_as_measured(effects), levels, len(sets), generator)
     sides = _bounded(effects)
     outliers = sides[0].outliers, sides[1].outliers
     if not any(outliers):
         return measured
-    bounded = _estimate(sides, levels, len(crews), generator)
+    bounded = _estimate(sides, levels, len(sets), generator)
     return replace(bounded, outliers=outliers, unbounded=measured)
 
 
-def of_servers(crews: Sequence[Floats], generator: np.random.Generator) -> Estimate:
+def of_servers(sets: Sequence[Floats], generator: np.random.Generator) -> Estimate:
     """The estimate from one value per process, an array of shape (generations, servers) for each crew: peak memory."""
-    logs = [np.log(values) for values in crews]
+    logs = [np.log(values) for values in sets]
     effects = _by_side(
         [(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs]
     )
-    levels = _by_side([np.median(values, axis=0) for values in crews])
-    return _estimate(_as_measured(effects), levels, len(crews), generator)
+    levels = _by_side([np.median(values, axis=0) for values in sets])
+    return _estimate(_as_measured(effects), levels, len(sets), generator)
+
+
+def _effects(logs: Floats) -> Floats:
+    """Shape (rounds, servers, blocks) -> (servers,): each process relative to all that ran at the same time."""
+    residuals = logs - np.median(logs, axis=(1, 2), keepdims=True)
+    per_server = residuals.transpose(1, 0, 2).reshape(logs.shape[1], -1)
+    return np.asarray(stats.trim_mean(per_server, TRIMMED, axis=1))
 
 
 def _trimmed(generations: Floats) -> Floats:
@@ -221,16 +228,9 @@ def _trimmed(generations: Floats) -> Floats:
     return np.asarray(np.sort(generations, axis=0)[cut : count - cut].mean(axis=0))
 
 
-def _by_side(crews: Sequence[Floats]) -> Floats:
+def _by_side(sets: Sequence[Floats]) -> Floats:
     """One value per server of each crew -> of all crews, the baseline's first."""
-    return np.concatenate([each.reshape(2, -1) for each in crews], axis=1).ravel()
-
-
-def _effects(logs: Floats) -> Floats:
-    """Shape (rounds, servers, blocks) -> (servers,): each process relative to all that ran at the same time."""
-    residuals = logs - np.median(logs, axis=(1, 2), keepdims=True)
-    per_server = residuals.transpose(1, 0, 2).reshape(logs.shape[1], -1)
-    return np.asarray(stats.trim_mean(per_server, TRIMMED, axis=1))
+    return np.concatenate([each.reshape(2, -1) for each in sets], axis=1).ravel()
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def _bounded(servers: Floats) -> tuple[_Side, _Side]:
 
 
 def _estimate(
-    sides: tuple[_Side, _Side], levels: Floats, crews: int, generator: np.random.Generator
+    sides: tuple[_Side, _Side], levels: Floats, sets: int, generator: np.random.Generator
 ) -> Estimate:
     """From the servers of both sides, and their levels in the unit that was measured, the baseline's first.
 
@@ -306,7 +306,7 @@ def _estimate(
         difference=float(candidate.servers.mean() - baseline.servers.mean()),
         error=max(error, SMALLEST),
         freedom=spread**2 / sum(side.spread**2 / side.freedom for side in sides),
-        floor=_floor(baseline.servers.reshape(crews, -1).mean(axis=0)),
+        floor=_floor(baseline.servers.reshape(sets, -1).mean(axis=0)),
         baseline=float(medians[0]),
         candidate=float(medians[1]),
     )
