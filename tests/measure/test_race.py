@@ -180,7 +180,7 @@ def test_what_was_not_steady_is_said() -> None:
         found = race.run()
     assert (
         "12 of 12 processes were still warming up when they were measured",
-        "no core could be kept for it: other processes disturb it more",
+        "no core was free for this alone, so other processes disturb it more",
     ) == found.notices
 
 

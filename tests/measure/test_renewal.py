@@ -87,7 +87,7 @@ def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
         race.began, race.both.opening_s = 0.0, 1
         found = race.run()
     assert found.step_time is not None
-    assert ("budget", HALF, ("no other servers: [Errno 28] No space left on device",)) == (
+    assert ("budget", HALF, ("the servers could not be replaced: [Errno 28] No space left on device",)) == (
         found.stopped,
         found.servers,
         found.notices,
@@ -130,5 +130,5 @@ def test_servers_that_lay_far_out_are_told() -> None:
         told[7].step_s *= 1.2
         found = race.run()
     assert (
-        "1 of 6 servers of the candidate lay far out: bounded, the interval widened",
+        "1 of 6 servers of the candidate were outliers: they were bounded and the interval widened",
     ) == found.notices

@@ -85,7 +85,9 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(
 def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Path) -> None:
     """Each has another seed of its hashes; none of its processes has to import what the scout had to."""
     sources = [Source(SCRIPT, own=False)]
-    with make_servers(contender(), contender(), sources, SETTINGS, tmp_path, per_side=SERVERS) as both:
+    with make_servers(
+        contender(), contender(), sources, SETTINGS, tmp_path, per_side=SERVERS
+    ) as both:
         for variant in ("imports_late", "tells_hash"):
             race = Measurement(both, Key("paced", variant, "cpu"), asks(variant), 60, 0.05)
             race.prepare()

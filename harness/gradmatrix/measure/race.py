@@ -1,13 +1,17 @@
-"""One cell of two environments, block by block, until the verdict is clear or the budget is spent.
+"""Measure two environments side by side: whether one is really slower, or needs more memory.
 
-Several fresh servers of each side live at once; each forks the script that is measured, pinned to the same processor
-cores, and of all these processes one runs at a time, a block of optimizer steps long (A B B A …). Servers differ in
-what a fork does not change, the layout of their memory and the seed of their hashes; processes in which pages they
-get, so that every server forks several in turn, one per generation. Where they fork and the budget allows, others take
-the place of the servers that have run for as long as starting them took. ``statistics.py`` says what is made of it.
-Folders of processes are removed when they end; a script with a working directory of its own runs in that one, in all.
+A ``Measurement`` is one cell in both environments, block by block, until the verdict is clear or
+the budget is spent. Several fresh servers of each side are alive at once. Each forks the script
+that is measured, pinned to the same processor cores. Of all these processes one runs at a time, for
+a block of optimizer steps (A B B A …).
 
-Two environments measured side by side: which one is slower, or needs more memory, and whether that is real.
+Servers differ in what a fork does not change: the layout of their memory and the seed of their
+hashes. Processes differ in the pages they get, so every server forks several in turn, one per
+generation. If servers can fork and the budget allows it, they are replaced after they were measured
+for as long as starting them took. ``statistics.py`` describes how the times become a verdict.
+
+The folders of processes are removed when they end. Scripts with a working directory of their own
+share it.
 """
 
 from __future__ import annotations
@@ -40,27 +44,34 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 BLOCK_S = 0.02
-"""A block takes about so long, or FEWEST steps. The speed of a machine wanders within tenths of a second: of two blocks
-next to each other long ones differ as much as short ones, and there are fewer of them."""
+"""Seconds of a block, unless that is less than FEWEST steps. The speed of a machine wanders within
+tenths of a second: two neighbouring long blocks differ as much as two short ones, and there are
+fewer of them."""
 FEWEST, MOST = 2, 500
 SLOW_S = 0.1
-"""A step that takes longer fills caches in a small part of its time: it needs no lead-in, and one makes a block."""
+"""A longer step fills the caches in a small part of its time, so it needs no lead-in, and one step
+makes a block."""
 MEMORY_MARGIN = 0.05
-"""What counts as the same memory, at least: it has hardly any noise, and a small model is mostly imported libraries."""
+"""At least this much counts as the same memory. Memory has hardly any noise, and a small model's
+memory is mostly imported libraries."""
 ROUNDS = 3, 12
-"""Of a generation, at least and at most: between them, as many as take twice as long as starting its processes did."""
+"""The fewest and the most rounds of a generation. Between them, rounds go on for twice as long as
+starting the processes took."""
 LONG_S = 4.0
-"""A round that takes longer may be the only one of its generation: processes differ more than rounds do."""
+"""If a round takes longer, it may be the only one of its generation: processes differ more than
+rounds do."""
 FIRST_LOOK = 2
 """Generations before the first look."""
 LOOKS = 0.05, 0.15, 0.3, 0.6, 1.0
-"""Fractions of the budget at which the verdict is looked at: each look costs a part of the error probability."""
+"""Fractions of the budget at which a verdict is tried. Each look costs a part of the error
+probability."""
 FAILURES = (Exhausted, Broken, ServerDied, OSError)
 """What ends a measurement."""
 RESTARTS = 50
 """How often a script that ends is started again, on average over the servers."""
 STEPS = 50_000
-"""More than any measurement takes; a script that makes its data in advance makes data for as many."""
+"""More steps than any measurement takes. A script that makes its data in advance makes them for
+this many steps."""
 
 
 def measure(
@@ -74,10 +85,17 @@ def measure(
     directory: Path,
     stage: Callable[[str], None],
 ) -> dict[Key, Measured]:
-    """Every one of ``cells``, which train on both sides, in the environments of two interpreters.
+    """Measure every one of ``cells``, which train on both sides, in two environments.
 
-    ``budget_s`` is for all of them together: what one does not need is left to the others. ``margin`` is the fraction
-    that counts as the same. Paths of the two interpreters may be equal: then nothing should differ.
+    Args:
+        baseline: the interpreter of one side.
+        candidate: that of the other side; it may be the same, and then nothing should differ.
+        cells: what is measured.
+        settings: limits and threads of a cell.
+        budget_s: seconds for all cells together; time that one does not need is left to the others.
+        margin: the fraction that counts as the same.
+        directory: an empty folder for the servers.
+        stage: called with what is being done.
     """
     sources = sorted({Source.of(cell.scenario) for cell in cells})
     with make_servers(
@@ -85,8 +103,8 @@ def measure(
     ) as both:
         deadline = time.monotonic() + budget_s
         stage(f"starting {len(both.members)} servers to measure {len(cells)} cells")
-        with contextlib.suppress(ServerDied, OSError):  # every cell tries again, and tells
-            both.open()  # what that takes is nobody's share
+        with contextlib.suppress(ServerDied, OSError):  # every cell tries again and reports it
+            both.open()  # this time counts for no cell
         found: dict[Key, Measured] = {}
         for number, cell in enumerate(cells):
             key = Key(cell.cell.scenario, cell.cell.variant, cell.cell.device)
@@ -125,7 +143,7 @@ def requests(cell: Planned, settings: Settings) -> Callable[[Path], Request]:
 
 @dataclass
 class Measurement:
-    """One cell on all servers, round by round, until the verdict is clear or the budget is spent."""
+    """One cell on all servers, round by round, until it has a clear verdict or no budget left."""
 
     both: Servers
     key: Key
@@ -135,32 +153,33 @@ class Measurement:
     among: int = 1
     began: float = field(default_factory=time.monotonic)
     sets: list[list[Floats]] = field(default_factory=lambda: [[]])
-    """Seconds per step of each generation, of shape (rounds, servers, 2); by the servers that lived at once."""
+    """Seconds per step of each generation, an array of shape (rounds, servers, 2), for each set of
+    servers that were alive at once."""
     peaks: list[list[list[int | None]]] = field(default_factory=lambda: [[]])
-    """Peak memory of every process, by crew and generation."""
+    """Peak memory of every process, by set of servers and generation."""
     since: float = 0.0
     """When these servers were ready for this cell."""
     looks: int = 0
     outliers: tuple[int, int] = 0, 0
-    """Servers of each side that count as less far out than they were."""
+    """Servers of each side whose distance from the others was bounded."""
     unsteady: int = 0
     """Processes whose warm-up was not seen to end."""
     steps: int = 0
-    """Of a block."""
+    """Steps of a block."""
     generator: np.random.Generator = field(default_factory=np.random.default_rng)
     spent: float = 0.0
-    """Of the error probability."""
+    """What the looks so far have spent of the error probability."""
     next_look: float = LOOKS[0]
     restarts: int = 0
 
     @property
     def generations(self) -> list[Floats]:
-        """Those of all crews."""
+        """The generations of all sets of servers."""
         return [each for generations in self.sets for each in generations]
 
     @property
     def servers(self) -> list[MeasuredServer]:
-        """Those of both sides, the baseline's first."""
+        """The servers of both sides, the baseline's first."""
         return self.both.members
 
     def run(self) -> Measured:
@@ -181,22 +200,24 @@ class Measurement:
                         self.renew()
                     except FAILURES as error:
                         return self.result(
-                            self.look(1.0), "budget", (f"no other servers: {reason(error)}",)
+                            self.look(1.0),
+                            "budget",
+                            (f"the servers could not be replaced: {reason(error)}",),
                         )
         except FAILURES as error:
             return self.result(None, "failed", (words(error),))
 
     @property
     def worth_renewing(self) -> bool:
-        """These servers were measured for as long as starting others takes, and those could be for longer.
+        """Whether to replace the servers now.
 
-        Not before the second look: large differences are clear by then.
+        They were measured for at least as long as starting others takes, and the others could be
+        measured for longer. Not before the second look: large differences are clear by then.
         """
         opening_s = self.both.opening_s
         left_s = self.budget_s * (1 - self.gone)
-        forks = all(
-            server.fork for server in self.servers
-        )  # else every process has a server of its own anyway
+        # Without forks every process already has a server of its own.
+        forks = all(server.fork for server in self.servers)
         return (
             forks
             and self.looks > 1
@@ -205,14 +226,14 @@ class Measurement:
         )
 
     def renew(self) -> None:
-        """Others take the place of the servers: the rest of the budget is not spent on the luck of a few."""
+        """Replace the servers, so that the result does not depend on the luck of a few."""
         self.both.renew()
         self.since = time.monotonic()
         self.sets.append([])
         self.peaks.append([])
 
     def prepare(self) -> None:
-        """Servers that have imported what the script needs, so that no process of a generation has to."""
+        """Let all servers import what the script needs, so that no process has to."""
         began, starting = time.monotonic(), not any(server.alive for server in self.servers)
         self.both.each(lambda server: self.do(server, server.open), self.shuffled(self.servers))
         if starting:
@@ -234,7 +255,7 @@ class Measurement:
     def do(
         self, server: MeasuredServer, task: Callable[P, R], *arguments: P.args, **options: P.kwargs
     ) -> R:
-        """A task of a server; what it raises has a note of which side that was."""
+        """Do a task of a server; what it raises gets a note that names the side."""
         try:
             return task(*arguments, **options)
         except FAILURES as error:
@@ -248,7 +269,10 @@ class Measurement:
         return (time.monotonic() - self.began) / self.budget_s if self.budget_s > 0 else 1.0
 
     def look(self, gone: float) -> Ratio:
-        """What can be said when ``gone`` of the budget is spent; costs a part of the error probability."""
+        """The verdict when ``gone`` of the budget is spent.
+
+        This costs a part of the error probability.
+        """
         self.looks += 1
         self.next_look = min((each for each in LOOKS if each > gone), default=1.0)
         total = statistics.spent(gone)
@@ -258,13 +282,16 @@ class Measurement:
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
 
     def generation(self) -> None:
-        """A new process of every server, and some rounds of them: one at least, no more when the budget is spent."""
+        """A new process of every server, and some rounds of them.
+
+        There is at least one round, and no further one when the budget is spent.
+        """
         began = time.monotonic()
         try:
             self.start(self.servers)
             self.agree_on_blocks()
             if self.servers[0].lead_in:
-                self.complete_round()  # not counted: the caches of the core that is now theirs are cold
+                self.complete_round()  # not counted: the caches of their core are cold
             ready = time.monotonic()
             rounds = [self.complete_round()]
             round_s = time.monotonic() - ready
@@ -273,7 +300,7 @@ class Measurement:
             while len(rounds) < count and self.gone < 1:
                 rounds.append(self.complete_round())
             if len(rounds) < least and self.generations:
-                return  # cut off: it would count like a whole one
+                return  # incomplete: it would count like a whole one
             self.sets[-1].append(np.stack(rounds))
             self.peaks[-1].append([server.peak_bytes for server in self.servers])
             self.unsteady += sum(not server.steady for server in self.servers)
@@ -282,7 +309,7 @@ class Measurement:
                 server.end()
 
     def agree_on_blocks(self) -> None:
-        """The first generation's warm-up tells how many steps make a block, of both sides alike."""
+        """Set the steps of a block from the first generation's warm-up, the same for both sides."""
         if self.steps:
             return
         step_s = float(np.median([server.step_s for server in self.servers]))
@@ -292,20 +319,25 @@ class Measurement:
             server.lead_in = 0 if slow else LEAD_IN
 
     def start(self, servers: Sequence[MeasuredServer]) -> None:
-        """Start the script on all of ``servers`` in an order of chance, as many at a time as there are cores.
+        """Start the script on ``servers`` in random order, as many at a time as there are cores.
 
-        Not one side after the other: processes that started early were seen to be slower by a per cent for good.
+        Starting one side after the other would bias the result: processes that started early were
+        seen to stay slower by a per cent.
         """
         self.both.each(
             lambda server: self.do(server, server.begin, self.request), self.shuffled(servers)
         )
 
     def shuffled(self, servers: Sequence[MeasuredServer]) -> list[MeasuredServer]:
-        """``servers`` in an order of chance."""
+        """``servers`` in random order."""
         return [servers[each] for each in self.generator.permutation(len(servers))]
 
     def complete_round(self) -> Floats:
-        """One more round; a script that ends in it is started again, and the round with it, while the budget lasts."""
+        """One more round.
+
+        If a script ends during it, the script and the round are started again while the budget
+        lasts.
+        """
         while True:
             try:
                 return self.round()
@@ -321,7 +353,10 @@ class Measurement:
                 self.start(ended)
 
     def round(self) -> Floats:
-        """Seconds per step of two blocks of every server, in an order that is the same backwards: A B B A of many."""
+        """Seconds per step of two blocks of every server.
+
+        The order is random and the same backwards: A B B A for many.
+        """
         half = len(self.servers) // 2
         first, second = (self.generator.permutation(half) for _ in range(2))
         pairs = [[int(one), half + int(other)] for one, other in zip(first, second, strict=True)]
@@ -344,21 +379,27 @@ class Measurement:
         stopped: Literal["clear", "budget", "failed"],
         notices: tuple[str, ...] = (),
     ) -> Measured:
-        """What is told of this cell."""
+        """What is reported about this cell."""
         half = len(self.servers) // 2
         processes = len(self.servers) * len(self.generations)
         if step_time is not None and self.unsteady:
             notices += (
-                f"{self.unsteady} of {processes} processes were still warming up when they were measured",
+                (
+                    f"{self.unsteady} of {processes} processes were still warming up "
+                    "when they were measured"
+                ),
             )
         per_side = half * sum(bool(each) for each in self.sets)
         for side, count in zip(("baseline", "candidate"), self.outliers, strict=True):
             if step_time is not None and count:
                 notices += (
-                    f"{count} of {per_side} servers of the {side} lay far out: bounded, the interval widened",
+                    (
+                        f"{count} of {per_side} servers of the {side} were outliers: "
+                        "they were bounded and the interval widened"
+                    ),
                 )
         if step_time is not None and not self.servers[0].cores:
-            notices += ("no core could be kept for it: other processes disturb it more",)
+            notices += ("no core was free for this alone, so other processes disturb it more",)
         return Measured(
             scenario=self.key.scenario,
             variant=self.key.variant,
@@ -375,7 +416,7 @@ class Measurement:
         )
 
     def memory(self) -> Ratio | None:
-        """The ratio of peak memory; None where the system does not tell it."""
+        """The ratio of peak memory; None if the system does not tell it."""
         if not all(peak for generations in self.peaks for each in generations for peak in each):
             return None
         estimate = statistics.of_servers(
@@ -386,7 +427,7 @@ class Measurement:
 
 
 def words(error: Exception) -> str:
-    """What went wrong, for people, and on which side."""
+    """What went wrong and on which side, for people."""
     return f"{' on the '.join(['not measured', *getattr(error, '__notes__', ())])}: {reason(error)}"
 
 
