@@ -18,15 +18,15 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import decode_line, read_lines, write_atomically
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
-from gradmatrix.judge import changes, flips
-from gradmatrix.judge.changes import Before, Entry, Locked
+from gradmatrix.judge import history
+from gradmatrix.judge.history import Before, Entry, Locked
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from pathlib import Path
 
     from gradmatrix.core.model import Cell, Lock, Record, Scenario
-    from gradmatrix.judge.flips import Flip, Regression
+    from gradmatrix.judge.history import Flip, Regression
 
     Line = TypeVar("Line", Entry, Locked)
 
@@ -48,12 +48,12 @@ class History:
     @cached_property
     def flips(self) -> tuple[Flip, ...]:
         """Every change of verdict, the oldest first."""
-        return tuple(flips.flips(self.entries, self.locks))
+        return tuple(history.flips(self.entries, self.locks))
 
     @cached_property
     def regressions(self) -> tuple[Regression, ...]:
         """Cells that fail now and passed before their lock changed."""
-        return tuple(flips.regressions(self.entries, self.locks))
+        return tuple(history.regressions(self.entries, self.locks))
 
     def standing(
         self, stacks: Container[str], scenarios: Iterable[Scenario]
@@ -147,16 +147,16 @@ def update(
         now: the moment of publication
     """
     problems: list[str] = []
-    previous = changes.newest(read_entries(folder, lock.stack, problems))
+    previous = history.newest(read_entries(folder, lock.stack, problems))
     locks = read(locks_path(folder, lock.stack), Locked, problems)
-    found = changes.changes(
+    found = history.changes(
         previous,
         records,
         before=Previously(published_before).get,
         published=now or dt.datetime.now(dt.UTC),
     )
     found = [each for each in found if complete or not each.gone]
-    known = changes.locked(lock)
+    known = history.locked(lock)
     if known is not None and known.digest not in {each.digest for each in locks}:
         append(locks_path(folder, lock.stack), [known])
     append(entries_path(folder, lock.stack), found)
@@ -189,7 +189,7 @@ def read_entries(folder: Path, stack: str, problems: list[str]) -> list[Entry]:
 def is_known(outcome: str) -> bool:
     """Whether this release knows the outcome."""
     try:
-        Outcome.parse(outcome)
+        Outcome(outcome)
     except ValueError:
         return False
     return True

@@ -22,7 +22,7 @@ from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.files import read_lines
 from gradmatrix.core.text import one_line
 from gradmatrix.judge import relations
-from gradmatrix.judge.changes import LOCK
+from gradmatrix.judge.change import LOCK
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import lock_input
 from gradmatrix.run.store import Store, decode, newest

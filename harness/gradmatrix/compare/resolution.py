@@ -19,6 +19,7 @@ from gradmatrix.compare import requirements
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
 from gradmatrix.core.model import LockedPackage, Stack
+from gradmatrix.core.outcomes import CONFLICT, NO_RELEASE
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
 from gradmatrix.stacks.generate import TWINS
@@ -232,7 +233,7 @@ def impossible(
             cause=failure.message,
             next_step="check the address, the network, and that the project builds",
         )
-    if failure.outcome not in ("resolve:conflict", "resolve:no-release"):
+    if failure.outcome not in {CONFLICT, NO_RELEASE}:
         return UserError(
             f"{side.name} was not resolved: {failure.outcome}.",
             cause=failure.message,
