@@ -14,7 +14,7 @@ from gradmatrix.core.model import Stack
 from gradmatrix.run.refresh import Fresh, suggestion, yanked
 from tests.cli.test_cli import write_lock
 from tests.run.test_refresh import RELEASES, add, files, lock, refresh, root, served
-from tests.stacks.test_releases import release
+from tests.stacks.test_index import release
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from gradmatrix.run.project import Project
 from gradmatrix.stacks import generated
 from gradmatrix.stacks.generated import COMMAND
 from tests.cli.test_cli import SUMS
+from tests.stacks.test_config import load as load_matrix
 from tests.stacks.test_generate import RELEASES, TODAY
-from tests.stacks.test_matrix import load as load_matrix
-from tests.stacks.test_releases import release
+from tests.stacks.test_index import release
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,6 +16,7 @@ import msgspec
 
 from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import SCHEMA, Frame, Frozen
+from gradmatrix.core.text import counted
 from gradmatrix.judge.causes import Cause, advise, remedy_on_its_stack
 from gradmatrix.judge.change import (
     OF_VERDICTS,
@@ -621,7 +622,7 @@ def memories(measured: Iterable[Measured]) -> list[Ratio]:
 
 def cells(count: int) -> str:
     """``1 cell``, ``2 cells``."""
-    return f"{count} cell{'' if count == 1 else 's'}"
+    return counted(count, "cell")
 
 
 SEVERITY = (Size.MORE, Size.INCONCLUSIVE, Size.SAME, Size.LESS)

@@ -152,7 +152,7 @@ class Store:
             if record is not None:
                 problem = f"it is of the stack {record.cell.stack}"
             if line.other_schema:
-                self._foreign[path] = f"line {line.number} {problem.removeprefix('it ')}"
+                self._foreign[path] = f"line {line.number}: {problem}"
             self._report(f"{path.name}, line {line.number} was skipped: {problem}")
             if damaged is not None:
                 damaged.append(line.content)
