@@ -123,7 +123,7 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
         ('"3.11"', '"3.11.4"', ['write it like "3.11"']),
         ('"3.11"', "3.11", ["in stack 'old', key 'python'", "expected `str`"]),
         ("2025-03-31", '"2025-03-31"', ["is no date", "without quotes"]),
-        ("2025-03-31", "2026-02-01", ["lies in the future", 'as_of = "today"']),
+        ("2025-03-31", "2026-02-01", ["is in the future", 'as_of = "today"']),
         ("2025-03-31", "2025-03-31T10:00:00", ["is no date"]),
         ('"trl"', '"trl=>1"', ["unreadable requirement 'trl=>1' in stack 'old'"]),
         ('"trl"', '"trl @ file:///x.whl"', ["which is a URL"]),
@@ -237,7 +237,7 @@ def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
         (
             "from = 2024-12-31",
             "from = 2026-02-01",
-            ["[generate.snapshots], which lies in the future"],
+            ["[generate.snapshots], which is in the future"],
         ),
         (
             "from = 2024-12-31",

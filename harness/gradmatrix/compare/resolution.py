@@ -258,10 +258,10 @@ def impossible(
 
 def explained(message: str) -> str:
     """The resolver's explanation without the words around it and without its hints."""
-    told = re.sub(
+    words = re.sub(
         r"^No solution found when resolving dependencies(?: for split \(.*?\))?: ", "", message
     )
-    return told.partition(" hint: ")[0]
+    return words.partition(" hint: ")[0]
 
 
 def not_there(

@@ -182,6 +182,6 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
     if given > today:
         cause = 'its releases are not known yet; for the newest ones write as_of = "today"'
         raise wrong(
-            path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause
+            path, f"has as_of = {given} in stack {entry.name!r}, which is in the future", cause
         )
     return given

@@ -244,7 +244,7 @@ def _check_days(
     if since and since > today:
         raise wrong(
             path,
-            f"has from = {since} in {place}, which lies in the future",
+            f"has from = {since} in {place}, which is in the future",
             "its releases are not known yet",
         )
 

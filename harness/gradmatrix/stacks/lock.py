@@ -256,8 +256,8 @@ def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Fa
     for requirement in (each for each in map(Requirement, stack.requirements) if not each.url):
         message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))
         if message:
-            told = explanation.partition(" hint: ")[0]  # uv's hint is to lift the date: not here
-            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {told}")
+            words = explanation.partition(" hint: ")[0]  # the hint is to change the date
+            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {words}")
     return Failure(outcome="resolve:conflict", message=explanation)
 
 
