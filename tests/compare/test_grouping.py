@@ -109,7 +109,7 @@ def test_a_group_has_the_diagnosis_and_what_was_seen_to_help() -> None:
     )
     assert ("ValueError: mat1 and mat2", f"Raised under {LIBRARY}:70, forward.") == group.text
     assert (
-        "What was seen to work on new: what remedy means (sums/remedy trains there)."
+        "This works on new: what remedy means (sums/remedy trains there)."
         == group.advice
     )
 

@@ -130,7 +130,7 @@ def row_of(outcome: str) -> Row:
     for row in TABLE:
         if re.fullmatch(row.outcome.replace("N", r"\d+"), outcome):
             return row
-    raise ValueError(f"{outcome!r} is no outcome; known are: {', '.join(r.outcome for r in TABLE)}")
+    raise ValueError(f"{outcome!r} is no outcome that this release knows")
 
 
 @dataclass(frozen=True)

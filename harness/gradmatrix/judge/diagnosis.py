@@ -390,8 +390,8 @@ def unused(seen: Observation) -> Diagnosis | None:
     if not starving:
         return None
     line = (
-        f"The loss does not depend on {some_names(starving)}, and nothing was seen that cuts the"
-        " graph to them."
+        f"The loss does not depend on {some_names(starving)}, and no operation was seen that cuts"
+        " the graph."
     )
     return make_diagnosis(Cause.UNUSED, module_of(starving[0]), None, line)
 
@@ -513,7 +513,7 @@ def explain_switch(lost: Lost) -> Diagnosis:
     if lost.entered:
         module, kind = lost.within or lost.module, lost.within_type or lost.type
     first = f", `{lost.module}` first" if module != lost.module else ""
-    count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
+    count = f"; {lost.modules} modules lost their gradient because of it" if lost.modules > 1 else ""
     opening, at = describe_switch(lost.switch)
     name = name_module(module, kind)
     ran = f"{name} ran under it and gave an output without a graph{first}{count}."
