@@ -232,7 +232,9 @@ def test_whoever_switched_everything_off_is_named() -> None:
     backward = (replace(WITHOUT_GRAPH, switch=make_switch()),)
     diagnosis = found(make_stopped(lost=(lost,), backward=backward))
     assert (Cause.GRAD_MODE_OFF, "embed") == (diagnosis.cause, diagnosis.module)
-    assert diagnosis.text[1].endswith("without a graph; 9 modules lost their gradient by it.")
+    assert diagnosis.text[1].endswith(
+        "without a graph; 9 modules lost their gradient because of it."
+    )
 
 
 def test_a_reference_model_is_not_named() -> None:

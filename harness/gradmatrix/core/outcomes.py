@@ -199,10 +199,9 @@ LIMIT_OF = {row.outcome: row.limit for row in TABLE if row.limit is not None}
 """The input that holds the limit, by outcome. Limits are no part of a cell's key."""
 
 
-def outcomes_table() -> str:
-    """All outcomes as a Markdown table, for the documentation."""
-    lines = ["| outcome | meaning | judged |", "| --- | --- | --- |"]
-    for row in TABLE:
-        judged = "yes" if row.judged else "no; retried" if row.spurious else "no"
-        lines.append(f"| `{row.outcome}` | {row.doc} | {judged} |")
-    return "\n".join(lines) + "\n"
+def outcomes_by_phase() -> list[tuple[Phase, str, list[Row]]]:
+    """Every outcome but ``trains``: each phase, what happens in it, and its rows."""
+    return [
+        (phase, happens, [row for row in TABLE if row.phase is phase])
+        for phase, happens in PHASES.items()
+    ]

@@ -513,7 +513,9 @@ def explain_switch(lost: Lost) -> Diagnosis:
     if lost.entered:
         module, kind = lost.within or lost.module, lost.within_type or lost.type
     first = f", `{lost.module}` first" if module != lost.module else ""
-    count = f"; {lost.modules} modules lost their gradient because of it" if lost.modules > 1 else ""
+    count = (
+        f"; {lost.modules} modules lost their gradient because of it" if lost.modules > 1 else ""
+    )
     opening, at = describe_switch(lost.switch)
     name = name_module(module, kind)
     ran = f"{name} ran under it and gave an output without a graph{first}{count}."
