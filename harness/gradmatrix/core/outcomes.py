@@ -1,4 +1,4 @@
-"""The outcomes of a cell: one stable string each, ``trains`` or ``phase:reason``, and one row each in TABLE."""
+"""The outcomes of a cell, ``trains`` or ``phase:reason``: TABLE has a row for each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Row:
     limit: str | None = None
     """The input of a record that holds the limit; a higher limit may change the outcome."""
     doc: str
-    """What it means, for people. Keys leave out an argument of this name: a new wording re-runs nothing."""
+    """What it means, for people. Keys leave out arguments of this name: new words re-run nothing."""
 
     @property
     def phase(self) -> Phase | None:
@@ -64,8 +64,8 @@ class Row:
 # fmt: off
 TABLE = (
     Row(outcome="trains",
-        doc="It ran to its last step; every parameter that should learn got a finite, non-zero gradient and changed, "
-        "and the loss stayed finite."),
+        doc="It ran to its last step; every parameter that should learn got a finite, non-zero "
+        "gradient and changed, and the loss stayed finite."),
     Row(outcome="resolve:conflict",
         doc="No set of releases meets the stack's requirements."),
     Row(outcome="resolve:no-release",
@@ -87,7 +87,7 @@ TABLE = (
     Row(outcome="setup:exception",
         doc="An exception was raised before the first optimizer was built."),
     Row(outcome="setup:unsupported", judged=False,
-        doc="The stack does not have this feature. This is not a failure, and the cell is not judged."),
+        doc="The stack does not have this feature. This is no failure; the cell is not judged."),
     Row(outcome="setup:no-device", judged=False, of_the_machine=True,
         doc="The machine does not have this device. This says nothing about the stack."),
     Row(outcome="step:no-grad-fn",
@@ -99,7 +99,7 @@ TABLE = (
     Row(outcome="gradient:none",
         doc="Training ended, but no parameter that should learn ever got a gradient."),
     Row(outcome="gradient:partial",
-        doc="Training ended, but some parameters that should learn got no gradient, or only zeros."),
+        doc="Training ended, but some parameters that should learn got no gradient or only zeros."),
     Row(outcome="gradient:zero",
         doc="Training ended, but every gradient was exactly zero."),
     Row(outcome="gradient:nonfinite",
@@ -109,7 +109,8 @@ TABLE = (
     Row(outcome="update:partial",
         doc="Training ended, but some parameters that should learn never changed."),
     Row(outcome="relation:disagrees",
-        doc="It trains, but its losses or gradients differ from those of a variant that should be equivalent."),
+        doc="It trains, but its losses or gradients differ from those of a variant that should be "
+        "equivalent."),
     Row(outcome="process:timeout", limit="timeout_s",
         doc="It was still running at the time limit."),
     Row(outcome="process:out-of-memory", limit="memory_bytes",
@@ -172,7 +173,7 @@ class Outcome:
 
 
 def named(outcome: str) -> str:
-    """``outcome``, which must be in TABLE: a constant for code that compares outcomes of records."""
+    """A constant for code that compares outcomes. ValueError if TABLE has no such row."""
     return str(Outcome(outcome))
 
 
