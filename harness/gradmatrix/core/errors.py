@@ -1,6 +1,6 @@
 """Errors that teach: what happened, the likely cause, the next command.
 
-Also the checks of names, Pythons and requirements in files that people write.
+What is wrong in a file that people write, told in its words; names and requirements that will not do.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 CREDENTIALS = re.compile(r"(?<!/)//[^/\s]*@")
-"""In an address, up to the last @ before its path: a password may contain an @."""
+"""In an address, to the last @ before its path: a password may hold one."""
 
 
 class UserError(Exception):
-    """Bad input, or a machine that cannot do what was asked; ``cli`` prints it and exits with 2."""
+    """Bad input or a machine that cannot do what was asked; ``cli`` prints it and exits with 2."""
 
     def __init__(self, what: str, *, cause: str = "", next_step: str = "") -> None:
         super().__init__(what)
@@ -39,12 +39,12 @@ class UserError(Exception):
 
 
 def without_credentials(text: str) -> str:
-    """``text`` without the user and the password of its addresses."""
+    """``text`` with the user and the password of every address taken out: for people to read."""
     return CREDENTIALS.sub("//", text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A clause that offers the nearest known word, or lists them all."""
+    """A sentence that offers the nearest known word, or lists them all."""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"perhaps you meant {near[0]!r}" if near else f"known are: {', '.join(known)}"
@@ -55,45 +55,45 @@ PYTHON = re.compile(r"3\.\d{1,2}")
 
 
 def check_name(path: Path, kind: str, name: str) -> None:
-    """Raise UserError if ``name`` cannot be a file's name and a word of the command line."""
+    """UserError where ``name`` is not fit for a file's name, and for a word of the command line."""
     if not SAFE_NAME.fullmatch(name):
-        cause = f"a {kind}'s name is a file name: letters, digits, and '.', '_', '-' between them"
+        cause = f"a {kind}'s name is a file name: letters, digits, '.', '_' and '-', no punctuation at the ends"
         raise wrong(path, f"has the {kind} name {name!r}, which is unsafe", cause)
 
 
 def check_python(path: Path, place: str, python: str) -> None:
-    """Raise UserError if ``python`` is no feature release; ``place`` is the table that has it."""
+    """UserError where ``python`` is no feature release; ``place`` says in which table it stands."""
     if not PYTHON.fullmatch(python):
         raise wrong(path, f'has python = {python!r} in {place}: write it like "3.11"')
 
 
 def check_requirement(path: Path, place: str, text: str) -> None:
-    """Raise UserError if ``text`` is no requirement on a release; ``place`` is its table."""
+    """UserError where ``text`` is no requirement on a release; ``place`` says in which table it stands."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise wrong(path, f"has the unreadable requirement {text!r} in {place}", reason) from error
     if requirement.url:
-        cause = "a file at a URL has no release date, so the stack would have no as-of date"
+        cause = "what a URL holds has no release date, so the stack would have no as-of date"
         raise wrong(path, f"has the requirement {text!r} in {place}, which is a URL", cause)
 
 
 def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
-    """Raise UserError if two of ``names`` are the same."""
+    """UserError where two of ``names`` are the same."""
     seen: set[str] = set()
     for name in names:
-        if name.lower() in seen:  # some file systems ignore upper and lower case
+        if name.lower() in seen:  # some file systems do not tell upper from lower case
             raise wrong(
                 path,
                 f"has two {kind}s called {name!r}",
-                f"results are found by the {kind}'s name",
+                f"results are looked up by the {kind}'s name",
             )
         seen.add(name.lower())
 
 
 def wrong(path: Path, what: str, cause: str = "") -> UserError:
-    """An error in the file: what it has, and why that does not work."""
+    """A complaint about the file: what it has, and why that will not do."""
     return UserError(
         f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again"
     )
