@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from gradmatrix.core.observation import Frozen, Observation
+from gradmatrix.core.observation import Frozen, Observation, Rate, rate_of
+from gradmatrix.core.outcomes import TRAINS
 
 
 class Role(StrEnum):
@@ -178,6 +179,13 @@ class Record(Frozen, frozen=True):
     """The parts of ``key`` by name, so that ``--explain`` can say which one changed."""
     build: str = ""
     observation: Observation | None = None
+
+    @property
+    def steps_per_s(self) -> Rate | None:
+        """Its rate; None if it does not train, or has fewer than two timed steps."""
+        if self.observation is None or self.outcome != TRAINS:
+            return None
+        return rate_of(self.observation.step_times_s)
 
 
 SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
