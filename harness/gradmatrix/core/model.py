@@ -13,7 +13,8 @@ from typing import Literal
 
 import msgspec
 
-from gradmatrix.core.observation import Frozen, Observation
+from gradmatrix.core.observation import Frozen, Observation, Rate, rate_of
+from gradmatrix.core.outcomes import TRAINS
 
 
 class Role(StrEnum):
@@ -189,6 +190,13 @@ class Record(Frozen, frozen=True):
     def device(self) -> str:
         """The kind of machine: its processor architecture or the name of its GPU."""
         return self.inputs.get("device", "")
+
+    @property
+    def steps_per_s(self) -> Rate | None:
+        """Its rate; None if it does not train, or has fewer than two timed steps."""
+        if self.observation is None or self.outcome != TRAINS:
+            return None
+        return rate_of(self.observation.step_times_s)
 
 
 SHOWN = ("torch", "lightning", "transformers", "trl", "peft")

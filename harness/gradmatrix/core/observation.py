@@ -6,9 +6,13 @@ them. Units are in the names: ``_s`` seconds, ``_bytes`` bytes. Frames are inner
 
 from __future__ import annotations
 
-from typing import Literal
+import statistics
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SCHEMA: Literal[1] = 1
 """Version of the formats of records, observations and the matrix; a reader refuses others."""
@@ -254,3 +258,22 @@ class Observation(Frozen, frozen=True):
     optimizers: tuple[Built, ...] = ()
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
+
+
+class Rate(Frozen, frozen=True):
+    """Optimizer steps per second: the median, and the first and third quartile."""
+
+    median: float
+    low: float
+    high: float
+    samples: tuple[float, ...]
+    """The rate of each timed step, in order."""
+
+
+def rate_of(step_times_s: Sequence[float]) -> Rate | None:
+    """The rate of some timed steps; None for fewer than two, which have no quartiles."""
+    rates = tuple(1 / seconds for seconds in step_times_s if seconds > 0)
+    if len(rates) < 2:  # noqa: PLR2004  (see above)
+        return None
+    low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
+    return Rate(median=median, low=low, high=high, samples=rates)

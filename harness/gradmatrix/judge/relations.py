@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import DISAGREES, TRAINS
+from gradmatrix.core.outcomes import DISAGREES, LIMIT_OF, TRAINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -69,15 +69,21 @@ def judge(record: Record, agree: Iterable[Relation], by_cell: Mapping[Cell, Reco
 def disagreement(relation: Relation, first: Record, second: Record) -> str | None:
     """How the second record differs from the first; None if it does not.
 
-    They are compared if both train under one key: the same lock, script, observer, device, steps.
+    They are compared if both train with the same lock, script, observer, device and steps.
     """
-    if first.key != second.key or any(
-        each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)
-    ):
+    if any(each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)):
+        return None
+    if shared_inputs(first) != shared_inputs(second):
         return None
     if first.observation is None or second.observation is None:
         return None
     return difference(relation, first.observation, second.observation)
+
+
+def shared_inputs(record: Record) -> dict[str, str]:
+    """The inputs that two variants of a scenario share: all but their own part and the limits."""
+    own = {"variant", *LIMIT_OF.values()}
+    return {name: value for name, value in record.inputs.items() if name not in own}
 
 
 def difference(relation: Relation, first: Observation, second: Observation) -> str | None:
