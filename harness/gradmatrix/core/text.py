@@ -29,9 +29,9 @@ JOINER = "\u200d"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: ``1 cell``, ``2 cells``, ``1 entry``, ``2 entries``."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: ``1 cell``, ``2 cells``."""
+    return f"{number} {noun if number == 1 else noun + 's'}"
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
