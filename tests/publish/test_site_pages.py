@@ -334,8 +334,7 @@ def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
     assert {row.outcome for row in TABLE} <= set(page.anchors)
     assert "gradient:zero Training ended, but every gradient was exactly zero. yes" in page.text
     assert (
-        "process:lost The process disappeared. This says nothing about the stack. no"
-        in page.text
+        "process:lost The process disappeared. This says nothing about the stack. no" in page.text
     )
 
 

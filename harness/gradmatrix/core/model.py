@@ -182,6 +182,13 @@ class Record(Frozen, frozen=True):
     observation: Observation | None = None
 
     @property
+    def steps_per_s(self) -> Rate | None:
+        """Its rate; None if it does not train, or has fewer than two timed steps."""
+        if self.observation is None or self.outcome != TRAINS:
+            return None
+        return rate_of(self.observation.step_times_s)
+
+    @property
     def lock(self) -> str:
         """The first digits of its lock's digest; empty in a record of an old release."""
         return self.inputs.get("lock", "")
@@ -190,13 +197,6 @@ class Record(Frozen, frozen=True):
     def device(self) -> str:
         """The kind of machine: its processor architecture or the name of its GPU."""
         return self.inputs.get("device", "")
-
-    @property
-    def steps_per_s(self) -> Rate | None:
-        """Its rate; None if it does not train, or has fewer than two timed steps."""
-        if self.observation is None or self.outcome != TRAINS:
-            return None
-        return rate_of(self.observation.step_times_s)
 
 
 SHOWN = ("torch", "lightning", "transformers", "trl", "peft")

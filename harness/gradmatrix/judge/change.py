@@ -14,10 +14,10 @@ from gradmatrix.core.outcomes import (
     DISAGREES,
     LIMIT_OF,
     NO_DEVICE,
+    NOT_JUDGED,
     OF_THE_MACHINE,
     SPURIOUS,
     TRAINS,
-    UNSUPPORTED,
 )
 from gradmatrix.core.text import listed
 
@@ -202,7 +202,7 @@ class CellSide:
         """What is known of it; a cell that fails in several ways fails, and is flaky too."""
         if self.record is None:
             return Standing.MISSING
-        if self.record.outcome in {UNSUPPORTED, NO_DEVICE}:
+        if self.record.outcome in NOT_JUDGED - SPURIOUS:
             return Standing.NOTHING
         if self.spurious or self.record.passed is None:
             return Standing.OPEN

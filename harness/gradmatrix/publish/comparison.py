@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from gradmatrix.compare.comparison import cells as counted
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_GRAD_FN
-from gradmatrix.core.text import listed
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
 
@@ -607,5 +606,9 @@ def warnings_of(pair: Pair) -> Iterator[str]:
         ("builds of torch", pair.baseline.build, pair.candidate.build),
     ):
         if one and other and one != other:
-            sides = f"{listed(one)} (baseline) and {listed(other)} (candidate)"
-            yield f"The sides of {pair.candidate.name} ran on different {word}: {sides}."
+            yield f"The sides of {pair.candidate.name} ran on different {word}: {listed(one)} and {listed(other)}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a row."""
+    return ", ".join(names)

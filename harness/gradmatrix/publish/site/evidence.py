@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Phase
-from gradmatrix.core.text import counted, plain
+from gradmatrix.core.text import plain
 from gradmatrix.judge.diagnosis import format_frame, merge_numbered
 from gradmatrix.judge.relations import close
 from gradmatrix.publish.site import links, plots
@@ -82,7 +82,7 @@ def names(members: tuple[str, ...], opened: str) -> str:
         text.rpartition(": ")[0]
         for text in merge_numbered({tuple(name.split(".")): 1 for name in members})
     ]
-    count = counted(len(members), "parameter")
+    count = f"{len(members)} parameter{'s' if len(members) > 1 else ''}"
     html = "<br>".join(f"<code>{safe(each)}</code>" for each in told)
     return (
         html
