@@ -8,7 +8,7 @@ from gradmatrix.measure.servers import Contender, Runner
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
 from gradmatrix.stacks import environment
-from tests.conftest import FAKES, NEWEST, ROOT, python_of
+from tests.conftest import FAKES, OLDEST, ROOT, python_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,8 +47,8 @@ def asks(
 
 
 def contender(variables: Mapping[str, str] | None = None) -> Contender:
-    """The newest stack, with environment variables of its own."""
-    return Contender(python_of(NEWEST), variables or {})
+    """The oldest stack, with environment variables of its own."""
+    return Contender(python_of(OLDEST), variables or {})
 
 
 def a_runner(

@@ -120,12 +120,20 @@ def test_only_variants_that_train_are_compared(failing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"key": "another"}, {"role": Role.MISUSE}, {"observation": None}], ids=str
+    "fields", [{"inputs": {"lock": "another"}}, {"role": Role.MISUSE}, {"observation": None}], ids=str
 )
 def test_what_cannot_be_compared_is_not(fields: dict[str, object]) -> None:
     """A record of another lock or script, a misuse, nothing seen."""
     second = replace(ran("b", OTHERS), **fields)
     assert [ran("a"), second] == judged([ran("a"), second], sums())
+
+
+def test_variants_are_compared_whatever_their_own_inputs_are() -> None:
+    """A pair differs in role and needs, and may have been run with other limits."""
+    inputs = {"lock": "one", "variant": "control", "timeout_s": "60"}
+    first = replace(ran("a"), key="x", inputs=inputs)
+    second = replace(ran("b", OTHERS), key="y", inputs={"lock": "one", "variant": "remedy trl"})
+    assert ["trains", DISAGREES] == [each.outcome for each in judged([first, second], sums())]
 
 
 @pytest.mark.parametrize(

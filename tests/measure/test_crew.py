@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+import pytest
 
 from gradmatrix.core.model import Steps
 from gradmatrix.measure.race import Race
@@ -16,13 +16,10 @@ from gradmatrix.measure.servers import Contender, crew
 from gradmatrix.measure.statistics import Key, Measured, Size
 from gradmatrix.run.plan import Limits
 from gradmatrix.run.pool import Settings, Source
-from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
+from tests.conftest import OLDEST, ROOT, ends, needs_fork, python_of, waits_until
 from tests.pacing import SCRIPT, SLOWER, asks, contender
 
-if TYPE_CHECKING:
-    import pytest
-
-pytestmark = needs_fork
+pytestmark = [needs_fork, pytest.mark.slow]
 SERVERS = 2
 BUDGET_S = 6
 SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
@@ -122,7 +119,7 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
 
 def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
     """The host is gone at once, with no chance to clean up: so are its servers and their scripts."""
-    python_of(NEWEST)
+    python_of(OLDEST)
     code = "import sys; from pathlib import Path; from tests.measure.test_crew import raced;raced(Path(sys.argv[1]), {}, 'hangs')"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
         try:

@@ -12,7 +12,7 @@ import pytest
 from gradmatrix.measure.servers import Broken, Exhausted, PacedCell
 from gradmatrix.run.server import Server
 from gradmatrix.stacks import environment
-from tests.conftest import NEWEST, ends, is_running, needs_fork, python_of
+from tests.conftest import OLDEST, ends, is_running, needs_fork, python_of
 from tests.pacing import MIB, SCRIPT, asks
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Bench:
         self.folder = folder
         self.count = 0
         self.server = Server(
-            python_of(NEWEST), [SCRIPT], folder / "server", environment.variables(1)
+            python_of(OLDEST), [SCRIPT], folder / "server", environment.variables(1)
         ).__enter__()
 
     def cell(

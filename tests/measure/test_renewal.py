@@ -31,8 +31,8 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of a race and its servers."""
     found = Clock()
-    for module in ("race", "crew"):
-        monkeypatch.setattr(f"harness.{module}.time.monotonic", found.monotonic)
+    for module in ("race", "servers"):
+        monkeypatch.setattr(f"gradmatrix.measure.{module}.time.monotonic", found.monotonic)
     generation = Race.generation
 
     def passing(race: Race) -> None:

@@ -225,6 +225,7 @@ def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
     )
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_round_compares_equal_sides_and_each_slowdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import TRAINS, Outcome, Phase
+from gradmatrix.core.outcomes import LIMIT_OF, TRAINS, Outcome, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -65,15 +65,21 @@ def judge(record: Record, agree: Iterable[Relation], by_cell: Mapping[Cell, Reco
 def disagreement(relation: Relation, first: Record, second: Record) -> str | None:
     """How the second record differs from the first; None where it does not, or where the two do not compare.
 
-    They compare where both train under one key: the same lock, script, observer, device and number of steps.
+    They compare where both train with the same lock, script, observer, device and number of steps.
     """
-    if first.key != second.key or any(
+    if shared_inputs(first) != shared_inputs(second) or any(
         each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)
     ):
         return None
     if first.observation is None or second.observation is None:
         return None
     return difference(relation, first.observation, second.observation)
+
+
+def shared_inputs(record: Record) -> dict[str, str]:
+    """The inputs that two variants of a scenario share: all but their own declaration and the limits."""
+    own = {"variant", *LIMIT_OF.values()}
+    return {name: value for name, value in record.inputs.items() if name not in own}
 
 
 def difference(relation: Relation, first: Observation, second: Observation) -> str | None:
