@@ -16,13 +16,24 @@ from gradmatrix.measure.servers import Contender, crew
 from gradmatrix.measure.statistics import Key, Measured, Size
 from gradmatrix.run.plan import Limits
 from gradmatrix.run.pool import Settings, Source
-from tests.conftest import OLDEST, ROOT, ends, needs_fork, python_of, waits_until
+from tests.conftest import OLDEST, PATIENCE_S, ROOT, ends, needs_fork, python_of, waits_until
 from tests.pacing import SCRIPT, SLOWER, asks, contender
 
 pytestmark = [needs_fork, pytest.mark.slow]
 SERVERS = 2
-BUDGET_S = 6
-SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
+GENERATIONS = 4
+SETTINGS = Settings(Steps(), Limits(timeout_s=PATIENCE_S, memory_bytes=None, threads=1))
+
+
+class Counted(Race):
+    """A race that ends after some generations, however long they take; its servers are never replaced."""
+
+    worth_renewing = False
+
+    @property
+    def gone(self) -> float:
+        """The fraction of the generations that are over."""
+        return len(self.generations) / GENERATIONS
 
 
 def raced(
@@ -30,7 +41,6 @@ def raced(
     variables: dict[str, str],
     *variants: str,
     script: Path = SCRIPT,
-    margin: float = 0.05,
 ) -> list[Measured]:
     """Each variant by the same servers, of which the candidate's have ``variables``."""
     sources = [Source(script, own=False)]
@@ -38,26 +48,24 @@ def raced(
         contender(), contender(variables), sources, SETTINGS, folder, servers=SERVERS
     ) as both:
         return [
-            Race(
-                both, Key("paced", variant, "cpu"), asks(variant, script=script), BUDGET_S, margin
+            Counted(
+                both, Key("paced", variant, "cpu"), asks(variant, script=script), PATIENCE_S, 0.05
             ).run()
             for variant in variants
         ]
 
 
-def test_a_slowdown_of_thirty_per_cent_is_called_slower(tmp_path: Path) -> None:
-    """Or, where the machine is too busy to tell, inconclusive; never the same."""
-    [found] = raced(tmp_path, {"SLOWER_PER_CENT": "30"}, "control", script=SLOWER)
+def test_a_candidate_that_takes_five_times_as_long_has_a_high_ratio(tmp_path: Path) -> None:
+    """How often a verdict on less is right, the bench tells: that is no question for a busy machine."""
+    [found] = raced(tmp_path, {"SLOWER_PER_CENT": "400"}, "control", script=SLOWER)
     assert found.step_time is not None, found
-    assert 1.1 < found.step_time.ratio < 1.6
-    assert found.step_time.verdict in {Size.MORE, Size.INCONCLUSIVE}
+    assert found.step_time.ratio > 2
 
 
 def test_what_one_cell_does_leaves_the_next_one_unharmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    """One that fails is told; by the same servers an equal one is no slower, and 64 MiB more are seen."""
-    monkeypatch.setattr(Race, "worth_renewing", False)  # a place has one server then
+    """One that fails is told; the same servers measure the next one, and 64 MiB more are seen."""
     failed, equal, hashes = raced(
         tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash"
     )
@@ -67,7 +75,6 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(
     ]
     assert (failed.stopped, failed.notices in sides) == ("failed", True)
     assert equal.step_time is not None, equal
-    assert equal.step_time.verdict in {Size.SAME, Size.INCONCLUSIVE}
     assert equal.memory is not None
     assert Size.MORE is equal.memory.verdict
     assert hashes.stopped != "failed"
@@ -84,7 +91,7 @@ def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Pat
     sources = [Source(SCRIPT, own=False)]
     with crew(contender(), contender(), sources, SETTINGS, tmp_path, servers=SERVERS) as both:
         for variant in ("imports_late", "tells_hash"):
-            race = Race(both, Key("paced", variant, "cpu"), asks(variant), 60, 0.05)
+            race = Race(both, Key("paced", variant, "cpu"), asks(variant), PATIENCE_S, 0.05)
             race.prepare()
             race.generation()
         assert 0 < both.opening_s < math.inf
@@ -106,7 +113,7 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
     with crew(
         baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, servers=SERVERS
     ) as both:
-        found = Race(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
+        found = Race(both, Key("paced", "control", "cpu"), asks(), PATIENCE_S, 0.05).run()
         pids = set(descendants(os.getpid())) - others
     assert ("failed", None, True) == (
         found.stopped,

@@ -14,7 +14,7 @@ from gradmatrix.core import files
 from gradmatrix.judge.verdict import judge
 from gradmatrix.run import server as launch
 from gradmatrix.run.server import ServerDied
-from tests.conftest import FAKES, OLDEST, ROOT, Workbench, ends, needs_fork, python_of, waits_until
+from tests.conftest import FAKES, OLDEST, PATIENCE_S, ROOT, Ran, Workbench, ends, needs_fork, python_of, waits_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,15 @@ def fresh_bench(tmp_path: Path) -> Iterator[Workbench]:
     bench = Workbench(OLDEST, tmp_path, ("process", "training"), fork=False)
     yield bench
     bench.close()
+
+
+def stopped_asleep(bench: Workbench, variant: str) -> Ran:
+    """A fake that hangs, stopped by a timeout that was long enough for it to say who sleeps."""
+    for timeout_s in (SHORT_S, 10 * SHORT_S, PATIENCE_S):
+        ran = bench.run(variant, timeout_s=timeout_s)
+        if (ran.directory / "sleeper.txt").exists():
+            break
+    return ran
 
 
 def sleeper(directory: Path) -> int:
@@ -77,7 +86,7 @@ def test_a_script_that_never_ends_is_stopped(process_bench: Workbench, variant: 
 @pytest.mark.parametrize("variant", ["hang_deaf", "grandchild_then_hang"])
 def test_a_timeout_ends_the_whole_group(process_bench: Workbench, variant: str) -> None:
     """Neither the script nor what it started goes on."""
-    assert ends(sleeper(process_bench.run(variant, timeout_s=SHORT_S).directory))
+    assert ends(sleeper(stopped_asleep(process_bench, variant).directory))
 
 
 @pytest.mark.parametrize("variant", ["grandchild", "daemon"])
@@ -187,7 +196,7 @@ def test_a_fresh_process_gives_the_same_outcome(
 
 def test_a_fresh_process_that_hangs_is_stopped(fresh_bench: Workbench) -> None:
     """A timeout here too, not the signal that put an end to it."""
-    ran = fresh_bench.run("grandchild_then_hang", timeout_s=SHORT_S)
+    ran = stopped_asleep(fresh_bench, "grandchild_then_hang")
     assert "process:timeout" == ran.outcome
     assert ends(sleeper(ran.directory))
 
