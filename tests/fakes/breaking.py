@@ -129,10 +129,11 @@ def zeroed_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 
 
 def rounded_hidden(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    def run(block: Any, hidden: torch.Tensor) -> Any:
+
+    def run_first(block: Any, hidden: Any) -> Any:
         return torch.round(block(hidden) * 8) / 8  # culprit: rounded_hidden
 
-    model.run_first = run
+    model.run_first = run_first
     return descend_on(model, inputs)
 
 
