@@ -120,7 +120,9 @@ def test_only_variants_that_train_are_compared(failing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"inputs": {"lock": "another"}}, {"role": Role.MISUSE}, {"observation": None}], ids=str
+    "fields",
+    [{"inputs": {"lock": "another"}}, {"role": Role.MISUSE}, {"observation": None}],
+    ids=str,
 )
 def test_what_cannot_be_compared_is_not(fields: dict[str, object]) -> None:
     """A record of another lock or script, a misuse, nothing seen."""

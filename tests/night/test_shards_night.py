@@ -186,9 +186,7 @@ def test_only_what_changed_is_planned(
     """Of a stack that was locked anew, all; what ran elsewhere keeps its record."""
     a_night(root, tmp_path / "night", capsys)
     write_lock(root, make_lock("second", versions={"torch": "2.7.0"}))
-    (root / "scenarios" / "products.py").write_text(
-        PRODUCTS + "FACTOR = 3\n", encoding="utf-8"
-    )
+    (root / "scenarios" / "products.py").write_text(PRODUCTS + "FACTOR = 3\n", encoding="utf-8")
     jobs = plan(root, capsys, "--since-published", "--output", str(tmp_path / "p.json"))
     cells = [
         str(due.cell) for shard in nightly.read(tmp_path / "p.json").shards for due in shard.cells

@@ -14,7 +14,18 @@ from gradmatrix.core import files
 from gradmatrix.judge.verdict import judge
 from gradmatrix.run import server as launch
 from gradmatrix.run.server import ServerDied
-from tests.conftest import FAKES, OLDEST, PATIENCE_S, ROOT, Ran, Workbench, ends, needs_fork, python_of, waits_until
+from tests.conftest import (
+    FAKES,
+    OLDEST,
+    PATIENCE_S,
+    ROOT,
+    Ran,
+    Workbench,
+    ends,
+    needs_fork,
+    python_of,
+    waits_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

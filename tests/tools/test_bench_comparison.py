@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from gradmatrix.core.model import Steps
 from gradmatrix.measure.servers import make_servers
 from gradmatrix.run.plan import Limits
 from gradmatrix.run.pool import Settings
-from tests.conftest import NEWEST, ROOT, needs_fork, python_of
+from tests.conftest import NEWEST, ROOT, needs_fork, python_of, waits_until
 from tests.tools.test_trials import make_trial
 from tools import bench_comparison
 from tools.__main__ import COMMANDS
