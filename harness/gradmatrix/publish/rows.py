@@ -8,7 +8,6 @@ What is published: the stacks' locks, the scenarios and the cells, in a stable o
 from __future__ import annotations
 
 import datetime as dt
-import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,7 +15,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Cell, Gradient, Role
-from gradmatrix.core.observation import Frame, Frozen
+from gradmatrix.core.observation import Frame, Frozen, Rate
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose
@@ -29,20 +28,8 @@ if TYPE_CHECKING:
     from gradmatrix.judge.causes import Cause, Remedy
 
 
-TIMED_AT_LEAST = 2
-"""Steps without which there are no quartiles."""
 WARNING_LIMIT = 300
 """Characters that are published of a warning; its record has all of it."""
-
-
-class Rate(Frozen, frozen=True):
-    """Optimizer steps per second over the timed steps of a cell that trains: median, first and third quartile."""
-
-    median: float
-    low: float
-    high: float
-    samples: tuple[float, ...]
-    """The rate of each timed step, in order."""
 
 
 class Explained(Frozen, frozen=True):
@@ -130,7 +117,7 @@ def row_of(record: Record, remedies: Remedies) -> Row:
         outcome=intern(record.outcome),
         passed=record.passed,
         gradient=record.gradient,
-        steps_per_s=steps_per_s(record),
+        steps_per_s=record.steps_per_s,
         peak_memory_bytes=seen.peak_memory_bytes if seen is not None else None,
         message=intern(record.message),
         raised=seen.raised.type if seen is not None and seen.raised is not None else None,
@@ -139,18 +126,6 @@ def row_of(record: Record, remedies: Remedies) -> Row:
         recorded_at=record.recorded_at,
         key=record.key,
     )
-
-
-def steps_per_s(record: Record) -> Rate | None:
-    """Its optimizer steps per second; None where it does not train or has no timed steps."""
-    seen = record.observation
-    if seen is None or record.outcome != TRAINS:
-        return None
-    rates = tuple(1 / seconds for seconds in seen.step_times_s if seconds > 0)
-    if len(rates) < TIMED_AT_LEAST:
-        return None
-    low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
-    return Rate(median=median, low=low, high=high, samples=rates)
 
 
 def warned(seen: Observation) -> tuple[str, ...]:

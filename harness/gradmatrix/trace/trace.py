@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import SCHEMA, Frozen, Observation
+from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, Outcome
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 
 WARMUP = 4
-TIMED_AT_LEAST = 2
 MIB = 2**20
 
 
@@ -169,11 +167,10 @@ def judged(seen: Observation | None, returncode: int) -> Verdict:
 
 def speed(times_s: Sequence[float]) -> Speed | None:
     """Steps per second, without the first few where there are enough; None where there are too few for quartiles."""
-    rates = [1 / seconds for seconds in times_s[min(WARMUP, len(times_s) // 4) :] if seconds > 0]
-    if len(rates) < TIMED_AT_LEAST:
+    rate = rate_of(times_s[min(WARMUP, len(times_s) // 4) :])
+    if rate is None:
         return None
-    low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
-    return Speed(median=median, low=low, high=high, steps=len(rates))
+    return Speed(median=rate.median, low=rate.low, high=rate.high, steps=len(rate.samples))
 
 
 def headline(finding: Finding) -> str:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gradmatrix.core.model import SHOWN
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, outcomes_by_phase
 from gradmatrix.core.text import plain
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.history import history_page
-from gradmatrix.publish.site.markup import ROLES, glossary, in_words, page
+from gradmatrix.publish.site.markup import ROLES, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages_page
 from gradmatrix.publish.site.pages import (
     front_pages,
@@ -143,7 +143,9 @@ def pages(
     yield messages_page(view, claims)
     yield history_page(view, history)
     yield claims_page(view, claims)
-    yield page("query.html", links.QUERY, phases=glossary(), roles=ROLES, trains=in_words(TRAINS))
+    yield page(
+        "query.html", links.QUERY, phases=outcomes_by_phase(), roles=ROLES, trains=in_words(TRAINS)
+    )
     yield data_file(view)
     for path in sorted(STATIC.glob("*.*")):
         yield f"site/{path.name}", path.read_bytes()
