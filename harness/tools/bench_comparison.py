@@ -21,7 +21,6 @@ the tools that people use today get the same cases in between. In every other ro
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import functools
 import hashlib
@@ -54,6 +53,8 @@ from gradmatrix.core.text import one_line
 from gradmatrix.measure.race import STEPS, Measurement
 from gradmatrix.measure.servers import Contender, make_servers, pin
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key
+from gradmatrix.run.meaning import digest_of_file
+from gradmatrix.run.plan import PACKAGE
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
 from gradmatrix.stacks import environment, uv
@@ -544,10 +545,9 @@ def _run(
     return ran.returncode
 
 
-HERE = Path(__file__).parent
-SCRIPT = HERE / "faults" / "slower.py"
-MEASURING = ("statistics", "race", "interleave", "runner", "pace", "crew", "inside/paced")
-"""The modules whose code decides what comes out."""
+SCRIPT = Path(__file__).parent / "faults" / "slower.py"
+MEASURING = ("measure/statistics.py", "measure/race.py", "measure/servers.py", "observe/cell.py")
+"""The modules of the package whose code decides what comes out."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
 AMONG = 2
@@ -730,40 +730,12 @@ class Bench:
 
 @functools.cache
 def code_digest() -> str:
-    """Of the code that measures, what it is told to, and the workload: trials of another one are another tool's.
-
-    Where a definition stands, and what is said of it in words, changes nothing.
-    """
-    files = [SCRIPT, *(HERE / f"{module}.py" for module in MEASURING)]
-    parts = sorted(each for path in files for each in definitions(path.read_text(encoding="utf-8")))
+    """What the measuring code and the workload mean; trials of other code are those of another tool."""
+    files = [SCRIPT, *(PACKAGE / name for name in MEASURING)]
+    parts = [digest_of_file(path.read_bytes(), frozenset()) for path in files]
     return hashlib.sha256("\0".join([str((MARGIN, AMONG, LAST_S)), *parts]).encode()).hexdigest()[
         :12
     ]
-
-
-def definitions(source: str) -> Iterator[str]:
-    """What stands at the top of a module, without comments, docstrings, and imports, those for types alone too."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if hasattr(node, "body") and isinstance(node.body, list):
-            node.body = [each for each in node.body if not is_text(each)]
-    yield from (ast.dump(each) for each in tree.body if not is_import(each))
-
-
-def is_import(node: ast.AST) -> bool:
-    """Whether a statement imports, or is there for a type checker."""
-    if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
-        return node.test.id == "TYPE_CHECKING" and not node.orelse
-    return isinstance(node, (ast.Import, ast.ImportFrom))
-
-
-def is_text(node: ast.AST) -> bool:
-    """Whether a statement is a string alone."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 class Told(TypedDict):

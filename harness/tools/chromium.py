@@ -26,6 +26,8 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+START_TIMEOUT_MS = 300_000
+"""Generous: the machine may be busy."""
 HOW = f"nox -s tests gets one; or install chromium, or set {VARIABLE} to one"
 
 
@@ -87,7 +89,9 @@ def launched() -> Iterator[Browser]:
                 cause=f"none of {', '.join(NAMES)} is on PATH",
                 next_step=HOW,
             )
-        browser = playwright.chromium.launch(executable_path=named or own, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(
+            executable_path=named or own, args=list(ARGUMENTS), timeout=START_TIMEOUT_MS
+        )
         try:
             yield browser
         finally:

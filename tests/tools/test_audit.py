@@ -168,6 +168,7 @@ def make_finished(outcome: str) -> Finished:
     return Finished(None, Verdict(Outcome(outcome), None, ""), "", "none")
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("stack", [OLDEST, NEWEST])
 def test_faults_on_a_real_stack_are_detected_and_named(stack: str, tmp_path: Path) -> None:

@@ -304,6 +304,7 @@ def test_a_changed_scenario_is_pointed_out(
     assert "has changed since this was published" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cell", ["t5_classifier/hf_adafactor", "frozen_parameters/frozen_embeddings_reentrant"]
 )

@@ -210,6 +210,7 @@ def test_the_exit_code(
     assert "first/sums/plain/cpu" in printed
 
 
+@pytest.mark.slow
 def test_a_published_failure_holds_here() -> None:
     """In its own environment."""
     python_of(OLDEST)
