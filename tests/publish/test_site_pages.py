@@ -15,6 +15,7 @@ from gradmatrix.core.model import Role
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.judge.changes import Entry
 from gradmatrix.publish.claims import claims
+from gradmatrix.publish.formats import FORMATS
 from gradmatrix.publish.site.markup import OUTCOMES
 from tests.factories import (
     DAY,
@@ -29,7 +30,7 @@ from tests.factories import (
 )
 from tests.sites import HOSTILE, NEW, OLD, SUMS, Page, cell, sample, site_of
 
-ELSEWHERE = ("records/", "locks/", "matrix.", "feed.xml", "badges/", "claims.json")
+ELSEWHERE = ("records/", "locks/", "feed.xml", *FORMATS)
 """What stands beside the pages and is written by others."""
 
 
@@ -232,6 +233,9 @@ def test_the_history_of_each_stack_has_its_place() -> None:
     assert "old : nothing changed since it was first published" in page.text
 
 
+EXPECTED = claims.Expectation(cells=(("sums", "plain"),), outcome="trains")
+
+
 def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
     """A claim with a cell on either side."""
     claim = claims.Claim(
@@ -250,7 +254,7 @@ def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
         claims.Evidence(cell=make_cell("new", "sums"), outcome="trains", bears="for", why="trains"),
     )
     return claims.Judged(
-        claim=claim, verdict=verdict, tested=(claims.Tested(words="plain trains", evidence=cells),)
+        claim=claim, verdict=verdict, tested=(claims.Tested(expectation=EXPECTED, evidence=cells),)
     )
 
 

@@ -118,22 +118,17 @@ def ended(outcome: str, rows: Sequence[Row]) -> Ended:
     return Ended(outcome, rows[:MOST_ENDED], len(rows[MOST_ENDED:]))
 
 
-MARKS = {
-    Verdict.CONFIRMED: ("p", "✓"),
-    Verdict.REFUTED: ("f", "✗"),
-    Verdict.PARTLY: ("h", "◐"),
-    Verdict.UNTESTED: ("n", "–"),
-}
+KINDS = {Verdict.CONFIRMED: "p", Verdict.REFUTED: "f", Verdict.PARTLY: "h", Verdict.UNTESTED: "n"}
+"""The class of each verdict in the style sheet."""
 MOST_CELLS = 24
 """Cells of an expectation that the page names on either side, those of the newest stacks."""
 
 
 class Marked(NamedTuple):
-    """A claim with the class and symbol of its verdict."""
+    """A claim with the class of its verdict."""
 
     judged: Judged
     kind: str
-    symbol: str
 
 
 class Side(NamedTuple):
@@ -160,7 +155,7 @@ class Group(NamedTuple):
 def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
     """The page of all claims: by verdict and by variant as links, in full by scenario."""
     age = {stack: number for number, stack in enumerate(reversed(view.table.stacks))}
-    marked = [Marked(judged, *MARKS[judged.verdict]) for judged in claims]
+    marked = [Marked(judged, KINDS[judged.verdict]) for judged in claims]
     by_verdict: dict[Verdict, list[Marked]] = defaultdict(list)
     for each in marked:
         by_verdict[each.judged.verdict].append(each)
@@ -168,7 +163,7 @@ def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
         "claims.html",
         links.CLAIMS,
         verdicts=[
-            (verdict.value, *MARKS[verdict], by_verdict[verdict])
+            (verdict, KINDS[verdict], by_verdict[verdict])
             for verdict in Verdict
             if by_verdict[verdict]
         ],
@@ -203,7 +198,7 @@ def sides(evidence: Sequence[Evidence], age: dict[str, int]) -> list[Side]:
     """What speaks for and against, of the newest stacks first."""
     ordered = sorted(evidence, key=lambda each: (age.get(each.cell.stack, len(age)), each.cell))
     found = []
-    for bears, title, kind in (("for", "for it", "p"), ("against", "against it", "f")):
+    for bears, title, kind in (("for", "support it", "p"), ("against", "contradict it", "f")):
         cells = [each for each in ordered if each.bears == bears]
         if cells:
             found.append(Side(title, kind, cells[:MOST_CELLS], len(cells[MOST_CELLS:])))
@@ -285,7 +280,7 @@ def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
         errors=errors,
         warnings=warnings,
         variants=list(searched(view)),
-        claims=[(judged, *MARKS[judged.verdict]) for judged in claims],
+        claims=[Marked(judged, KINDS[judged.verdict]) for judged in claims],
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 from gradmatrix.core.model import SHOWN
 from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import plain
+from gradmatrix.publish.formats import described
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.history import history_page
 from gradmatrix.publish.site.markup import ROLES, glossary, in_words, page
@@ -143,7 +144,14 @@ def pages(
     yield messages_page(view, claims)
     yield history_page(view, history)
     yield claims_page(view, claims)
-    yield page("query.html", links.QUERY, phases=glossary(), roles=ROLES, trains=in_words(TRAINS))
+    yield page(
+        "query.html",
+        links.QUERY,
+        phases=glossary(),
+        roles=ROLES,
+        trains=in_words(TRAINS),
+        files=described(),
+    )
     yield data_file(view)
     for path in sorted(STATIC.glob("*.*")):
         yield f"site/{path.name}", path.read_bytes()
