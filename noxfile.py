@@ -169,6 +169,12 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def rekey(session: nox.Session) -> None:
+    """After a refactoring, give records today's keys where the code provably does the same: nox -s rekey -- COMMIT."""
+    command(session, "rekey", *session.posargs, families=TOOLS)
+
+
+@nox.session(venv_backend="none", default=False)
 def harness(session: nox.Session) -> None:
     """Any command of the harness: nox -s harness -- list, nox -s harness -- --help."""
     command(session, *session.posargs)

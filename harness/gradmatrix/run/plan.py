@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PACKAGE = Path(__file__).resolve().parent.parent
+OBSERVER = (("server", "main"),)
+JUDGE = (("judge.verdict", "judge"), ("judge.verdict", "passes"))
+"""Where the code is entered whose meaning is part of each key."""
 
 
 class Action(StrEnum):
@@ -125,10 +128,7 @@ def plan_cell(
     """What is done about one cell; ``known`` is its newest record in this checkout."""
     inputs = {
         "lock": lock_input(lock),
-        "scenario": scenario.source_digest[:16],
-        "variant": f"{variant.role} {' '.join(variant.needs)}".rstrip(),
-        "observer": observer_digest()[:16],
-        "judge": judge_digest()[:16],
+        **code_inputs(scenario, variant),
         "schema": str(SCHEMA),
         "device": device_class or "absent",
         "steps": f"{steps.audit}+{steps.warmup}+{steps.timed}",
@@ -206,15 +206,23 @@ def key_parts(inputs: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in inputs.items() if name not in LIMIT_OF.values()}
 
 
+def code_inputs(scenario: Scenario, variant: Variant) -> dict[str, str]:
+    """The parts of a key that stand for code: what runs, what observes it, what judges it."""
+    return {
+        "scenario": scenario.source_digest[:16],
+        "variant": f"{variant.role} {' '.join(variant.needs)}".rstrip(),
+        "observer": observer_digest()[:16],
+        "judge": judge_digest()[:16],
+    }
+
+
 @cache
 def observer_digest() -> str:
     """What the code means that runs a cell inside the tested environment and watches it."""
-    return meaning.digest("observe", PACKAGE / "observe", [("server", "main")])
+    return meaning.digest("observe", PACKAGE / "observe", OBSERVER)
 
 
 @cache
 def judge_digest() -> str:
     """What the code means that turns an observation into an outcome."""
-    return meaning.digest(
-        "gradmatrix", PACKAGE, [("judge.verdict", "judge"), ("judge.verdict", "passes")]
-    )
+    return meaning.digest("gradmatrix", PACKAGE, JUDGE)
