@@ -19,6 +19,7 @@ import msgspec
 
 from gradmatrix.cli.main import parser
 from gradmatrix.judge.causes import PLAIN, Cause
+from gradmatrix.publish.formats import described
 from gradmatrix.publish.site.markup import glossary
 from gradmatrix.stacks.config import KEYS
 from gradmatrix.stacks.generate import KINDS
@@ -116,6 +117,11 @@ def causes() -> Iterator[str]:
     return table(("cause", "what to do"), [(f"`{each}`", PLAIN.get(each, "")) for each in Cause])
 
 
+def formats() -> Iterator[str]:
+    """Every data file with its description."""
+    return table(("file", "what it is"), [(f"`{name}`", about) for name, about in described()])
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """A table of Markdown."""
     for row in (head, ["---"] * len(head), *rows):
@@ -140,4 +146,5 @@ GENERATED: dict[str, Callable[[], Iterator[str]]] = {
     "matrix.toml": matrix_toml,
     "outcomes": outcomes,
     "causes": causes,
+    "formats": formats,
 }

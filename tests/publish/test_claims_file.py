@@ -196,7 +196,11 @@ def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
             'gradient = "zeros"',
             ["wrong value in claim 'upgrade', expectation 1, key 'gradient'"],
         ),
-        ('outcome = "trains"', 'speed = "slower"', ["uses than, memory or speed without", "than ="]),
+        (
+            'outcome = "trains"',
+            'speed = "slower"',
+            ["uses than, memory or speed without", "than ="],
+        ),
         ('outcome = "trains"', 'than = "reported"', ["uses than, memory or speed without"]),
         ('outcome = "trains"', 'than = "x"\nspeed = "slower"', ["unknown variant 'x'"]),
         ("where =", 'device = "tpu"\nwhere =', ["unknown device 'tpu', in claim 'upgrade'"]),

@@ -106,7 +106,9 @@ def counted(flips: Sequence[Flip]) -> str:
     ours = sum(flip.ours_alone for flip in flips)
     count = Counter(flip.kind for flip in flips if not flip.ours_alone)
     words = [f"{count[kind]} {kind}" for kind in Kind if count[kind]]
-    return ", ".join(words + [f"{ours} re-computed after a change of our own test code"] * (ours > 0))
+    return ", ".join(
+        words + [f"{ours} re-computed after a change of our own test code"] * (ours > 0)
+    )
 
 
 def lines(flips: Sequence[Flip]) -> Iterator[str]:
