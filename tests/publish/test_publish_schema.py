@@ -54,4 +54,4 @@ def test_the_published_records_keep_their_schema(path: Path) -> None:
 def test_every_field_is_described_by_its_docstring(published: Table) -> None:
     """Of the cells, what is not said by the name."""
     fields = json.loads(content("matrix.schema.json", published))["$defs"]["Row"]["properties"]
-    assert "Hash of all that the verdict depends on." == fields["key"]["description"]
+    assert "Hash of everything that the verdict depends on." == fields["key"]["description"]

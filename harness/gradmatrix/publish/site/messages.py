@@ -1,8 +1,7 @@
-"""What people do against a cause, and on how many of the stacks that show it each remedy was seen to train.
+"""The error messages, with the remedies that were tested, and the claims.
 
-claims.html: what people published, and what the records say of it, with the cells on either side.
-
-Every distinct error and warning with its cells, its causes and what was seen to help: what a search lands on.
+``errors.html`` lists every distinct error and warning with its cells, causes and remedies, and is searched.
+``claims.html`` lists what people published, with the cells that support or contradict it.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ if TYPE_CHECKING:
 
 
 MOST_ENDED = 6
-"""Stacks that are named of an outcome, the newest ones."""
+"""The most stacks that are named for an outcome, the newest ones."""
 REMEDY_MARKS = {True: ("p", "✓"), None: ("h", "◐"), False: ("f", "✗")}
-"""Class and symbol of a remedy that works everywhere, on some, on none."""
+"""Class and symbol of a remedy that works on all stacks, on some, or on none."""
 
 
 class Ended(NamedTuple):
-    """The stacks on which a remedy ended alike."""
+    """The stacks on which a remedy has the same outcome."""
 
     outcome: str
     rows: Sequence[Row]
     """The newest ones."""
-    untold: int
+    left_out: int
 
 
 class Tried(NamedTuple):
-    """A remedy on the stacks on which its scenario fails for the cause."""
+    """A remedy, tested on the stacks on which its scenario fails for a cause."""
 
     scenario: str
     variant: str
@@ -56,20 +55,20 @@ class Tried(NamedTuple):
 
     @property
     def trained(self) -> int:
-        """On how many stacks it trains."""
-        return len(self.trains.rows) + self.trains.untold
+        """The number of stacks on which it trains."""
+        return len(self.trains.rows) + self.trains.left_out
 
     @property
     def mark(self) -> tuple[str, str]:
-        """Class and symbol: works everywhere, on some, on none."""
+        """Class and symbol: it works on all stacks, on some, or on none."""
         return REMEDY_MARKS[None if 0 < self.trained < self.judged else bool(self.trained)]
 
 
 def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
-    """The remedies against ``cause`` in the scenarios of the ``failing`` cells, on the stacks of these cells alone.
+    """Return the remedies against ``cause``, tested on the stacks of the ``failing`` cells.
 
-    Where none of those scenarios has a remedy, those of the other scenarios are looked at. ``failing`` are of the
-    newest stack first.
+    The remedies are those of the scenarios that fail. If these have none, those of all scenarios are used.
+    The ``failing`` cells have the newest stack first.
     """
     where: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     anywhere: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
@@ -82,7 +81,7 @@ def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
 
 
 def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, None]]) -> list[Tried]:
-    """The remedies of each scenario and device on some stacks."""
+    """Return the remedies of each scenario and device on some stacks."""
     return [
         found
         for (name, device), stacks in sorted(where.items())
@@ -94,7 +93,7 @@ def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, Non
 def of_scenario(
     view: View, cause: str, scenario: Scenario, device: str, stacks: Iterable[str]
 ) -> Iterable[Tried]:
-    """The remedies of a scenario that were judged on one of the stacks."""
+    """Yield the remedies of a scenario that were judged on one of the stacks."""
     for variant in scenario.variants:
         if cause not in variant.cures:
             continue
@@ -114,14 +113,14 @@ def of_scenario(
 
 
 def ended(outcome: str, rows: Sequence[Row]) -> Ended:
-    """Cells that ended alike, the newest of them to be named."""
+    """Return cells with the same outcome, of which the newest are named."""
     return Ended(outcome, rows[:MOST_ENDED], len(rows[MOST_ENDED:]))
 
 
 KINDS = {Verdict.CONFIRMED: "p", Verdict.REFUTED: "f", Verdict.PARTLY: "h", Verdict.UNTESTED: "n"}
 """The class of each verdict in the style sheet."""
 MOST_CELLS = 24
-"""Cells of an expectation that the page names on either side, those of the newest stacks."""
+"""The most cells that are listed for and against an expectation, those of the newest stacks."""
 
 
 class Marked(NamedTuple):
@@ -132,12 +131,12 @@ class Marked(NamedTuple):
 
 
 class Side(NamedTuple):
-    """The cells that speak for a claim, or against it."""
+    """The cells that support a claim, or those that contradict it."""
 
     title: str
     kind: str
     cells: Sequence[Evidence]
-    untold: int
+    left_out: int
 
 
 class Group(NamedTuple):
@@ -145,15 +144,15 @@ class Group(NamedTuple):
 
     scenario: str
     known: bool
-    """The scenario has a page."""
+    """Whether the scenario has a page."""
     title: str
     claims: Sequence[Marked]
     variants: Sequence[tuple[str, Sequence[Marked]]]
-    """Each variant, with the claims that rest on its cells."""
+    """Each variant, with the claims that its cells test."""
 
 
 def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
-    """The page of all claims: by verdict and by variant as links, in full by scenario."""
+    """Return the page of all claims, by scenario, with links by verdict and by variant."""
     age = {stack: number for number, stack in enumerate(reversed(view.table.stacks))}
     marked = [Marked(judged, KINDS[judged.verdict]) for judged in claims]
     by_verdict: dict[Verdict, list[Marked]] = defaultdict(list)
@@ -174,7 +173,7 @@ def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
 
 
 def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
-    """Every scenario with its claims, also one without any: cells link to it."""
+    """Return every scenario with its claims. One without claims is listed too, because cells link to it."""
     known = view.table.scenarios
     resting: dict[tuple[str, str], dict[str, Marked]] = defaultdict(dict)
     for each in claims:
@@ -195,7 +194,7 @@ def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
 
 
 def sides(evidence: Sequence[Evidence], age: dict[str, int]) -> list[Side]:
-    """What speaks for and against, of the newest stacks first."""
+    """Return the cells that support and those that contradict, the newest stacks first."""
     ordered = sorted(evidence, key=lambda each: (age.get(each.cell.stack, len(age)), each.cell))
     found = []
     for bears, title, kind in (("for", "support it", "p"), ("against", "contradict it", "f")):
@@ -206,45 +205,45 @@ def sides(evidence: Sequence[Evidence], age: dict[str, int]) -> list[Side]:
 
 
 VARIES = re.compile(r"0x[0-9a-f]+|(?:(?<!\S)-)?\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", re.IGNORECASE)
-"""What differs between two occurrences of the same message: numbers, versions, addresses."""
+"""What differs between occurrences of the same message: numbers, versions, addresses."""
 MOST_STACKS = 6
-"""Stacks of a variant that are named, the newest ones."""
+"""The most stacks of a variant that are named, the newest ones."""
 
 
 class Variant(NamedTuple):
-    """A variant that gave a message, with its newest cells."""
+    """A variant with a message, and its newest cells."""
 
     scenario: str
     variant: str
     role: Role
     device: str
     rows: Sequence[Row]
-    untold: int
+    left_out: int
 
 
 class Cause(NamedTuple):
     """One reason for a message."""
 
     cause: str
-    """Or the outcome of cells that fail without one; empty where they pass."""
+    """The cause; or the outcome of cells that fail without one; empty if they pass."""
     newest: Row
-    """The newest cell with it, one that fails where there is one: its diagnosis is shown for all of them."""
+    """The newest failing cell, or else the newest cell. Its diagnosis is shown for all."""
     variants: Sequence[Variant]
     cells: int
     tried: Sequence[Tried]
-    """What people do about it, on the stacks on which cells with this message and cause fail."""
+    """The remedies, tested on the stacks on which cells with this message and cause fail."""
 
     @property
     def why(self) -> Sequence[str]:
-        """The diagnosis of the newest cell; without its advice where all that was tried stands below."""
-        told = self.newest.diagnosis
-        if told is None:
+        """The diagnosis of the newest cell, without its advice if tested remedies are listed below."""
+        found = self.newest.diagnosis
+        if found is None:
             return (in_words(self.newest.outcome),)
-        return told.text[:-1] if self.tried and told.remedy is not None else told.text
+        return found.text[:-1] if self.tried and found.remedy is not None else found.text
 
 
 class Message(NamedTuple):
-    """What was said, as the newest cell said it."""
+    """A message, in the words of the newest cell."""
 
     text: str
     outcomes: Sequence[str]
@@ -253,16 +252,16 @@ class Message(NamedTuple):
     cells: int
     failing: int
     telling: int
-    """Cells of a misuse that pass: the stack says so, with this message or another one."""
+    """The number of cells of a misuse that pass: the stack reports the mistake."""
 
     @property
     def training(self) -> int:
-        """Cells that train nevertheless."""
+        """The number of cells that train and have the message all the same."""
         return self.cells - self.failing - self.telling
 
 
 class Found(NamedTuple):
-    """A variant as the search finds it."""
+    """A variant, for the search."""
 
     row: Row
     """Its newest judged cell."""
@@ -272,7 +271,7 @@ class Found(NamedTuple):
 
 
 def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
-    """errors.html; the search on it finds claims and variants too."""
+    """Return errors.html. Its search finds claims and variants too."""
     errors, warnings = messages(view)
     return page(
         "errors.html",
@@ -285,7 +284,7 @@ def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
 
 
 def searched(view: View) -> Iterator[Found]:
-    """Every variant that was judged, with its newest cell."""
+    """Yield every judged variant with its newest cell."""
     for scenario in view.table.scenarios.values():
         for variant in scenario.variants:
             places = [(scenario.name, variant.name, device) for device in view.devices]
@@ -297,7 +296,7 @@ def searched(view: View) -> Iterator[Found]:
 
 
 def messages(view: View) -> tuple[list[Message], list[Message]]:
-    """What judged cells raised or were found to do, and what they warned of; the most frequent first."""
+    """Return the messages and the warnings of all judged cells, the most frequent first."""
     said: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     warned: dict[str, list[tuple[str, Row]]] = defaultdict(list)
     for lock in view.newest_first:
@@ -313,19 +312,19 @@ def messages(view: View) -> tuple[list[Message], list[Message]]:
 
 @lru_cache(maxsize=65536)
 def signature(text: str) -> str:
-    """What all occurrences of a message have in common."""
+    """Return what all occurrences of a message have in common."""
     return VARIES.sub("#", one_line(text)).lower()
 
 
 def in_order(view: View, said: dict[str, list[tuple[str, Row]]]) -> list[Message]:
-    """The messages, the most frequent first."""
+    """Return the messages, the most frequent first."""
     return sorted(
         (message(view, each) for each in said.values()), key=lambda each: (-each.cells, each.text)
     )
 
 
 def message(view: View, occurrences: Sequence[tuple[str, Row]]) -> Message:
-    """A message with its causes; ``occurrences`` are of the newest stack first."""
+    """Return a message with its causes. ``occurrences`` have the newest stack first."""
     rows = [row for _, row in occurrences]
     by_cause: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -342,14 +341,14 @@ def message(view: View, occurrences: Sequence[tuple[str, Row]]) -> Message:
 
 
 def reason(row: Row) -> str:
-    """The cause, or the outcome of a failure without one; empty for what passes without one."""
+    """Return the cause of a cell, or the outcome if it fails without one, or nothing."""
     if row.diagnosis is not None:
         return row.diagnosis.cause
     return row.outcome if row.passed is False else ""
 
 
 def cause_of(view: View, name: str, rows: Sequence[Row]) -> Cause:
-    """One cause with its cells, and what was tried against it."""
+    """Return a cause with its cells and the tested remedies."""
     failing = [row for row in rows if row.passed is False]
     return Cause(
         name,
@@ -361,7 +360,7 @@ def cause_of(view: View, name: str, rows: Sequence[Row]) -> Cause:
 
 
 def variants(rows: Iterable[Row]) -> list[Variant]:
-    """The cells by variant."""
+    """Return the cells by variant."""
     found: dict[tuple[str, str, Role, str], list[Row]] = defaultdict(list)
     for row in rows:
         found[row.scenario, row.variant, row.role, row.device].append(row)

@@ -1,6 +1,6 @@
-"""``site/data.js``: every cell of the matrix, small enough that explore.js can search all of them at once.
+"""The list of all pages but the evidence, in the order of a reader, and the data for the filters.
 
-Every page but the evidence, in the order of a reader: the matrix, its stacks, scenarios, packages, and what else.
+``site/data.js`` has every cell of the matrix, small enough that explore.js can search all of them at once.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ PATH = "site/data.js"
 ALPHABET = "".join(
     chr(code) for code in (*range(0x23, 0x7F), *range(0xA1, 0x800)) if chr(code) not in "\\<"
 )
-"""One letter for each kind of cell; the ones that JSON would escape are left out."""
+"""One letter for each kind of cell, without those that JSON would escape."""
 Kind = tuple[str, str, str, str, str]
-"""Class, word and note of a cell, its outcome, its gradient status. The note of a rate is ``#``: ``rates`` has it."""
+"""Class, word and note of a cell, its outcome and gradient status. A note that is a rate is ``#``."""
 
 
 def data_file(view: View) -> tuple[str, bytes]:
-    """A script that defines GRADMATRIX; draw.js says what it reads."""
+    """Return the script that defines GRADMATRIX. draw.js describes what it reads."""
     content = (
         msgspec.json.encode(data(view))
         .decode()
@@ -58,7 +58,7 @@ def data_file(view: View) -> tuple[str, bytes]:
 
 
 def data(view: View) -> dict[str, Any]:
-    """All that draw.js needs."""
+    """Return everything that draw.js needs."""
     locks = view.newest_first
     ranks = {
         name: sorted({v[name] for v in view.versions.values() if name in v}, key=ranked)
@@ -99,14 +99,14 @@ def data(view: View) -> dict[str, Any]:
 
 
 def place(versions: list[str], version: str | None) -> int | None:
-    """Where a version is among the known ones; None for a stack without the package."""
+    """Return the index of a version; None if the stack does not have the package."""
     return versions.index(version) if version is not None else None
 
 
 def row_of(
     line: Line, section: int, course: Iterable[tuple[Kind, str]], letters: dict[Kind, str]
 ) -> list[Any]:
-    """A variant: its section, names and role, a letter for each stack, and the rates in the order of the letters."""
+    """Return a variant: section, names and role, a letter for each stack, and the rates in their order."""
     cells = list(course)
     text = "".join(letters[kind] for kind, _ in cells)
     rates = ",".join(rate for kind, rate in cells if kind[2] == "#")
@@ -114,7 +114,7 @@ def row_of(
 
 
 def coded(row: Row | None) -> tuple[Kind, str]:
-    """The kind of a cell, and its rate."""
+    """Return the kind of a cell, and its rate."""
     if row is None:
         return kind_of(NOT_RUN, "not run", ""), ""
     what = shown(row)
@@ -125,7 +125,7 @@ def coded(row: Row | None) -> tuple[Kind, str]:
 
 
 def kind_of(what: Shown, outcome: str, gradient: str) -> Kind:
-    """What all cells of a kind have in common."""
+    """Return what all cells of a kind have in common."""
     return what.kind, what.word, what.note, outcome, gradient
 
 
@@ -135,7 +135,14 @@ STATIC = Path(__file__).resolve().parent.parent / "static"
 def pages(
     table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Path below results/ and content of each file; ``source_of`` has the text of each scenario by name."""
+    """Yield the path and the content of each file.
+
+    Args:
+        table: The matrix.
+        claims: The judged claims.
+        history: The published changes; None if there are none.
+        source_of: The text of each scenario, by name.
+    """
     view = View(table)
     yield from front_pages(view, history)
     yield from stack_pages(view)
