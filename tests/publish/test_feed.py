@@ -14,7 +14,7 @@ from tests.factories import make_cell
 from tests.judge.test_flips import LOCKS, NEW, entry
 
 if TYPE_CHECKING:
-    from gradmatrix.judge.changes import Entry
+    from gradmatrix.judge.history import Entry
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 REGRESSED = (entry(), entry("step:exception", 1, "lock", lock=NEW))

@@ -78,7 +78,7 @@ def disagreeing(message: str) -> Page:
 def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> None:
     """Nothing failed, so that the numbers are all that can be told."""
     found = disagreeing("loss 1 2 3 against 1 2.5 4 of plain")
-    assert "Why Nothing failed" in found.text
+    assert "Why It ran to its end" in found.text
     assert "its loss differs by more than 0.1 %" in found.text
     assert "loss, step by step reported 1 2 3 plain 1 2.5 4" in found.text
     assert "#sums-plain-cpu" in "".join(found.links)
@@ -89,7 +89,10 @@ def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> No
     ("message", "expected"),
     [
         ("loss 1 2 against 2 2 of plain", "They differ from the first step on, before any update"),
-        ("first loss 1 against nan of plain", "They differ from the first step on, before any update"),
+        (
+            "first loss 1 against nan of plain",
+            "They differ from the first step on, before any update",
+        ),
         ("loss 1 2 3 against 1.0001 2 4 of plain", "They agree in the first 2 steps"),
         ("gradient norm 1 against 2 of plain", "All losses of these steps are equal."),
         ("loss … 1 2 against … 2 2 of plain", "0.1 %. The numbers alone do not show"),

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from gradmatrix.compare.history import History
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import SCHEMA
-from gradmatrix.judge.changes import Entry
+from gradmatrix.core.outcomes import TABLE
+from gradmatrix.judge.history import Entry
 from gradmatrix.publish.claims import claims
 from gradmatrix.publish.formats import FORMATS
-from gradmatrix.publish.site.markup import OUTCOMES
 from tests.factories import (
     DAY,
     NOON,
@@ -331,11 +331,10 @@ def test_cells_that_do_not_fail_are_told_for_what_they_are() -> None:
 def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
     """Under its own address, with what it says about the stack."""
     page = Page(site["query.html"])
-    assert set(OUTCOMES) <= set(page.anchors)
-    assert "gradient:zero It ran to its end, but every gradient was exactly zero. yes" in page.text
+    assert {row.outcome for row in TABLE} <= set(page.anchors)
+    assert "gradient:zero Training ended, but every gradient was exactly zero. yes" in page.text
     assert (
-        "process:lost The process that ran it disappeared: nothing is said about the stack. no"
-        in page.text
+        "process:lost The process disappeared. This says nothing about the stack. no" in page.text
     )
 
 

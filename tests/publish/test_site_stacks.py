@@ -26,12 +26,12 @@ def test_unlike_builds_of_torch_are_marked() -> None:
         "Speed and memory of different builds cannot be compared" in Page(site["index.html"]).text
     )
     assert (
-        "build of torch cpu; other stacks ran with another one"
+        "build of torch cpu; other stacks ran with a different build"
         in Page(site["stacks/old.html"]).text
     )
     text = Page(site["scenarios/sums.html"]).text
     assert "old (cpu build of torch): 4 steps/s" in text
-    assert "Peak memory: 117.7 MiB on new The same outcome" in text
+    assert "Peak memory: 117.7 MiB on new The outcome is the same" in text
 
 
 def test_builds_of_torch_that_are_alike_are_no_news() -> None:

@@ -187,6 +187,16 @@ class Record(Frozen, frozen=True):
             return None
         return rate_of(self.observation.step_times_s)
 
+    @property
+    def lock(self) -> str:
+        """The first digits of its lock's digest; empty in a record of an old release."""
+        return self.inputs.get("lock", "")
+
+    @property
+    def device(self) -> str:
+        """The kind of machine: its processor architecture or the name of its GPU."""
+        return self.inputs.get("device", "")
+
 
 SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
 

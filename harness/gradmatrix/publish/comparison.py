@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gradmatrix.compare.comparison import cells as counted
 from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import NO_GRAD_FN
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
 
@@ -264,7 +265,7 @@ def title(group: Group) -> str:
 
 def shows_gradient(outcome: str) -> bool:
     """Whether the outcome already shows the gradient status, or it does not matter."""
-    return outcome.startswith(("gradient:", "step:no-grad-fn", "relation:"))
+    return outcome.startswith(("gradient:", NO_GRAD_FN, "relation:"))
 
 
 def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:

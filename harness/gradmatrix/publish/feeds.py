@@ -20,8 +20,8 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import code, one_line, unlinked
+from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.flips import Kind
 from gradmatrix.publish.site import links
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Record
-    from gradmatrix.judge.flips import Flip, Regression
+    from gradmatrix.judge.history import Flip, Regression
 
 
 ATOM, XHTML = "http://www.w3.org/2005/Atom", "http://www.w3.org/1999/xhtml"
@@ -105,7 +105,7 @@ def counted(flips: Sequence[Flip]) -> str:
     """Return how many changes there are of each kind. Changes in our own code are counted separately."""
     ours = sum(flip.ours_alone for flip in flips)
     count = Counter(flip.kind for flip in flips if not flip.ours_alone)
-    words = [f"{count[kind]} {kind}" for kind in Kind if count[kind]]
+    words = [f"{count[kind]} {kind}" for kind in Change if count[kind]]
     return ", ".join(
         words + [f"{ours} re-computed after a change of our own test code"] * (ours > 0)
     )
@@ -113,12 +113,12 @@ def counted(flips: Sequence[Flip]) -> str:
 
 def lines(flips: Sequence[Flip]) -> Iterator[str]:
     """Yield a line for each changed cell. New cells are only counted."""
-    changed = [flip for flip in flips if flip.kind is not Kind.NEW]
+    changed = [flip for flip in flips if flip.kind is not Change.NEW]
     for flip in changed[:MOST_FLIPS]:
         yield sentence(flip)
     if len(changed) > MOST_FLIPS:
         yield f"and {len(changed) - MOST_FLIPS} more"
-    new = [flip for flip in flips if flip.kind is Kind.NEW]
+    new = [flip for flip in flips if flip.kind is Change.NEW]
     if new:
         yield f"new: {sum(flip.after.passed is True for flip in new)} of {len(new)} cells pass"
 

@@ -26,7 +26,7 @@ from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import SHOWN, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
 from gradmatrix.core.text import code, markdown, spreadsheet
-from gradmatrix.judge.causes import spot
+from gradmatrix.judge.diagnosis import format_frame
 from gradmatrix.publish.claims.claims import Boundary, Span, Verdict
 from gradmatrix.publish.rows import Grid, Row, grid, lacks_device
 from gradmatrix.stacks.lock import fallen_behind
@@ -103,7 +103,9 @@ def frame(table: Table) -> pd.DataFrame:
             "peak_memory_bytes": [row.peak_memory_bytes for row in rows],
             "message": [row.message for row in rows],
             "cause": [each.cause if each else None for each in diagnoses],
-            "place": [spot(each.place) if each and each.place else None for each in diagnoses],
+            "place": [
+                format_frame(each.place) if each and each.place else None for each in diagnoses
+            ],
             "remedy": [each.remedy if each else None for each in diagnoses],
             "recorded_at": pd.to_datetime([row.recorded_at for row in rows], utc=True),
             "as_of": pd.to_datetime([locks[row.stack].as_of for row in rows]),

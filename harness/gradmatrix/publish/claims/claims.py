@@ -21,7 +21,7 @@ from packaging.version import Version
 from gradmatrix.core.errors import SAFE_NAME, UserError, check_unique, did_you_mean, wrong
 from gradmatrix.core.model import Cell, Gradient
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import REASONS, TRAINS
+from gradmatrix.core.outcomes import TABLE
 from gradmatrix.judge.causes import Cause
 from gradmatrix.stacks.config import DEVICES
 
@@ -258,11 +258,8 @@ FILE = "claims.toml"
 MOST_VARIANTS = 6
 """More variants than this are counted, not named, in a table."""
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+#[1-9]\d*")
-OUTCOMES = (
-    TRAINS,
-    *(f"{phase}:{reason}".replace(r"\d+", "1") for phase in REASONS for reason in REASONS[phase]),
-)
-"""Every outcome, with an example number where an outcome has one."""
+OUTCOMES = tuple(row.outcome.replace("N", "1") for row in TABLE)
+"""Every outcome, with 1 for a number."""
 PYTHON = "python"
 """May be written in place of a package: the Python version of the stack."""
 

@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.judge.versions import separate
 from gradmatrix.publish.claims.claims import Boundary, Evidence, Judged, Span, Tested, Verdict
 
 if TYPE_CHECKING:
@@ -178,14 +179,9 @@ def _boundaries(
     bad = [matrix.versions[stack] for stack, found in sides.items() if found == {"against"}]
     if not good or not bad or len(good) + len(bad) < len(sides):
         return
-    for name in dict.fromkeys((*_names(expectation.where), *_needed(expectation, matrix.table))):
-        if any(name not in versions for versions in (*good, *bad)):
-            continue
-        ours, theirs = [each[name] for each in good], [each[name] for each in bad]
-        if min(ours) > max(theirs):
-            yield Boundary(package=name, holds=str(min(ours)), fails=str(max(theirs)))
-        elif max(ours) < min(theirs):
-            yield Boundary(package=name, holds=str(max(ours)), fails=str(min(theirs)))
+    names = dict.fromkeys((*_names(expectation.where), *_needed(expectation, matrix.table)))
+    for bound in separate(bad, good, names):
+        yield Boundary(package=bound.package, holds=bound.passes, fails=bound.fails)
 
 
 def _names(requirements: Iterable[str]) -> list[str]:

@@ -15,11 +15,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.core.outcomes import Phase
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Phase
 from gradmatrix.core.text import plain
-from gradmatrix.judge.causes import spot
-from gradmatrix.judge.diagnosis import entries
-from gradmatrix.judge.relations import DISAGREES, close
+from gradmatrix.judge.diagnosis import format_frame, merge_numbered
+from gradmatrix.judge.relations import close
 from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.markup import (
     BUILDS,
@@ -79,7 +78,7 @@ def names(members: tuple[str, ...], opened: str) -> str:
     """
     shortened = [
         text.rpartition(": ")[0]
-        for text in entries({tuple(name.split(".")): 1 for name in members})
+        for text in merge_numbered({tuple(name.split(".")): 1 for name in members})
     ]
     count = f"{len(members)} parameter{'s' if len(members) > 1 else ''}"
     html = "<br>".join(f"<code>{safe(each)}</code>" for each in shortened)
@@ -311,7 +310,7 @@ def why(row: Row, agree: Iterable[Relation]) -> str:
         return ""
     lines = "".join(f"<p>{coded(text)}</p>" for text in found.text)
     where = f" in <code>{safe(found.module)}</code>" if found.module else ""
-    place = f", <code>{safe(spot(found.place))}</code>" if found.place else ""
+    place = f", <code>{safe(format_frame(found.place))}</code>" if found.place else ""
     target = links.remedy(row)
     remedy = (
         f'<p>A variant that trains: <a href="{ROOT}{target}">{safe(found.remedy or "")}</a></p>'
@@ -388,7 +387,6 @@ def has_capsule(row: Row) -> bool:
     return row.passed is False and not row.outcome.startswith(NO_CAPSULE)
 
 
-NO_DEVICE = "setup:no-device"
 HERE = ready("<!-- cells -->")
 """Where the template has the cells."""
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradmatrix.judge.flips import OF_VERDICTS, Kind
+from gradmatrix.judge.change import OF_VERDICTS, Change
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import page
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gradmatrix.compare.history import History
-    from gradmatrix.judge.flips import Flip, Regression
+    from gradmatrix.judge.history import Flip, Regression
     from gradmatrix.publish.site.tables import View
 
 MOST_DAYS, MOST_FLIPS = 60, 200
-LISTED = (*OF_VERDICTS, Kind.ELSEWHERE)
+LISTED = (*OF_VERDICTS, Change.ELSEWHERE)
 """Kinds of which every change is listed. New and removed cells are counted by stack."""
 RECOMPUTED = "re-computed"
-NO_NEWS = (RECOMPUTED, Kind.ELSEWHERE.value)
-WORDS = (*(kind.value for kind in LISTED), RECOMPUTED, Kind.NEW.value, Kind.GONE.value)
+NO_NEWS = (RECOMPUTED, Change.ELSEWHERE.value)
+WORDS = (*(kind.value for kind in LISTED), RECOMPUTED, Change.NEW.value, Change.GONE.value)
 """The words for changes, in the order in which they are listed."""
 
 
