@@ -325,7 +325,7 @@ def test_cells_that_do_not_fail_are_told_for_what_they_are() -> None:
         cell("new", "frozen", "step:no-grad-fn", **telling, message="element 0"),
     ]
     text = Page(site_of(records, [NEW], SUMS)["errors.html"]).text
-    assert "2 cells: 1 fail; 1 of a misuse, which the stack correctly reports." in text
+    assert "2 cells: 1 fail; 1 of misuse, correctly reported." in text
 
 
 def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:

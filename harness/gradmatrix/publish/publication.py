@@ -45,163 +45,12 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock, Record
 
-
 BIG_BYTES = 32 * 2**20
 """With fewer bytes of records, one process does all: a second one needs half a second to start."""
 MOST_PROCESSES = 61
 """The most processes that Windows can wait for."""
-
-
-class Column(Frozen, frozen=True):
-    """One published stack: a column of the matrix."""
-
-    rows: tuple[Row, ...]
-    build: str | None
-    """The build of torch of its newest cell; None if nothing ran."""
-    pages: tuple[str, ...]
-    """Paths in results/ that were written."""
-    problems: tuple[str, ...] = ()
-    """What could not be read, one sentence each."""
-
-
-class Task(Frozen, frozen=True):
-    """What another process needs to know to publish one stack."""
-
-    root: str
-    matrix_file: str
-    results: str
-    work: str
-    stack: str
-    now: dt.datetime
-    """When this publication began: the same moment for all stacks."""
-    site: bool
-
-
-def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[Column]:
-    """Publish each stack and yield its column, in the order of ``locks``."""
-    now = dt.datetime.now(dt.UTC)
-    if not is_big(project) or len(locks) == 1:
-        yield from (publish_column(project, lock, now=now, site=site) for lock in locks)
-        return
-    tasks = [
-        msgspec.json.encode(
-            Task(
-                root=str(project.root),
-                matrix_file=str(project.matrix_file),
-                results=str(project.results),
-                work=str(project.work),
-                stack=lock.stack,
-                now=now,
-                site=site,
-            )
-        )
-        for lock in locks
-    ]
-    if site:
-        from gradmatrix.publish.site import evidence as _read_once  # noqa: F401  (once, before the forks)
-    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
-        project  # forks inherit it
-    )
-    project.known_scenarios()
-    with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
-        decoder = msgspec.msgpack.Decoder(Column)
-        yield from map(
-            decoder.decode, pool.map(in_process, tasks, chunksize=max(1, len(tasks) // 64))
-        )
-
-
-def is_big(project: Project) -> bool:
-    """Whether there are so many records that further processes save time."""
-    folders = (project.store.journal, project.store.published)
-    return (
-        sum(path.stat().st_size for folder in folders for path in folder.glob("*.jsonl"))
-        >= BIG_BYTES
-    )
-
-
-def context() -> BaseContext:
-    """Return how processes are started: by fork if that is safe, because a fork has imported everything."""
-    return get_context("fork" if can_fork() else "spawn")
-
-
-def can_fork() -> bool:
-    """Whether a fork is safe: on Linux, in a process with a single thread."""
-    return sys.platform == "linux" and len(list(Path("/proc/self/task").iterdir())) == 1
-
-
-def processes() -> int:
-    """Return the number of processes to start: one for each core."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(cores, MOST_PROCESSES)
-
-
-def in_process(task: bytes) -> bytes:
-    """Publish the stack of an encoded task and return its encoded column."""
-    asked = msgspec.json.decode(task, type=Task)
-    project = project_of(asked)
-    lock = next(lock for lock in project.known_locks((asked.stack,)))
-    published = publish_column(project, lock, now=asked.now, site=asked.site)
-    return msgspec.msgpack.encode(
-        msgspec.structs.replace(published, problems=tuple(project.store.problems))
-    )
-
-
 _PROJECTS: dict[tuple[Path, Path, Path, Path], Project] = {}
 """The projects of this process, so that it reads scenarios and matrix.toml only once."""
-
-
-def project_of(task: Task) -> Project:
-    """Return the project of a task."""
-    paths = (Path(task.root), Path(task.matrix_file), Path(task.results), Path(task.work))
-    if paths not in _PROJECTS:
-        _PROJECTS[paths] = Project(*paths)
-    return _PROJECTS[paths]
-
-
-def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool) -> Column:
-    """Publish one stack: write its records, its history, and with ``site`` its evidence page."""
-    known = project.known_scenarios()
-    newest = project.store.of_stack(lock.stack)
-    project.store.refuse_other_schema(lock.stack)
-    records = of_matrix(judged(newest.values(), known), known)
-    published = project.store.published / f"{lock.stack}.jsonl"
-    update = history.update(
-        project.history_folder,
-        lock,
-        records,
-        published_before=published,
-        complete=not project.store.is_damaged,
-        now=now,
-    )
-    project.store.problems += update.problems
-    project.store.publish(lock.stack, records)
-    scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
-    records = of_matrix(
-        of_locks(records, [lock]), scenarios
-    )  # other records are kept but not shown
-    rows = tuple(rows_of(records, scenarios))
-    pages: list[str] = []
-    if site:
-        from gradmatrix.publish.site.evidence import evidence_page
-
-        evidence = [evidence_page(lock, scenarios, records, rows)] if records else []
-        pages = list(write(project.results, evidence))
-    return Column(rows=rows, build=build_of(records), pages=tuple(pages))
-
-
-def build_of(records: Iterable[Record]) -> str | None:
-    """Return the build of torch with which the newest cell ran."""
-    builds = [(record.recorded_at, record.build) for record in records if record.build]
-    return max(builds)[1] if builds else None
-
-
-def write(folder: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
-    """Write each file atomically, and yield its path."""
-    for path, content in files:
-        write_atomically(folder / path, content)
-        yield path
-
-
 PAGES = "site/pages.txt"
 """The list of all written pages. The next publication deletes those that it does not write again."""
 FOLDERS = ("cells", "stacks", "scenarios", "packages", "site", "records", "locks", "history")
@@ -210,84 +59,6 @@ PARTIAL = re.compile(r".+\.\w+\.\d+\.partial")
 """The name of a file that is being written."""
 Stamps = dict[str, tuple[int, int]]
 """The time of the last change and the size of each file."""
-
-
-class Remembered(Frozen, frozen=True):
-    """A publication, with all files that it read or wrote."""
-
-    stamps: Stamps
-    base_url: str | None = None
-
-
-def is_current(project: Project, *, site: bool = False, base_url: str | None = None) -> bool:
-    """Whether all published files exist, and none of them nor any of their sources has changed."""
-    try:
-        known = msgspec.json.decode(_path(project, site=site).read_bytes(), type=Remembered)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return False
-    return known == Remembered(
-        stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url
-    )
-
-
-def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | None) -> None:
-    """Remember a publication. ``made_of`` has the stamps of the sources from before they were read."""
-    written = stamps([*outputs(project, site=site), *kept_records(project)])
-    done = Remembered(stamps=made_of | written, base_url=base_url)
-    disk.write_atomically(_path(project, site=site), msgspec.json.encode(done))
-
-
-def outputs(project: Project, *, site: bool) -> list[Path]:
-    """Return the files that a publication writes and does not read."""
-    names = [*FORMATS, *([*sorted(pages_in(project.results)), PAGES] if site else ())]
-    readme = [project.root / "README.md"] if project.results == project.root / "results" else []
-    return [*(project.results / name for name in names), *readme]
-
-
-def pages_in(results: Path) -> set[str]:
-    """Return the paths of the pages of the last publication. Only these are ever deleted."""
-    try:
-        listed = (results / PAGES).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return set()
-    return {
-        path for path in listed if not {"", ".", ".."} & {*path.split("/")}
-    }  # only paths inside results/
-
-
-def sources(project: Project) -> list[Path]:
-    """Return the files that a publication is made from, with our own code."""
-    folders = [project.store.journal, project.locks_folder, project.root / "scenarios"]
-    read = [path for folder in folders for path in folder.glob("*.*")]
-    scripts = [project.root / script.path for script in project.scripts]
-    ours = [path for path in PACKAGE.rglob("*.*") if path.suffix != ".pyc"]
-    return [project.matrix_file, *read, *scripts, *kept_records(project), *ours]
-
-
-def leftovers(results: Path) -> list[Path]:
-    """Return the half-written files that a killed publication left behind."""
-    folders = [results, *(results / name for name in FOLDERS), results / "history" / "locks"]
-    found = [path for folder in folders for path in folder.glob("*.partial")]
-    return [path for path in found if PARTIAL.fullmatch(path.name)]
-
-
-def kept_records(project: Project) -> list[Path]:
-    """Return the files that publishing both reads and writes."""
-    return [*project.store.published.glob("*.jsonl"), *project.history_folder.rglob("*.jsonl")]
-
-
-def stamps(paths: Iterable[Path]) -> Stamps:
-    """Return the stamp of each file that exists."""
-    found = {}
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):  # another process may be replacing it
-            status = path.stat()
-            found[str(path)] = (status.st_mtime_ns, status.st_size)
-    return found
-
-
-def _path(project: Project, *, site: bool) -> Path:
-    return project.work / ("site.json" if site else "published.json")
 
 
 @dataclass(frozen=True)
@@ -425,3 +196,227 @@ def copy_locks(project: Project, table: Table) -> None:
             with contextlib.suppress(FileNotFoundError):  # an unresolved stack has no text
                 content = (project.locks_folder / name).read_bytes()
                 disk.write_atomically(project.results / "locks" / name, content)
+
+
+class Column(Frozen, frozen=True):
+    """One published stack: a column of the matrix."""
+
+    rows: tuple[Row, ...]
+    build: str | None
+    """The build of torch of its newest cell; None if nothing ran."""
+    pages: tuple[str, ...]
+    """Paths in results/ that were written."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, one sentence each."""
+
+
+class Task(Frozen, frozen=True):
+    """What another process needs to know to publish one stack."""
+
+    root: str
+    matrix_file: str
+    results: str
+    work: str
+    stack: str
+    now: dt.datetime
+    """When this publication began: the same moment for all stacks."""
+    site: bool
+
+
+def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[Column]:
+    """Publish each stack and yield its column, in the order of ``locks``."""
+    now = dt.datetime.now(dt.UTC)
+    if not is_big(project) or len(locks) == 1:
+        yield from (publish_column(project, lock, now=now, site=site) for lock in locks)
+        return
+    tasks = [
+        msgspec.json.encode(
+            Task(
+                root=str(project.root),
+                matrix_file=str(project.matrix_file),
+                results=str(project.results),
+                work=str(project.work),
+                stack=lock.stack,
+                now=now,
+                site=site,
+            )
+        )
+        for lock in locks
+    ]
+    if site:
+        from gradmatrix.publish.site import evidence as _read_once  # noqa: F401  (once, before the forks)
+    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
+        project  # forks inherit it
+    )
+    project.known_scenarios()
+    with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
+        decoder = msgspec.msgpack.Decoder(Column)
+        yield from map(
+            decoder.decode, pool.map(in_process, tasks, chunksize=max(1, len(tasks) // 64))
+        )
+
+
+def is_big(project: Project) -> bool:
+    """Whether there are so many records that further processes save time."""
+    folders = (project.store.journal, project.store.published)
+    return (
+        sum(path.stat().st_size for folder in folders for path in folder.glob("*.jsonl"))
+        >= BIG_BYTES
+    )
+
+
+def context() -> BaseContext:
+    """Return how processes are started: by fork if that is safe, because a fork has imported everything."""
+    return get_context("fork" if can_fork() else "spawn")
+
+
+def can_fork() -> bool:
+    """Whether a fork is safe: on Linux, in a process with a single thread."""
+    return sys.platform == "linux" and len(list(Path("/proc/self/task").iterdir())) == 1
+
+
+def processes() -> int:
+    """Return the number of processes to start: one for each core."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(cores, MOST_PROCESSES)
+
+
+def in_process(task: bytes) -> bytes:
+    """Publish the stack of an encoded task and return its encoded column."""
+    asked = msgspec.json.decode(task, type=Task)
+    project = project_of(asked)
+    lock = next(lock for lock in project.known_locks((asked.stack,)))
+    published = publish_column(project, lock, now=asked.now, site=asked.site)
+    return msgspec.msgpack.encode(
+        msgspec.structs.replace(published, problems=tuple(project.store.problems))
+    )
+
+
+def project_of(task: Task) -> Project:
+    """Return the project of a task."""
+    paths = (Path(task.root), Path(task.matrix_file), Path(task.results), Path(task.work))
+    if paths not in _PROJECTS:
+        _PROJECTS[paths] = Project(*paths)
+    return _PROJECTS[paths]
+
+
+def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool) -> Column:
+    """Publish one stack: write its records, its history, and with ``site`` its evidence page."""
+    known = project.known_scenarios()
+    newest = project.store.of_stack(lock.stack)
+    project.store.refuse_other_schema(lock.stack)
+    records = of_matrix(judged(newest.values(), known), known)
+    published = project.store.published / f"{lock.stack}.jsonl"
+    update = history.update(
+        project.history_folder,
+        lock,
+        records,
+        published_before=published,
+        complete=not project.store.is_damaged,
+        now=now,
+    )
+    project.store.problems += update.problems
+    project.store.publish(lock.stack, records)
+    scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
+    records = of_matrix(
+        of_locks(records, [lock]), scenarios
+    )  # other records are kept but not shown
+    rows = tuple(rows_of(records, scenarios))
+    pages: list[str] = []
+    if site:
+        from gradmatrix.publish.site.evidence import evidence_page
+
+        evidence = [evidence_page(lock, scenarios, records, rows)] if records else []
+        pages = list(write(project.results, evidence))
+    return Column(rows=rows, build=build_of(records), pages=tuple(pages))
+
+
+def build_of(records: Iterable[Record]) -> str | None:
+    """Return the build of torch with which the newest cell ran."""
+    builds = [(record.recorded_at, record.build) for record in records if record.build]
+    return max(builds)[1] if builds else None
+
+
+def write(folder: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
+    """Write each file atomically, and yield its path."""
+    for path, content in files:
+        write_atomically(folder / path, content)
+        yield path
+
+
+class Remembered(Frozen, frozen=True):
+    """A publication, with all files that it read or wrote."""
+
+    stamps: Stamps
+    base_url: str | None = None
+
+
+def is_current(project: Project, *, site: bool = False, base_url: str | None = None) -> bool:
+    """Whether all published files exist, and none of them nor any of their sources has changed."""
+    try:
+        known = msgspec.json.decode(_path(project, site=site).read_bytes(), type=Remembered)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return False
+    return known == Remembered(
+        stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url
+    )
+
+
+def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | None) -> None:
+    """Remember a publication. ``made_of`` has the stamps of the sources from before they were read."""
+    written = stamps([*outputs(project, site=site), *kept_records(project)])
+    done = Remembered(stamps=made_of | written, base_url=base_url)
+    disk.write_atomically(_path(project, site=site), msgspec.json.encode(done))
+
+
+def outputs(project: Project, *, site: bool) -> list[Path]:
+    """Return the files that a publication writes and does not read."""
+    names = [*FORMATS, *([*sorted(pages_in(project.results)), PAGES] if site else ())]
+    readme = [project.root / "README.md"] if project.results == project.root / "results" else []
+    return [*(project.results / name for name in names), *readme]
+
+
+def pages_in(results: Path) -> set[str]:
+    """Return the paths of the pages of the last publication. Only these are ever deleted."""
+    try:
+        listed = (results / PAGES).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return set()
+    return {
+        path for path in listed if not {"", ".", ".."} & {*path.split("/")}
+    }  # only paths inside results/
+
+
+def sources(project: Project) -> list[Path]:
+    """Return the files that a publication is made from, with our own code."""
+    folders = [project.store.journal, project.locks_folder, project.root / "scenarios"]
+    read = [path for folder in folders for path in folder.glob("*.*")]
+    scripts = [project.root / script.path for script in project.scripts]
+    ours = [path for path in PACKAGE.rglob("*.*") if path.suffix != ".pyc"]
+    return [project.matrix_file, *read, *scripts, *kept_records(project), *ours]
+
+
+def leftovers(results: Path) -> list[Path]:
+    """Return the half-written files that a killed publication left behind."""
+    folders = [results, *(results / name for name in FOLDERS), results / "history" / "locks"]
+    found = [path for folder in folders for path in folder.glob("*.partial")]
+    return [path for path in found if PARTIAL.fullmatch(path.name)]
+
+
+def kept_records(project: Project) -> list[Path]:
+    """Return the files that publishing both reads and writes."""
+    return [*project.store.published.glob("*.jsonl"), *project.history_folder.rglob("*.jsonl")]
+
+
+def stamps(paths: Iterable[Path]) -> Stamps:
+    """Return the stamp of each file that exists."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # another process may be replacing it
+            status = path.stat()
+            found[str(path)] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _path(project: Project, *, site: bool) -> Path:
+    return project.work / ("site.json" if site else "published.json")

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation, Parameter
     from gradmatrix.publish.rows import Row
 
-
 ALIKE = attrgetter("gradients", "changed", "learns", "held", "frozen", "dtype", "learning_rate")
 NAME = attrgetter("name")
 HEAD = (
@@ -50,197 +49,117 @@ HEAD = (
 )
 END = "</tbody></table>"
 LETTERS = {"n": "none", "z": "zero", "f": "finite", "x": "non-finite"}
-
-
-def parameter_table(parameters: Sequence[Parameter]) -> str:
-    """Return a table with a line for each group of parameters with the same gradients and state."""
-    states = list(map(ALIKE, parameters))
-    named = tuple(map(NAME, parameters))
-    groups = dict.fromkeys(states)
-    if len(groups) == 1:
-        members = {states[0]: named}  # faster, and true for most cells that train
-    else:
-        members = {state: tuple(compress(named, map(state.__eq__, states))) for state in groups}
-    return (
-        HEAD
-        + "".join(
-            line(state, names(each, "" if state[1] else " open")) for state, each in members.items()
-        )
-        + END
-    )
-
-
-@lru_cache(maxsize=4096)
-def names(members: tuple[str, ...], opened: str) -> str:
-    """Return the names of a group, in a list to open if there are several.
-
-    Names that differ only in numbers are written as one.
-    """
-    shortened = [
-        text.rpartition(": ")[0]
-        for text in merge_numbered({tuple(name.split(".")): 1 for name in members})
-    ]
-    count = f"{len(members)} parameter{'s' if len(members) > 1 else ''}"
-    html = "<br>".join(f"<code>{safe(each)}</code>" for each in shortened)
-    return (
-        html
-        if len(members) == 1
-        else f"<details{opened}><summary>{count}</summary>{html}</details>"
-    )
-
-
-@lru_cache(maxsize=4096)
-def line(state: tuple[object, ...], group: str) -> str:
-    """Return one line of the table."""
-    gradients, changed, learns, held, frozen, dtype, rate = state
-    learns_text = "yes" if learns else "no: frozen" if frozen else "no"
-    shown = "" if rate is None else safe(rate) if isinstance(rate, str) else f"{rate:.3g}"
-    return (
-        f'<tr><th scope="row">{group}</th><td><code>{safe(str(gradients))}</code> {best(str(gradients))}</td>'
-        f"<td>{yes(changed)}</td><td>{learns_text}</td><td>{yes(held)}</td><td>{shown}</td>"
-        f"<td>{safe(str(dtype))}</td></tr>"
-    )
-
-
-def best(gradients: str) -> str:
-    """Return the letters of the steps in words."""
-    return (
-        ", ".join(LETTERS.get(letter, "") for letter in dict.fromkeys(gradients)) or "never audited"
-    )
-
-
-def yes(value: object) -> str:
-    """Return "yes" or "no"."""
-    return "yes" if value else "no"
-
-
 DISAGREEMENT = re.compile(
     r"(?P<what>[a-z ]+?) (?P<ours>[^a-z].*) against (?P<theirs>.*) of (?P<first>\S+)"
 )
 """The message of ``judge.relations`` about two variants that differ."""
 RTOL = 1e-3
 """The tolerance if the relation is no longer in the scenario."""
-
-
-def observed(seen: Observation, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield what was observed while the cell ran."""
-    if seen.losses or seen.gradient_norms:
-        yield sequences(seen)
-    if seen.parameters:
-        yield region("Gradients", parameter_table(seen.parameters))
-    if len(seen.step_times_s) > 1:
-        yield step_times(seen.step_times_s)
-    if seen.raised is not None:
-        head = f"{seen.raised.type}: {plain(seen.raised.message).strip().partition(chr(10))[0]}"
-        yield (
-            f"<details><summary>Exception: {safe(head)}</summary>"
-            f"<pre>{safe(seen.raised.traceback or seen.raised.message)}</pre></details>"
-        )
-    if seen.warnings:
-        each = (
-            f"<li><b>{safe(w.category)}</b> × {w.count}<pre>{safe(w.message)}</pre></li>"
-            for w in seen.warnings
-        )
-        listed = f'<ul class="warnings">{"".join(each)}</ul>'
-        yield f"<details><summary>Warnings: {len(seen.warnings)}</summary>{listed}</details>"
-    if other := [
-        f"{name} {value}"
-        for name, value in seen.environment.items()
-        if environment.get(name) != value
-    ]:
-        yield f"<p>Ran with {safe(', '.join(other))}.</p>"
-
-
-def region(name: str, table: str) -> str:
-    """Return a table in a region that scrolls if it is wider than the screen."""
-    return f'<div class="region" role="group" tabindex="0" aria-label="{name}">{table}</div>'
-
-
-def sequences(seen: Observation) -> str:
-    """Return the losses and gradient norms of the audited steps."""
-    steps = max(len(seen.losses), len(seen.gradient_norms))
-    head = "".join(f'<th scope="col">{step}</th>' for step in range(1, steps + 1))
-    return region(
-        "Losses",
-        f'<table class="numbers"><caption>The audited steps</caption><thead><tr><th scope="col">step</th>{head}'
-        '<th scope="col">last</th></tr></thead><tbody>'
-        f'<tr><th scope="row">loss</th>{numbers(seen.losses, steps)}{numbers([seen.last_loss], 1)}</tr>'
-        f'<tr><th scope="row">gradient norm</th>{numbers(seen.gradient_norms, steps)}<td></td></tr></tbody></table>',
-    )
-
-
-def numbers(values: Sequence[float | str | None], cells: int) -> str:
-    """Return table cells with numbers, padded to ``cells``. Non-finite numbers are words."""
-    texts = (
-        "–" if v is None else f"{v:.5g}" if isinstance(v, float) else safe(str(v)) for v in values
-    )
-    return "".join(f"<td>{text}</td>" for text in texts) + "<td></td>" * (cells - len(values))
-
-
-def step_times(seconds: Sequence[float]) -> str:
-    """Return the timed steps as a plot and as numbers."""
-    times = [each * 1000 for each in seconds]
-    text = " ".join(f"{each:.3g}" for each in times)
-    plot = plots.bars(
-        times, f"{len(times)} timed steps, {min(times):.3g} to {max(times):.3g} milliseconds"
-    )
-    return f"<figure>{plot}<figcaption>Timed steps, in milliseconds: {text}</figcaption></figure>"
-
-
-def disagreement(row: Row, root: str, relations: Iterable[Relation]) -> str:
-    """Return from which variant a cell differs, with both sequences; empty for another message."""
-    found = DISAGREEMENT.fullmatch(row.message)
-    if found is None:
-        return ""
-    what, first = safe(found["what"]), safe(found["first"])
-    rtol = next(
-        (r.rtol for r in relations if (r.first, r.second) == (found["first"], row.variant)), RTOL
-    )
-    target = links.quoted(links.anchor(row.scenario, found["first"], row.device))
-    link = f'<a href="{root}{links.evidence_page(row.stack)}#{target}">{first}</a>'
-    ours, theirs = found["ours"].split(), found["theirs"].split()
-    lines = "".join(
-        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{safe(each)}</td>" for each in values)}</tr>'
-        for name, values in ((safe(row.variant), ours), (link, theirs))
-    )
-    table = f'<table class="numbers"><caption>{what}, step by step</caption><tbody>{lines}</tbody></table>'
-    return (
-        '<h4>Why</h4><div class="why"><p>It ran to its end, and it learns. But it should be equivalent to '
-        f"{link}, with the same data and the same seed, and its {what} differs by more than "
-        f"{100 * rtol:.2g} %. {parting(what, ours, theirs, rtol)}</p>"
-        "<p>The numbers alone do not show which of the two is right.</p></div>"
-        + region(f"Both variants: {what}", table)
-    )
-
-
-def parting(what: str, ours: Sequence[str], theirs: Sequence[str], rtol: float) -> str:
-    """Return the step from which two sequences differ, and what follows from that."""
-    if what == "gradient norm":
-        return "All losses of these steps are equal."
-    pairs = zip(map(number, ours), map(number, theirs), strict=False)
-    step = next((place for place, pair in enumerate(pairs) if not close(*pair, rtol)), None)
-    if step is None or "…" in ours[:1]:
-        return ""
-    if step == 0:
-        return "They differ from the first step on, before any update: the data (sampled text included) or the "
-        "forward pass differs."
-    steps = "the first step" if step == 1 else f"the first {step} steps"
-    return f"They agree in {steps}: a gradient or an update differs, not the data or the first forward pass."
-
-
-def number(text: str) -> float | str:
-    """Return a number of a message, or the word in its place."""
-    try:
-        found = float(text)
-    except ValueError:
-        return text
-    return found if math.isfinite(found) else text
-
-
 MEBI = 2**20
 NO_CAPSULE = (f"{Phase.RESOLVE}:", f"{Phase.INSTALL}:", f"{Phase.RELATION}:")
 ROOT = "../"
 ROLE = {role: f"Its role: {role.value} ({ROLES[role.value]})." for role in Role}
+HERE = ready("<!-- cells -->")
+"""Where the template has the cells."""
+
+
+def evidence_page(
+    lock: Lock, scenarios: Mapping[str, Scenario], records: Sequence[Record], rows: Sequence[Row]
+) -> tuple[str, bytes]:
+    """Return the evidence page of one stack. ``rows`` belong to ``records``, in the same order."""
+    cells = sorted(zip(records, rows, strict=True), key=lambda pair: pair[1].scenario)
+    environment: dict[str, str] = {}
+    for record in records:  # each has what was imported until then
+        environment |= record.observation.environment if record.observation is not None else {}
+    order = {name: place for place, name in enumerate(scenarios)}
+    versions = versions_of(lock)
+    sections = [
+        section(
+            scenarios.get(name),
+            name,
+            list(members),
+            known_of(scenarios.get(name), environment, versions),
+        )
+        for name, members in groupby(cells, key=lambda pair: pair[1].scenario)
+    ]
+    sections.sort(key=lambda each: order.get(each.scenario, len(order)))
+    path, frame = page(
+        "evidence.html",
+        links.evidence_page(lock.stack),
+        lock=lock,
+        contents=ready("".join(each.contents for each in sections)),
+        articles=HERE,
+        environment=", ".join(
+            f"{name} {version}" for name, version in environment.items() if version
+        ),
+        absent=sorted({row.device for row in rows if row.outcome == NO_DEVICE}),
+    )
+    before, _, after = frame.partition(
+        HERE.encode()
+    )  # a template would copy the big text five times
+    return path, b"".join(
+        [before, *(piece.encode() for each in sections for piece in each.articles), after]
+    )
+
+
+class Section(NamedTuple):
+    """The cells of a scenario."""
+
+    scenario: str
+    contents: str
+    """Its part of the table of contents."""
+    articles: Sequence[str]
+
+
+def section(
+    scenario: Scenario | None, name: str, cells: Sequence[tuple[Record, Row]], known: Known
+) -> Section:
+    """Return the part of a scenario; empty if its device is missing for all cells."""
+    judged = in_order([pair for pair in cells if pair[1].outcome != NO_DEVICE], scenario)
+    if not judged:
+        return Section(name, "", ())
+    articles = [article(record, row, known) for record, row in judged]
+    anchor, shown_name = plain(name), safe(name)
+    title = f'<p class="lead">{safe(scenario.title)}</p>' if scenario is not None else ""
+    heading = f'<h2><a href="../{links.scenario(name)}">{shown_name}</a></h2>'
+    entries = "".join(entry(row) for _, row in judged)
+    return Section(
+        name,
+        f'<p><a href="#{links.quoted(anchor)}">{shown_name}</a></p><ul>{entries}</ul>',
+        (f'<section id="{safe(anchor)}">{heading}{title}', *articles, "</section>"),
+    )
+
+
+def known_of(scenario: Scenario | None, environment: Mapping[str, str], versions: str) -> Known:
+    """Return what the cells of a scenario have in common."""
+    if scenario is None:
+        return Known({}, environment, versions, (), own=True)
+    summaries = {variant.name: variant.summary for variant in scenario.variants}
+    return Known(summaries, environment, versions, scenario.agree, own=scenario.arguments is None)
+
+
+def versions_of(lock: Lock) -> str:
+    """Return the main versions of a stack as a link. Someone who follows a link to a cell sees only these."""
+    locked = {package.name: package.version for package in lock.packages}
+    known = ", ".join(f"{name} {safe(locked[name])}" for name in SHOWN if name in locked)
+    return f'<a href="../{links.stack(lock.stack)}">{known or "No version is known"}</a>'
+
+
+def in_order(
+    cells: list[tuple[Record, Row]], scenario: Scenario | None
+) -> list[tuple[Record, Row]]:
+    """Sort cells by device, then in the order of the variants."""
+    names = [variant.name for variant in scenario.variants] if scenario is not None else []
+    order = {name: place for place, name in enumerate(names)}
+    return sorted(cells, key=lambda pair: (pair[1].device, order.get(pair[1].variant, len(order))))
+
+
+def entry(row: Row) -> str:
+    """Return a line of the table of contents."""
+    kind, word, note = shown(row)
+    name = f"{row.variant} ({row.device})" if row.device != "cpu" else row.variant
+    anchor = links.quoted(links.anchor(row.scenario, row.variant, row.device))
+    return f'<li><a class="{kind}" href="#{anchor}"><b>{safe(name)}</b> {safe(word)} {safe(note)}</a></li>'
 
 
 class Known(NamedTuple):
@@ -387,104 +306,178 @@ def has_capsule(row: Row) -> bool:
     return row.passed is False and not row.outcome.startswith(NO_CAPSULE)
 
 
-HERE = ready("<!-- cells -->")
-"""Where the template has the cells."""
-
-
-def evidence_page(
-    lock: Lock, scenarios: Mapping[str, Scenario], records: Sequence[Record], rows: Sequence[Row]
-) -> tuple[str, bytes]:
-    """Return the evidence page of one stack. ``rows`` belong to ``records``, in the same order."""
-    cells = sorted(zip(records, rows, strict=True), key=lambda pair: pair[1].scenario)
-    environment: dict[str, str] = {}
-    for record in records:  # each has what was imported until then
-        environment |= record.observation.environment if record.observation is not None else {}
-    order = {name: place for place, name in enumerate(scenarios)}
-    versions = versions_of(lock)
-    sections = [
-        section(
-            scenarios.get(name),
-            name,
-            list(members),
-            known_of(scenarios.get(name), environment, versions),
+def observed(seen: Observation, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield what was observed while the cell ran."""
+    if seen.losses or seen.gradient_norms:
+        yield sequences(seen)
+    if seen.parameters:
+        yield region("Gradients", parameter_table(seen.parameters))
+    if len(seen.step_times_s) > 1:
+        yield step_times(seen.step_times_s)
+    if seen.raised is not None:
+        head = f"{seen.raised.type}: {plain(seen.raised.message).strip().partition(chr(10))[0]}"
+        yield (
+            f"<details><summary>Exception: {safe(head)}</summary>"
+            f"<pre>{safe(seen.raised.traceback or seen.raised.message)}</pre></details>"
         )
-        for name, members in groupby(cells, key=lambda pair: pair[1].scenario)
+    if seen.warnings:
+        each = (
+            f"<li><b>{safe(w.category)}</b> × {w.count}<pre>{safe(w.message)}</pre></li>"
+            for w in seen.warnings
+        )
+        listed = f'<ul class="warnings">{"".join(each)}</ul>'
+        yield f"<details><summary>Warnings: {len(seen.warnings)}</summary>{listed}</details>"
+    if other := [
+        f"{name} {value}"
+        for name, value in seen.environment.items()
+        if environment.get(name) != value
+    ]:
+        yield f"<p>Ran with {safe(', '.join(other))}.</p>"
+
+
+def region(name: str, table: str) -> str:
+    """Return a table in a region that scrolls if it is wider than the screen."""
+    return f'<div class="region" role="group" tabindex="0" aria-label="{name}">{table}</div>'
+
+
+def sequences(seen: Observation) -> str:
+    """Return the losses and gradient norms of the audited steps."""
+    steps = max(len(seen.losses), len(seen.gradient_norms))
+    head = "".join(f'<th scope="col">{step}</th>' for step in range(1, steps + 1))
+    return region(
+        "Losses",
+        f'<table class="numbers"><caption>The audited steps</caption><thead><tr><th scope="col">step</th>{head}'
+        '<th scope="col">last</th></tr></thead><tbody>'
+        f'<tr><th scope="row">loss</th>{numbers(seen.losses, steps)}{numbers([seen.last_loss], 1)}</tr>'
+        f'<tr><th scope="row">gradient norm</th>{numbers(seen.gradient_norms, steps)}<td></td></tr></tbody></table>',
+    )
+
+
+def numbers(values: Sequence[float | str | None], cells: int) -> str:
+    """Return table cells with numbers, padded to ``cells``. Non-finite numbers are words."""
+    texts = (
+        "–" if v is None else f"{v:.5g}" if isinstance(v, float) else safe(str(v)) for v in values
+    )
+    return "".join(f"<td>{text}</td>" for text in texts) + "<td></td>" * (cells - len(values))
+
+
+def step_times(seconds: Sequence[float]) -> str:
+    """Return the timed steps as a plot and as numbers."""
+    times = [each * 1000 for each in seconds]
+    text = " ".join(f"{each:.3g}" for each in times)
+    plot = plots.bars(
+        times, f"{len(times)} timed steps, {min(times):.3g} to {max(times):.3g} milliseconds"
+    )
+    return f"<figure>{plot}<figcaption>Timed steps, in milliseconds: {text}</figcaption></figure>"
+
+
+def disagreement(row: Row, root: str, relations: Iterable[Relation]) -> str:
+    """Return from which variant a cell differs, with both sequences; empty for another message."""
+    found = DISAGREEMENT.fullmatch(row.message)
+    if found is None:
+        return ""
+    what, first = safe(found["what"]), safe(found["first"])
+    rtol = next(
+        (r.rtol for r in relations if (r.first, r.second) == (found["first"], row.variant)), RTOL
+    )
+    target = links.quoted(links.anchor(row.scenario, found["first"], row.device))
+    link = f'<a href="{root}{links.evidence_page(row.stack)}#{target}">{first}</a>'
+    ours, theirs = found["ours"].split(), found["theirs"].split()
+    lines = "".join(
+        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{safe(each)}</td>" for each in values)}</tr>'
+        for name, values in ((safe(row.variant), ours), (link, theirs))
+    )
+    table = f'<table class="numbers"><caption>{what}, step by step</caption><tbody>{lines}</tbody></table>'
+    return (
+        '<h4>Why</h4><div class="why"><p>It ran to its end, and it learns. But it should be equivalent to '
+        f"{link}, with the same data and the same seed, and its {what} differs by more than "
+        f"{100 * rtol:.2g} %. {parting(what, ours, theirs, rtol)}</p>"
+        "<p>The numbers alone do not show which of the two is right.</p></div>"
+        + region(f"Both variants: {what}", table)
+    )
+
+
+def parting(what: str, ours: Sequence[str], theirs: Sequence[str], rtol: float) -> str:
+    """Return the step from which two sequences differ, and what follows from that."""
+    if what == "gradient norm":
+        return "All losses of these steps are equal."
+    pairs = zip(map(number, ours), map(number, theirs), strict=False)
+    step = next((place for place, pair in enumerate(pairs) if not close(*pair, rtol)), None)
+    if step is None or "…" in ours[:1]:
+        return ""
+    if step == 0:
+        return "They differ from the first step on, before any update: the data (sampled text included) or the "
+        "forward pass differs."
+    steps = "the first step" if step == 1 else f"the first {step} steps"
+    return f"They agree in {steps}: a gradient or an update differs, not the data or the first forward pass."
+
+
+def number(text: str) -> float | str:
+    """Return a number of a message, or the word in its place."""
+    try:
+        found = float(text)
+    except ValueError:
+        return text
+    return found if math.isfinite(found) else text
+
+
+def parameter_table(parameters: Sequence[Parameter]) -> str:
+    """Return a table with a line for each group of parameters with the same gradients and state."""
+    states = list(map(ALIKE, parameters))
+    named = tuple(map(NAME, parameters))
+    groups = dict.fromkeys(states)
+    if len(groups) == 1:
+        members = {states[0]: named}  # faster, and true for most cells that train
+    else:
+        members = {state: tuple(compress(named, map(state.__eq__, states))) for state in groups}
+    return (
+        HEAD
+        + "".join(
+            line(state, names(each, "" if state[1] else " open")) for state, each in members.items()
+        )
+        + END
+    )
+
+
+@lru_cache(maxsize=4096)
+def names(members: tuple[str, ...], opened: str) -> str:
+    """Return the names of a group, in a list to open if there are several.
+
+    Names that differ only in numbers are written as one.
+    """
+    shortened = [
+        text.rpartition(": ")[0]
+        for text in merge_numbered({tuple(name.split(".")): 1 for name in members})
     ]
-    sections.sort(key=lambda each: order.get(each.scenario, len(order)))
-    path, frame = page(
-        "evidence.html",
-        links.evidence_page(lock.stack),
-        lock=lock,
-        contents=ready("".join(each.contents for each in sections)),
-        articles=HERE,
-        environment=", ".join(
-            f"{name} {version}" for name, version in environment.items() if version
-        ),
-        absent=sorted({row.device for row in rows if row.outcome == NO_DEVICE}),
-    )
-    before, _, after = frame.partition(
-        HERE.encode()
-    )  # a template would copy the big text five times
-    return path, b"".join(
-        [before, *(piece.encode() for each in sections for piece in each.articles), after]
+    count = f"{len(members)} parameter{'s' if len(members) > 1 else ''}"
+    html = "<br>".join(f"<code>{safe(each)}</code>" for each in shortened)
+    return (
+        html
+        if len(members) == 1
+        else f"<details{opened}><summary>{count}</summary>{html}</details>"
     )
 
 
-class Section(NamedTuple):
-    """The cells of a scenario."""
-
-    scenario: str
-    contents: str
-    """Its part of the table of contents."""
-    articles: Sequence[str]
-
-
-def section(
-    scenario: Scenario | None, name: str, cells: Sequence[tuple[Record, Row]], known: Known
-) -> Section:
-    """Return the part of a scenario; empty if its device is missing for all cells."""
-    judged = in_order([pair for pair in cells if pair[1].outcome != NO_DEVICE], scenario)
-    if not judged:
-        return Section(name, "", ())
-    articles = [article(record, row, known) for record, row in judged]
-    anchor, shown_name = plain(name), safe(name)
-    title = f'<p class="lead">{safe(scenario.title)}</p>' if scenario is not None else ""
-    heading = f'<h2><a href="../{links.scenario(name)}">{shown_name}</a></h2>'
-    entries = "".join(entry(row) for _, row in judged)
-    return Section(
-        name,
-        f'<p><a href="#{links.quoted(anchor)}">{shown_name}</a></p><ul>{entries}</ul>',
-        (f'<section id="{safe(anchor)}">{heading}{title}', *articles, "</section>"),
+@lru_cache(maxsize=4096)
+def line(state: tuple[object, ...], group: str) -> str:
+    """Return one line of the table."""
+    gradients, changed, learns, held, frozen, dtype, rate = state
+    learns_text = "yes" if learns else "no: frozen" if frozen else "no"
+    shown = "" if rate is None else safe(rate) if isinstance(rate, str) else f"{rate:.3g}"
+    return (
+        f'<tr><th scope="row">{group}</th><td><code>{safe(str(gradients))}</code> {best(str(gradients))}</td>'
+        f"<td>{yes(changed)}</td><td>{learns_text}</td><td>{yes(held)}</td><td>{shown}</td>"
+        f"<td>{safe(str(dtype))}</td></tr>"
     )
 
 
-def known_of(scenario: Scenario | None, environment: Mapping[str, str], versions: str) -> Known:
-    """Return what the cells of a scenario have in common."""
-    if scenario is None:
-        return Known({}, environment, versions, (), own=True)
-    summaries = {variant.name: variant.summary for variant in scenario.variants}
-    return Known(summaries, environment, versions, scenario.agree, own=scenario.arguments is None)
+def best(gradients: str) -> str:
+    """Return the letters of the steps in words."""
+    return (
+        ", ".join(LETTERS.get(letter, "") for letter in dict.fromkeys(gradients)) or "never audited"
+    )
 
 
-def versions_of(lock: Lock) -> str:
-    """Return the main versions of a stack as a link. Someone who follows a link to a cell sees only these."""
-    locked = {package.name: package.version for package in lock.packages}
-    known = ", ".join(f"{name} {safe(locked[name])}" for name in SHOWN if name in locked)
-    return f'<a href="../{links.stack(lock.stack)}">{known or "No version is known"}</a>'
-
-
-def in_order(
-    cells: list[tuple[Record, Row]], scenario: Scenario | None
-) -> list[tuple[Record, Row]]:
-    """Sort cells by device, then in the order of the variants."""
-    names = [variant.name for variant in scenario.variants] if scenario is not None else []
-    order = {name: place for place, name in enumerate(names)}
-    return sorted(cells, key=lambda pair: (pair[1].device, order.get(pair[1].variant, len(order))))
-
-
-def entry(row: Row) -> str:
-    """Return a line of the table of contents."""
-    kind, word, note = shown(row)
-    name = f"{row.variant} ({row.device})" if row.device != "cpu" else row.variant
-    anchor = links.quoted(links.anchor(row.scenario, row.variant, row.device))
-    return f'<li><a class="{kind}" href="#{anchor}"><b>{safe(name)}</b> {safe(word)} {safe(note)}</a></li>'
+def yes(value: object) -> str:
+    """Return "yes" or "no"."""
+    return "yes" if value else "no"

@@ -26,184 +26,14 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import View
 
-
 MOST_ENDED = 6
 """The most stacks that are named for an outcome, the newest ones."""
 REMEDY_MARKS = {True: ("p", "✓"), None: ("h", "◐"), False: ("f", "✗")}
 """Class and symbol of a remedy that works on all stacks, on some, or on none."""
-
-
-class Ended(NamedTuple):
-    """The stacks on which a remedy has the same outcome."""
-
-    outcome: str
-    rows: Sequence[Row]
-    """The newest ones."""
-    left_out: int
-
-
-class Tried(NamedTuple):
-    """A remedy, tested on the stacks on which its scenario fails for a cause."""
-
-    scenario: str
-    variant: str
-    device: str
-    summary: str
-    trains: Ended
-    fails: Sequence[Ended]
-    judged: int
-
-    @property
-    def trained(self) -> int:
-        """The number of stacks on which it trains."""
-        return len(self.trains.rows) + self.trains.left_out
-
-    @property
-    def mark(self) -> tuple[str, str]:
-        """Class and symbol: it works on all stacks, on some, or on none."""
-        return REMEDY_MARKS[None if 0 < self.trained < self.judged else bool(self.trained)]
-
-
-def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
-    """Return the remedies against ``cause``, tested on the stacks of the ``failing`` cells.
-
-    The remedies are those of the scenarios that fail. If these have none, those of all scenarios are used.
-    The ``failing`` cells have the newest stack first.
-    """
-    where: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    anywhere: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    scenarios = view.table.scenarios.values()
-    for row in failing:
-        where[row.scenario, row.device][row.stack] = None
-        for scenario in scenarios:
-            anywhere[scenario.name, row.device][row.stack] = None
-    return looked_up(view, cause, where) or looked_up(view, cause, anywhere)
-
-
-def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, None]]) -> list[Tried]:
-    """Return the remedies of each scenario and device on some stacks."""
-    return [
-        found
-        for (name, device), stacks in sorted(where.items())
-        if name in view.table.scenarios
-        for found in of_scenario(view, cause, view.table.scenarios[name], device, stacks)
-    ]
-
-
-def of_scenario(
-    view: View, cause: str, scenario: Scenario, device: str, stacks: Iterable[str]
-) -> Iterable[Tried]:
-    """Yield the remedies of a scenario that were judged on one of the stacks."""
-    for variant in scenario.variants:
-        if cause not in variant.cures:
-            continue
-        place = (scenario.name, variant.name, device)
-        rows = [
-            row
-            for stack in stacks
-            if (row := view.row(stack, place)) is not None and row.passed is not None
-        ]
-        if rows:
-            by_outcome: dict[str, list[Row]] = defaultdict(list)
-            for row in rows:
-                by_outcome[row.outcome].append(row)
-            trains = ended("trains", by_outcome.pop("trains", []))
-            fails = [ended(outcome, each) for outcome, each in by_outcome.items()]
-            yield Tried(*place, variant.summary, trains, fails, len(rows))
-
-
-def ended(outcome: str, rows: Sequence[Row]) -> Ended:
-    """Return cells with the same outcome, of which the newest are named."""
-    return Ended(outcome, rows[:MOST_ENDED], len(rows[MOST_ENDED:]))
-
-
 KINDS = {Verdict.CONFIRMED: "p", Verdict.REFUTED: "f", Verdict.PARTLY: "h", Verdict.UNTESTED: "n"}
 """The class of each verdict in the style sheet."""
 MOST_CELLS = 24
 """The most cells that are listed for and against an expectation, those of the newest stacks."""
-
-
-class Marked(NamedTuple):
-    """A claim with the class of its verdict."""
-
-    judged: Judged
-    kind: str
-
-
-class Side(NamedTuple):
-    """The cells that support a claim, or those that contradict it."""
-
-    title: str
-    kind: str
-    cells: Sequence[Evidence]
-    left_out: int
-
-
-class Group(NamedTuple):
-    """The claims of a scenario."""
-
-    scenario: str
-    known: bool
-    """Whether the scenario has a page."""
-    title: str
-    claims: Sequence[Marked]
-    variants: Sequence[tuple[str, Sequence[Marked]]]
-    """Each variant, with the claims that its cells test."""
-
-
-def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
-    """Return the page of all claims, by scenario, with links by verdict and by variant."""
-    age = {stack: number for number, stack in enumerate(reversed(view.table.stacks))}
-    marked = [Marked(judged, KINDS[judged.verdict]) for judged in claims]
-    by_verdict: dict[Verdict, list[Marked]] = defaultdict(list)
-    for each in marked:
-        by_verdict[each.judged.verdict].append(each)
-    return page(
-        "claims.html",
-        links.CLAIMS,
-        verdicts=[
-            (verdict, KINDS[verdict], by_verdict[verdict])
-            for verdict in Verdict
-            if by_verdict[verdict]
-        ],
-        groups=groups(view, marked),
-        sides_of=lambda evidence: sides(evidence, age),
-        any=bool(claims),
-    )
-
-
-def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
-    """Return every scenario with its claims. One without claims is listed too, because cells link to it."""
-    known = view.table.scenarios
-    resting: dict[tuple[str, str], dict[str, Marked]] = defaultdict(dict)
-    for each in claims:
-        for evidence in each.judged.evidence:
-            resting[evidence.cell.scenario, evidence.cell.variant][each.judged.claim.id] = each
-    return [
-        Group(
-            name,
-            name in known,
-            known[name].title if name in known else "",
-            [each for each in claims if each.judged.claim.scenario == name],
-            [(v.name, list(resting[name, v.name].values())) for v in known[name].variants]
-            if name in known
-            else [],
-        )
-        for name in dict.fromkeys([*known, *(each.judged.claim.scenario for each in claims)])
-    ]
-
-
-def sides(evidence: Sequence[Evidence], age: dict[str, int]) -> list[Side]:
-    """Return the cells that support and those that contradict, the newest stacks first."""
-    ordered = sorted(evidence, key=lambda each: (age.get(each.cell.stack, len(age)), each.cell))
-    found = []
-    for bears, title, kind in (("for", "support it", "p"), ("against", "contradict it", "f")):
-        cells = [each for each in ordered if each.bears == bears]
-        if cells:
-            found.append(Side(title, kind, cells[:MOST_CELLS], len(cells[MOST_CELLS:])))
-    return found
-
-
 VARIES = re.compile(r"0x[0-9a-f]+|(?:(?<!\S)-)?\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", re.IGNORECASE)
 """What differs between occurrences of the same message: numbers, versions, addresses."""
 MOST_STACKS = 6
@@ -368,3 +198,168 @@ def variants(rows: Iterable[Row]) -> list[Variant]:
         Variant(*place, members[:MOST_STACKS], len(members[MOST_STACKS:]))
         for place, members in sorted(found.items())
     ]
+
+
+class Ended(NamedTuple):
+    """The stacks on which a remedy has the same outcome."""
+
+    outcome: str
+    rows: Sequence[Row]
+    """The newest ones."""
+    left_out: int
+
+
+class Tried(NamedTuple):
+    """A remedy, tested on the stacks on which its scenario fails for a cause."""
+
+    scenario: str
+    variant: str
+    device: str
+    summary: str
+    trains: Ended
+    fails: Sequence[Ended]
+    judged: int
+
+    @property
+    def trained(self) -> int:
+        """The number of stacks on which it trains."""
+        return len(self.trains.rows) + self.trains.left_out
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """Class and symbol: it works on all stacks, on some, or on none."""
+        return REMEDY_MARKS[None if 0 < self.trained < self.judged else bool(self.trained)]
+
+
+def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
+    """Return the remedies against ``cause``, tested on the stacks of the ``failing`` cells.
+
+    The remedies are those of the scenarios that fail. If these have none, those of all scenarios are used.
+    The ``failing`` cells have the newest stack first.
+    """
+    where: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    anywhere: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    scenarios = view.table.scenarios.values()
+    for row in failing:
+        where[row.scenario, row.device][row.stack] = None
+        for scenario in scenarios:
+            anywhere[scenario.name, row.device][row.stack] = None
+    return looked_up(view, cause, where) or looked_up(view, cause, anywhere)
+
+
+def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, None]]) -> list[Tried]:
+    """Return the remedies of each scenario and device on some stacks."""
+    return [
+        found
+        for (name, device), stacks in sorted(where.items())
+        if name in view.table.scenarios
+        for found in of_scenario(view, cause, view.table.scenarios[name], device, stacks)
+    ]
+
+
+def of_scenario(
+    view: View, cause: str, scenario: Scenario, device: str, stacks: Iterable[str]
+) -> Iterable[Tried]:
+    """Yield the remedies of a scenario that were judged on one of the stacks."""
+    for variant in scenario.variants:
+        if cause not in variant.cures:
+            continue
+        place = (scenario.name, variant.name, device)
+        rows = [
+            row
+            for stack in stacks
+            if (row := view.row(stack, place)) is not None and row.passed is not None
+        ]
+        if rows:
+            by_outcome: dict[str, list[Row]] = defaultdict(list)
+            for row in rows:
+                by_outcome[row.outcome].append(row)
+            trains = ended("trains", by_outcome.pop("trains", []))
+            fails = [ended(outcome, each) for outcome, each in by_outcome.items()]
+            yield Tried(*place, variant.summary, trains, fails, len(rows))
+
+
+def ended(outcome: str, rows: Sequence[Row]) -> Ended:
+    """Return cells with the same outcome, of which the newest are named."""
+    return Ended(outcome, rows[:MOST_ENDED], len(rows[MOST_ENDED:]))
+
+
+class Marked(NamedTuple):
+    """A claim with the class of its verdict."""
+
+    judged: Judged
+    kind: str
+
+
+class Side(NamedTuple):
+    """The cells that support a claim, or those that contradict it."""
+
+    title: str
+    kind: str
+    cells: Sequence[Evidence]
+    left_out: int
+
+
+class Group(NamedTuple):
+    """The claims of a scenario."""
+
+    scenario: str
+    known: bool
+    """Whether the scenario has a page."""
+    title: str
+    claims: Sequence[Marked]
+    variants: Sequence[tuple[str, Sequence[Marked]]]
+    """Each variant, with the claims that its cells test."""
+
+
+def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
+    """Return the page of all claims, by scenario, with links by verdict and by variant."""
+    age = {stack: number for number, stack in enumerate(reversed(view.table.stacks))}
+    marked = [Marked(judged, KINDS[judged.verdict]) for judged in claims]
+    by_verdict: dict[Verdict, list[Marked]] = defaultdict(list)
+    for each in marked:
+        by_verdict[each.judged.verdict].append(each)
+    return page(
+        "claims.html",
+        links.CLAIMS,
+        verdicts=[
+            (verdict, KINDS[verdict], by_verdict[verdict])
+            for verdict in Verdict
+            if by_verdict[verdict]
+        ],
+        groups=groups(view, marked),
+        sides_of=lambda evidence: sides(evidence, age),
+        any=bool(claims),
+    )
+
+
+def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
+    """Return every scenario with its claims. One without claims is listed too, because cells link to it."""
+    known = view.table.scenarios
+    resting: dict[tuple[str, str], dict[str, Marked]] = defaultdict(dict)
+    for each in claims:
+        for evidence in each.judged.evidence:
+            resting[evidence.cell.scenario, evidence.cell.variant][each.judged.claim.id] = each
+    return [
+        Group(
+            name,
+            name in known,
+            known[name].title if name in known else "",
+            [each for each in claims if each.judged.claim.scenario == name],
+            [(v.name, list(resting[name, v.name].values())) for v in known[name].variants]
+            if name in known
+            else [],
+        )
+        for name in dict.fromkeys([*known, *(each.judged.claim.scenario for each in claims)])
+    ]
+
+
+def sides(evidence: Sequence[Evidence], age: dict[str, int]) -> list[Side]:
+    """Return the cells that support and those that contradict, the newest stacks first."""
+    ordered = sorted(evidence, key=lambda each: (age.get(each.cell.stack, len(age)), each.cell))
+    found = []
+    for bears, title, kind in (("for", "support it", "p"), ("against", "contradict it", "f")):
+        cells = [each for each in ordered if each.bears == bears]
+        if cells:
+            found.append(Side(title, kind, cells[:MOST_CELLS], len(cells[MOST_CELLS:])))
+    return found

@@ -47,6 +47,14 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import Line, Place, View
 
+ROOT = "../"
+MEBI = 2**20
+MOST_TURNS = 40
+"""The most changes of a variant that its page lists, the newest ones."""
+Releases = dict[str, list["Lock"]]
+MOST_STACKS = 12
+"""The most stacks of a release that its page names, the newest ones."""
+
 
 class Count(NamedTuple):
     """How many of the reported variants of a scenario pass."""
@@ -141,10 +149,6 @@ def count(scenario: str, rows: list[Row]) -> Count:
     return Count(scenario, sum(row.passed is True for row in rows), len(rows))
 
 
-ROOT = "../"
-MEBI = 2**20
-
-
 def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
     """Yield the page of each stack."""
     locks = view.table.locks
@@ -224,10 +228,6 @@ def package_line(package: LockedPackage) -> str:
         f'<tr><th scope="row">{safe(package.name)}</th><td>{safe(package.version)}</td>'
         f"<td>{package.released or '–'}</td><td>{safe(package.newest or '–')}</td><td>{behind}</td></tr>"
     )
-
-
-MOST_TURNS = 40
-"""The most changes of a variant that its page lists, the newest ones."""
 
 
 class Course(NamedTuple):
@@ -400,11 +400,6 @@ def turn(view: View, point: TurningPoint) -> Turn:
     """Return a change of the outcome in words."""
     before, after = (shown(row).word for row in (point.before, point.after))
     return Turn(point, before, after, view.moves.between(point.before.stack, point.after.stack))
-
-
-Releases = dict[str, list["Lock"]]
-MOST_STACKS = 12
-"""The most stacks of a release that its page names, the newest ones."""
 
 
 class Release(NamedTuple):

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row, Table
     from gradmatrix.publish.site.tables import Line, Shown
 
-
 PATH = "site/data.js"
 ALPHABET = "".join(
     chr(code) for code in (*range(0x23, 0x7F), *range(0xA1, 0x800)) if chr(code) not in "\\<"
@@ -44,6 +43,39 @@ ALPHABET = "".join(
 """One letter for each kind of cell, without those that JSON would escape."""
 Kind = tuple[str, str, str, str, str]
 """Class, word and note of a cell, its outcome and gradient status. A note that is a rate is ``#``."""
+STATIC = Path(__file__).resolve().parent.parent / "static"
+
+
+def pages(
+    table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each file.
+
+    Args:
+        table: The matrix.
+        claims: The judged claims.
+        history: The published changes; None if there are none.
+        source_of: The text of each scenario, by name.
+    """
+    view = View(table)
+    yield from front_pages(view, history)
+    yield from stack_pages(view)
+    yield from scenario_pages(view, source_of)
+    yield from package_pages(view)
+    yield messages_page(view, claims)
+    yield history_page(view, history)
+    yield claims_page(view, claims)
+    yield page(
+        "query.html",
+        links.QUERY,
+        phases=glossary(),
+        roles=ROLES,
+        trains=in_words(TRAINS),
+        files=described(),
+    )
+    yield data_file(view)
+    for path in sorted(STATIC.glob("*.*")):
+        yield f"site/{path.name}", path.read_bytes()
 
 
 def data_file(view: View) -> tuple[str, bytes]:
@@ -127,38 +159,3 @@ def coded(row: Row | None) -> tuple[Kind, str]:
 def kind_of(what: Shown, outcome: str, gradient: str) -> Kind:
     """Return what all cells of a kind have in common."""
     return what.kind, what.word, what.note, outcome, gradient
-
-
-STATIC = Path(__file__).resolve().parent.parent / "static"
-
-
-def pages(
-    table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the path and the content of each file.
-
-    Args:
-        table: The matrix.
-        claims: The judged claims.
-        history: The published changes; None if there are none.
-        source_of: The text of each scenario, by name.
-    """
-    view = View(table)
-    yield from front_pages(view, history)
-    yield from stack_pages(view)
-    yield from scenario_pages(view, source_of)
-    yield from package_pages(view)
-    yield messages_page(view, claims)
-    yield history_page(view, history)
-    yield claims_page(view, claims)
-    yield page(
-        "query.html",
-        links.QUERY,
-        phases=glossary(),
-        roles=ROLES,
-        trains=in_words(TRAINS),
-        files=described(),
-    )
-    yield data_file(view)
-    for path in sorted(STATIC.glob("*.*")):
-        yield f"site/{path.name}", path.read_bytes()

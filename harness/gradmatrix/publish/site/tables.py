@@ -28,6 +28,178 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row, Table
 
 
+WINDOW = 24
+"""The most stacks that one page shows side by side."""
+MOST_CELLS, LEAST_STACKS = 2000, 6
+"""A browser needs too long for a page with more cells. It shows fewer stacks then, but at least these."""
+Place = tuple[str, str, str]
+"""Scenario, variant, device."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the shown matrix: a variant on a device."""
+
+    scenario: str
+    variant: str
+    role: Role
+    device: str
+
+    @property
+    def place(self) -> Place:
+        """The place of its cells."""
+        return self.scenario, self.variant, self.device
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows under one question. Misuse has its own section: it never reads as a stack that cannot train."""
+
+    device: str
+    misuse: bool
+    lines: tuple[Line, ...]
+
+    @property
+    def question(self) -> str:
+        """The question that its cells answer."""
+        return "Does the stack tell you?" if self.misuse else "Does it train?"
+
+    @property
+    def anchor(self) -> str:
+        """Its id in an address."""
+        return f"{'misuse' if self.misuse else 'trains'}-{self.device}"
+
+
+@dataclass(frozen=True)
+class View:
+    """The matrix, with its cells by stack and place."""
+
+    table: Table
+
+    @cached_property
+    def cells(self) -> dict[str, dict[Place, Row]]:
+        """Every cell, by the name of its stack and by its place."""
+        found: dict[str, dict[Place, Row]] = defaultdict(dict)
+        for row in self.table.rows:
+            found[row.stack][row.scenario, row.variant, row.device] = row
+        return found
+
+    @cached_property
+    def newest_first(self) -> tuple[Lock, ...]:
+        """The stacks, in the order of the columns."""
+        return self.table.locks[::-1]
+
+    @cached_property
+    def versions(self) -> dict[str, dict[str, str]]:
+        """The release of every package by stack."""
+        return {
+            lock.stack: {each.name: each.version for each in lock.packages}
+            for lock in self.table.locks
+        }
+
+    @cached_property
+    def builds(self) -> Mapping[str, str]:
+        """The build of torch of each stack that ran; empty if all have the same."""
+        builds = self.table.builds
+        return builds if len(set(builds.values())) > 1 else {}
+
+    @cached_property
+    def before(self) -> dict[str, str]:
+        """The previous stack of each stack, by date."""
+        names = self.table.stacks
+        return dict(zip(names[1:], names, strict=False))
+
+    @cached_property
+    def moves(self) -> Moves:
+        """The packages that differ between any two stacks."""
+        return Moves(self.versions)
+
+    @cached_property
+    def absent(self) -> dict[str, str]:
+        """The devices on which no cell was judged, with the reason."""
+        by_device: dict[str, list[Row]] = defaultdict(list)
+        for row in self.table.rows:
+            by_device[row.device].append(row)
+        return {device: rows[0].message for device, rows in by_device.items() if lacks_device(rows)}
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """The sections, for each device on which something was judged."""
+        lines: dict[tuple[str, bool], dict[Line, None]] = {}
+        for row in self.table.rows:
+            if row.device not in self.absent:
+                line = Line(row.scenario, row.variant, row.role, row.device)
+                lines.setdefault((row.device, row.role is Role.MISUSE), {})[line] = None
+        return tuple(
+            Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items())
+        )
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices on which something was judged."""
+        return list(dict.fromkeys(section.device for section in self.sections))
+
+    def row(self, stack: str, place: Place) -> Row | None:
+        """Return a cell; None if it was not run."""
+        return self.cells.get(stack, {}).get(place)
+
+    def along(self, place: Place) -> list[Row | None]:
+        """Return the cells of a variant on all stacks, the oldest first."""
+        return [self.row(lock.stack, place) for lock in self.table.locks]
+
+    def lines_of(self, scenario: str) -> Iterator[Line]:
+        """Yield the rows of a scenario."""
+        return (
+            line for section in self.sections for line in section.lines if line.scenario == scenario
+        )
+
+    def windows(self) -> list[tuple[Lock, ...]]:
+        """Return the stacks in groups that fit on a page, the newest first."""
+        locks = self.newest_first
+        lines = sum(len(section.lines) for section in self.sections)
+        wide = max(LEAST_STACKS, min(WINDOW, MOST_CELLS // max(1, lines)))
+        return [locks[start : start + wide] for start in range(0, len(locks), wide)] or [()]
+
+
+@dataclass(frozen=True)
+class TurningPoint:
+    """Two consecutive stacks on which a variant has different outcomes."""
+
+    before: Row
+    after: Row
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The packages that differ between any two stacks, the main packages first."""
+
+    versions: Mapping[str, Mapping[str, str]]
+    """The release of every package by stack."""
+    _known: dict[tuple[str, str], tuple[PackageMove, ...]] = field(default_factory=dict)
+
+    def between(self, older: str, newer: str) -> tuple[PackageMove, ...]:
+        """Return the packages that differ between two stacks."""
+        if (older, newer) not in self._known:
+            self._known[older, newer] = moves(self.versions[older], self.versions[newer])
+        return self._known[older, newer]
+
+
+def turning_points(along: Iterable[Row | None]) -> Iterator[TurningPoint]:
+    """Yield the consecutive judged stacks between which the outcome of a variant changes."""
+    before: Row | None = None
+    for row in along:
+        if row is None or row.passed is None:
+            continue
+        if before is not None and differ(before, row):
+            yield TurningPoint(before, row)
+        before = row
+
+
+def differ(one: Row, other: Row) -> bool:
+    """Whether two cells of a variant have different outcomes."""
+    return (one.outcome, one.passed) != (other.outcome, other.passed)
+
+
 KINDS = {True: "p", False: "f", None: "n"}
 """The class of a table cell, which sets its colour: passes, fails, not judged."""
 
@@ -212,175 +384,3 @@ def counted(scenario: str, rows: Sequence[Row | None], lock: Lock, root: str) ->
 def counted_as(good: int, judged: int) -> tuple[str, str]:
     """Return the class and the symbol of a count: all, none, or some."""
     return ("p", "✓") if good == judged else ("f", "✗") if not good else ("h", "◐")
-
-
-@dataclass(frozen=True)
-class TurningPoint:
-    """Two consecutive stacks on which a variant has different outcomes."""
-
-    before: Row
-    after: Row
-
-
-@dataclass(frozen=True)
-class Moves:
-    """The packages that differ between any two stacks, the main packages first."""
-
-    versions: Mapping[str, Mapping[str, str]]
-    """The release of every package by stack."""
-    _known: dict[tuple[str, str], tuple[PackageMove, ...]] = field(default_factory=dict)
-
-    def between(self, older: str, newer: str) -> tuple[PackageMove, ...]:
-        """Return the packages that differ between two stacks."""
-        if (older, newer) not in self._known:
-            self._known[older, newer] = moves(self.versions[older], self.versions[newer])
-        return self._known[older, newer]
-
-
-def turning_points(along: Iterable[Row | None]) -> Iterator[TurningPoint]:
-    """Yield the consecutive judged stacks between which the outcome of a variant changes."""
-    before: Row | None = None
-    for row in along:
-        if row is None or row.passed is None:
-            continue
-        if before is not None and differ(before, row):
-            yield TurningPoint(before, row)
-        before = row
-
-
-def differ(one: Row, other: Row) -> bool:
-    """Whether two cells of a variant have different outcomes."""
-    return (one.outcome, one.passed) != (other.outcome, other.passed)
-
-
-WINDOW = 24
-"""The most stacks that one page shows side by side."""
-MOST_CELLS, LEAST_STACKS = 2000, 6
-"""A browser needs too long for a page with more cells. It shows fewer stacks then, but at least these."""
-Place = tuple[str, str, str]
-"""Scenario, variant, device."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of the shown matrix: a variant on a device."""
-
-    scenario: str
-    variant: str
-    role: Role
-    device: str
-
-    @property
-    def place(self) -> Place:
-        """The place of its cells."""
-        return self.scenario, self.variant, self.device
-
-
-@dataclass(frozen=True)
-class Section:
-    """Rows under one question. Misuse has its own section: it never reads as a stack that cannot train."""
-
-    device: str
-    misuse: bool
-    lines: tuple[Line, ...]
-
-    @property
-    def question(self) -> str:
-        """The question that its cells answer."""
-        return "Does the stack tell you?" if self.misuse else "Does it train?"
-
-    @property
-    def anchor(self) -> str:
-        """Its id in an address."""
-        return f"{'misuse' if self.misuse else 'trains'}-{self.device}"
-
-
-@dataclass(frozen=True)
-class View:
-    """The matrix, with its cells by stack and place."""
-
-    table: Table
-
-    @cached_property
-    def cells(self) -> dict[str, dict[Place, Row]]:
-        """Every cell, by the name of its stack and by its place."""
-        found: dict[str, dict[Place, Row]] = defaultdict(dict)
-        for row in self.table.rows:
-            found[row.stack][row.scenario, row.variant, row.device] = row
-        return found
-
-    @cached_property
-    def newest_first(self) -> tuple[Lock, ...]:
-        """The stacks, in the order of the columns."""
-        return self.table.locks[::-1]
-
-    @cached_property
-    def versions(self) -> dict[str, dict[str, str]]:
-        """The release of every package by stack."""
-        return {
-            lock.stack: {each.name: each.version for each in lock.packages}
-            for lock in self.table.locks
-        }
-
-    @cached_property
-    def builds(self) -> Mapping[str, str]:
-        """The build of torch of each stack that ran; empty if all have the same."""
-        builds = self.table.builds
-        return builds if len(set(builds.values())) > 1 else {}
-
-    @cached_property
-    def before(self) -> dict[str, str]:
-        """The previous stack of each stack, by date."""
-        names = self.table.stacks
-        return dict(zip(names[1:], names, strict=False))
-
-    @cached_property
-    def moves(self) -> Moves:
-        """The packages that differ between any two stacks."""
-        return Moves(self.versions)
-
-    @cached_property
-    def absent(self) -> dict[str, str]:
-        """The devices on which no cell was judged, with the reason."""
-        by_device: dict[str, list[Row]] = defaultdict(list)
-        for row in self.table.rows:
-            by_device[row.device].append(row)
-        return {device: rows[0].message for device, rows in by_device.items() if lacks_device(rows)}
-
-    @cached_property
-    def sections(self) -> tuple[Section, ...]:
-        """The sections, for each device on which something was judged."""
-        lines: dict[tuple[str, bool], dict[Line, None]] = {}
-        for row in self.table.rows:
-            if row.device not in self.absent:
-                line = Line(row.scenario, row.variant, row.role, row.device)
-                lines.setdefault((row.device, row.role is Role.MISUSE), {})[line] = None
-        return tuple(
-            Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items())
-        )
-
-    @property
-    def devices(self) -> list[str]:
-        """The devices on which something was judged."""
-        return list(dict.fromkeys(section.device for section in self.sections))
-
-    def row(self, stack: str, place: Place) -> Row | None:
-        """Return a cell; None if it was not run."""
-        return self.cells.get(stack, {}).get(place)
-
-    def along(self, place: Place) -> list[Row | None]:
-        """Return the cells of a variant on all stacks, the oldest first."""
-        return [self.row(lock.stack, place) for lock in self.table.locks]
-
-    def lines_of(self, scenario: str) -> Iterator[Line]:
-        """Yield the rows of a scenario."""
-        return (
-            line for section in self.sections for line in section.lines if line.scenario == scenario
-        )
-
-    def windows(self) -> list[tuple[Lock, ...]]:
-        """Return the stacks in groups that fit on a page, the newest first."""
-        locks = self.newest_first
-        lines = sum(len(section.lines) for section in self.sections)
-        wide = max(LEAST_STACKS, min(WINDOW, MOST_CELLS // max(1, lines)))
-        return [locks[start : start + wide] for start in range(0, len(locks), wide)] or [()]
