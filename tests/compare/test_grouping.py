@@ -108,10 +108,7 @@ def test_a_group_has_the_diagnosis_and_what_was_seen_to_help() -> None:
         group.remedy,
     )
     assert ("ValueError: mat1 and mat2", f"Raised under {LIBRARY}:70, forward.") == group.text
-    assert (
-        "What was seen to work on new: what remedy means (sums/remedy trains there)."
-        == group.advice
-    )
+    assert "This works on new: what remedy means (sums/remedy trains there)." == group.advice
 
 
 def test_what_is_fixed_is_told_by_what_was_wrong() -> None:

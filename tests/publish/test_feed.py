@@ -11,7 +11,7 @@ from gradmatrix.compare.history import History
 from gradmatrix.core.errors import UserError
 from gradmatrix.publish.feeds import MOST_ENTRIES, MOST_FLIPS, feed
 from tests.factories import make_cell
-from tests.judge.test_flips import LOCKS, NEW, entry
+from tests.judge.test_history_flips import LOCKS, NEW, entry
 
 if TYPE_CHECKING:
     from gradmatrix.judge.history import Entry

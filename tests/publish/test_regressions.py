@@ -12,7 +12,7 @@ from gradmatrix.core.model import Role
 from gradmatrix.judge.history import regressions
 from gradmatrix.publish.feeds import MARKER, MOST_BYTES, Reported, as_issue, reported
 from tests.factories import make_cell, make_record, make_stopped
-from tests.judge.test_flips import LOCKS, NEW, entry
+from tests.judge.test_history_flips import LOCKS, NEW, entry
 
 if TYPE_CHECKING:
     from gradmatrix.core.model import Cell, Record
@@ -69,7 +69,7 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
         ),
         (
             make_record("step:no-grad-fn", observation=make_stopped()),
-            "The loss does not depend on weight: nothing cut a graph to them that could be seen.",
+            "The loss does not depend on weight, and no operation was seen that cuts the graph.",
         ),
     ],
     ids=["message", "diagnosis"],

@@ -247,7 +247,7 @@ def differs(known: Entry, record: Record) -> bool:
 
 
 def changed_since(known: Entry, before: Before | None, record: Record) -> tuple[str, ...]:
-    """Names of the inputs that differ from the record before, or from what its entry knows of it."""
+    """Names of the inputs that differ from the record before, or from its entry."""
     if before is None or before.key == record.key:
         # The record before is lost, or was published without a history.
         pairs = {
@@ -298,7 +298,7 @@ def by_cell(entries: Iterable[Entry]) -> dict[Cell, list[Entry]]:
 
 
 def flips(entries: Iterable[Entry], locks: Locks) -> list[Flip]:
-    """Every change of verdict, by publication and then by cell; ``entries`` as they were written."""
+    """Every change of verdict, by publication and then by cell."""
     found = [flip for each in by_cell(entries).values() for flip in flips_of_cell(each, locks)]
     return sorted(found, key=lambda flip: (flip.after.published, flip.after.cell))
 
@@ -382,7 +382,7 @@ def fails_the_same(entries: Sequence[Entry]) -> bool:
 
 
 def flip(kind: Change, before: Entry | None, since: Sequence[Entry], locks: Locks) -> Flip:
-    """A change of verdict from ``before`` to the last of ``since``, with the packages that moved."""
+    """A change of verdict from ``before`` to the last of ``since``."""
     after = since[-1]
     if before is None:
         return Flip(kind=kind, before=None, after=after)

@@ -21,6 +21,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, Outcome
+from gradmatrix.core.text import counted
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
     Diagnosis,
@@ -180,7 +181,7 @@ def headline(finding: Finding) -> str:
         late = finding.outcome == NO_GRAD_FN and finding.gradient is Gradient.FLOWING
         parts.append(f"gradient {finding.gradient}{' at first' if late else ''}")
     if finding.observation is not None:
-        parts.append(f"{finding.steps} step{'' if finding.steps == 1 else 's'}")
+        parts.append(counted(finding.steps, "step"))
     if (fast := finding.steps_per_s) is not None:
         parts.append(f"{digits(fast.median)} steps/s ({digits(fast.low)} to {digits(fast.high)})")
     if finding.peak_memory_bytes is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gradmatrix.core.outcomes import PHASES, TABLE, Row, row_of
+from gradmatrix.core.outcomes import row_of
 from gradmatrix.core.text import plain
 from gradmatrix.publish.site import links
 
@@ -117,11 +117,3 @@ BUILDS = {
 def in_words(outcome: str) -> str:
     """What an outcome means."""
     return row_of(outcome).doc
-
-
-def glossary() -> list[tuple[str, str, list[Row]]]:
-    """Every outcome but ``trains`` by its phase: the phase, what happens in it, and its outcomes."""
-    return [
-        (phase.value, happens, [row for row in TABLE if row.phase is phase])
-        for phase, happens in PHASES.items()
-    ]

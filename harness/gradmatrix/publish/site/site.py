@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gradmatrix.core.model import SHOWN
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, outcomes_by_phase
 from gradmatrix.core.text import plain
 from gradmatrix.publish.formats import described
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.history import history_page
-from gradmatrix.publish.site.markup import ROLES, glossary, in_words, page
+from gradmatrix.publish.site.markup import ROLES, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages_page
 from gradmatrix.publish.site.pages import (
     front_pages,
@@ -68,7 +68,7 @@ def pages(
     yield page(
         "query.html",
         links.QUERY,
-        phases=glossary(),
+        phases=outcomes_by_phase(),
         roles=ROLES,
         trains=in_words(TRAINS),
         files=described(),
