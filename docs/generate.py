@@ -20,6 +20,7 @@ import msgspec
 from gradmatrix.cli.main import parser
 from gradmatrix.core.outcomes import outcomes_by_phase
 from gradmatrix.judge.causes import Cause
+from gradmatrix.publish.formats import described
 from gradmatrix.stacks.config import KEYS
 from gradmatrix.stacks.generate import KINDS
 
@@ -115,6 +116,11 @@ def causes() -> Iterator[str]:
     return table(("cause", "meaning", "what to do"), rows)
 
 
+def formats() -> Iterator[str]:
+    """Every data file with its description."""
+    return table(("file", "what it is"), [(f"`{name}`", about) for name, about in described()])
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """A table of Markdown."""
     for row in (head, ["---"] * len(head), *rows):
@@ -139,4 +145,5 @@ GENERATED: dict[str, Callable[[], Iterator[str]]] = {
     "matrix.toml": matrix_toml,
     "outcomes": outcomes,
     "causes": causes,
+    "formats": formats,
 }

@@ -11,7 +11,7 @@ import pytest
 from gradmatrix.core.model import Gradient, Role
 from gradmatrix.publish.rows import rows_of, words
 from gradmatrix.publish.site import plots
-from gradmatrix.publish.site.markup import coded, linked, safe, told
+from gradmatrix.publish.site.markup import coded, documented, linked, safe
 from gradmatrix.publish.site.messages import messages, signature
 from gradmatrix.publish.site.pages import by_release, nearest, ranked, step
 from gradmatrix.publish.site.tables import counted_as, shown, turning_points
@@ -220,5 +220,5 @@ def test_backticks_are_code_and_addresses_are_links() -> None:
 def test_a_docstring_has_paragraphs_and_lists() -> None:
     """Also a list that follows its sentence without an empty line."""
     assert "<p>One\ntwo.</p>\n<p>These:</p><ul><li>a\n  b</li><li>c</li></ul>" == str(
-        told("One\ntwo.\n\nThese:\n- a\n  b\n- c\n")
+        documented("One\ntwo.\n\nThese:\n- a\n  b\n- c\n")
     )
