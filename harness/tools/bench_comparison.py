@@ -579,8 +579,8 @@ MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
 PACING = (("cell", "Pacer"),)
 """The same for the code in the tested environment."""
 EARLIER = {"6b90246be05d": "TODO"}
-"""A digest of an earlier kind, which the published trials have -> today's. The definitions behind both differ only in names and in
-the words of three notices: their syntax trees were compared."""
+"""A digest of an earlier kind, which the published trials have -> today's. The code behind both was
+compared by its syntax trees: only names differ, and the words of three notices."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
 AMONG = 2

@@ -87,7 +87,11 @@ def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
         race.began, race.both.opening_s = 0.0, 1
         found = race.run()
     assert found.step_time is not None
-    assert ("budget", HALF, ("the servers could not be replaced: [Errno 28] No space left on device",)) == (
+    assert (
+        "budget",
+        HALF,
+        ("the servers could not be replaced: [Errno 28] No space left on device",),
+    ) == (
         found.stopped,
         found.servers,
         found.notices,

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gradmatrix.core.model import Steps
 from gradmatrix.measure.race import Measurement
 from gradmatrix.measure.servers import Contender, make_servers
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 pytestmark = needs_fork
 SERVERS = 2
+SEED = 1
+"""With it, a server of the baseline is started first."""
 BUDGET_S = 6
 SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
 
@@ -111,7 +115,9 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
     with make_servers(
         baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, per_side=SERVERS
     ) as both:
-        found = Measurement(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
+        measurement = Measurement(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05)
+        measurement.generator = np.random.default_rng(SEED)
+        found = measurement.run()
         pids = set(descendants(os.getpid())) - others
     assert ("failed", None, True) == (
         found.stopped,
