@@ -42,7 +42,7 @@ def make_record(
     inputs = {"lock": lock, "timeout_s": "120", "memory_bytes": "inf"}
     role = HERE.roles.get((cell.scenario, cell.variant), Role.CONTROL) if cell else Role.CONTROL
     judged = passes(
-        role, Verdict(Outcome.parse(outcome), None, ""), HEALTHY if outcome == "trains" else None
+        role, Verdict(Outcome(outcome), None, ""), HEALTHY if outcome == "trains" else None
     )
     given = {"inputs": inputs, "key": key_of(inputs), "role": role, "passed": judged, **fields}
     return factories.make_record(outcome, cell, **given)

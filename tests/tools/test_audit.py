@@ -165,7 +165,7 @@ def test_a_healthy_run_that_does_not_train_is_a_miss(
 
 def make_finished(outcome: str) -> Finished:
     """A cell that ended without an observation, which the verdict does not need here."""
-    return Finished(None, Verdict(Outcome.parse(outcome), None, ""), "", "none")
+    return Finished(None, Verdict(Outcome(outcome), None, ""), "", "none")
 
 
 @needs_fork

@@ -30,7 +30,7 @@ from gradmatrix.core import files as disk
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import LIMIT_OF, Outcome, Phase
+from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, TIMEOUT, UNSUPPORTED, Outcome, Phase
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, judge_observation, passes
 from gradmatrix.publish import publication
@@ -58,7 +58,6 @@ SETTING_UP_S = 120.0
 """What a job is taken to cost before its first cell: a machine, the stack's installation, its libraries' import."""
 UNKNOWN_S = 5.0
 """What a cell is taken to cost of whose scenario none was ever run."""
-TIMED_OUT = "process:timeout"
 
 
 class Due(Frozen, frozen=True):
@@ -156,7 +155,7 @@ def took_s(record: Record) -> float | None:
     """How long a cell ran; None where it did not, or nobody knows."""
     if record.observation is not None:
         return record.observation.wall_s
-    return float(record.inputs.get("timeout_s", 0)) if record.outcome == TIMED_OUT else None
+    return float(record.inputs.get("timeout_s", 0)) if record.outcome == TIMEOUT else None
 
 
 def pack(
@@ -252,7 +251,7 @@ AHEAD = dt.timedelta(hours=1)
 """What two machines' clocks may differ by."""
 UNSEEN = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.PROCESS})
 """Where a cell may end without an observation."""
-NEVER_RUN = frozenset({"setup:unsupported", "setup:no-device"})
+NEVER_RUN = frozenset({UNSUPPORTED, NO_DEVICE})
 """Of the other phases, the outcomes that are known without one."""
 
 
@@ -317,7 +316,7 @@ def judged(record: Record) -> Verdict | None:
     """The verdict on what was observed; None where such a verdict needs an observation and there is none."""
     if record.observation is not None:
         return judge_observation(record.observation)
-    outcome = Outcome.parse(record.outcome)
+    outcome = Outcome(record.outcome)
     return (
         Verdict(outcome, None, "")
         if outcome.phase in UNSEEN or record.outcome in NEVER_RUN

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Cell, Lock, Record, Scenario, Steps, Variant
 from gradmatrix.core.observation import SCHEMA
-from gradmatrix.core.outcomes import LIMIT_OF, Outcome, Phase
+from gradmatrix.core.outcomes import BUILD, LIMIT_OF, NO_DEVICE, UNSUPPORTED, Outcome
 from gradmatrix.run import meaning
 from gradmatrix.run.scenarios import unmet
 
@@ -152,11 +152,11 @@ def foregone(
 ) -> tuple[Outcome, str] | None:
     """The outcome that is known without running anything, and why; None where the cell must run to tell."""
     if lock.failure is not None:
-        return Outcome.parse(lock.failure.outcome), lock.failure.message
+        return Outcome(lock.failure.outcome), lock.failure.message
     if device_class is None:
-        return Outcome(Phase.SETUP, "no-device"), f"this machine has no {device} device"
+        return Outcome(NO_DEVICE), f"this machine has no {device} device"
     missing = unmet(variant, lock)
-    return None if missing is None else (Outcome(Phase.SETUP, "unsupported"), missing)
+    return None if missing is None else (Outcome(UNSUPPORTED), missing)
 
 
 def decide(
@@ -180,9 +180,9 @@ def decide(
 
 def tried_again(inputs: Mapping[str, str], known: Record) -> str | None:
     """Why a cell is run again although its key is that of its record; None where it is not."""
-    if Outcome.parse(known.outcome).spurious:
+    if Outcome(known.outcome).spurious:
         return f"the last outcome, {known.outcome}, speaks of the machine only"
-    if known.outcome == "install:build":
+    if known.outcome == BUILD:
         return f"the last outcome, {known.outcome}, may be for want of a compiler"
     limit = LIMIT_OF.get(known.outcome, "")
     if limit and float(inputs[limit]) > float(known.inputs.get(limit, 0)):

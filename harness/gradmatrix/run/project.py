@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import SHOWN, Published
+from gradmatrix.core.outcomes import NO_RELEASE
 from gradmatrix.judge import relations
 from gradmatrix.run import scenarios
 from gradmatrix.run import scenarios as scripts
@@ -198,7 +199,7 @@ class Project:
     def relock(self, stack: Stack) -> Lock:
         """Resolve ``stack`` anew; NoSuchRelease where it asks for what the index did not have on its day."""
         lock = locks.resolve(stack, self.index, self.locks_folder)
-        if lock.failure is not None and lock.failure.outcome == "resolve:no-release":
+        if lock.failure is not None and lock.failure.outcome == NO_RELEASE:
             raise NoSuchRelease(
                 f"Stack {stack.name} asks for a release that there is not.",
                 cause=lock.failure.message,
