@@ -266,10 +266,10 @@ def test_the_report_for_a_person(
 @pytest.mark.parametrize(
     ("plain", "expected"),
     [
-        ([], "What was seen to work on this environment: as it is (sums/plain trains there)."),
+        ([], "This works on this environment: as it is (sums/plain trains there)."),
         (
             [FAILS],
-            "What was seen to work on first, the nearest published stack: as it is (sums/plain trains there).",
+            "This works on first, the nearest published stack: as it is (sums/plain trains there).",
         ),
     ],
 )
