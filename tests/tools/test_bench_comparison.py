@@ -17,7 +17,7 @@ from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Steps
 from gradmatrix.measure.servers import make_servers
-from gradmatrix.run.plan import Limits
+from gradmatrix.run.plan import PACKAGE, Limits
 from gradmatrix.run.pool import Settings
 from tests.conftest import NEWEST, ROOT, needs_fork, python_of
 from tests.tools.test_trials import make_trial
@@ -120,7 +120,7 @@ def test_only_code_that_measures_changes_the_digest(
 ) -> None:
     """A comment or a function that nobody calls does not; a constant does."""
     for room in ("measure", "observe"):
-        shutil.copytree(bench_comparison.PACKAGE / room, tmp_path / room)
+        shutil.copytree(PACKAGE / room, tmp_path / room)
     monkeypatch.setattr(bench_comparison, "PACKAGE", tmp_path)
     before = code_digest.__wrapped__()
     with (tmp_path / module).open("a", encoding="utf-8") as file:
