@@ -131,7 +131,10 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
 def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
     """The host is gone at once, with no chance to clean up: so are its servers and their scripts."""
     python_of(NEWEST)
-    code = "import sys; from pathlib import Path; from tests.measure.test_servers import raced;raced(Path(sys.argv[1]), {}, 'hangs')"
+    code = (
+        "import sys; from pathlib import Path; from tests.measure.test_servers import raced; "
+        "raced(Path(sys.argv[1]), {}, 'hangs')"
+    )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
         try:
             # past the scouts, which are the first cells of the first servers; who is next is chance
