@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gradmatrix.core.model import Steps
@@ -116,7 +117,11 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
     with make_servers(
         baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, per_side=SERVERS
     ) as both:
-        found = Measurement(both, Key("paced", "control", "cpu"), asks(), PATIENCE_S, 0.05).run()
+        measurement = Measurement(both, Key("paced", "control", "cpu"), asks(), PATIENCE_S, 0.05)
+        measurement.generator = np.random.default_rng(
+            1
+        )  # a server of the baseline is started first
+        found = measurement.run()
         pids = set(descendants(os.getpid())) - others
     assert ("failed", None, True) == (
         found.stopped,

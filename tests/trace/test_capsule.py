@@ -240,7 +240,7 @@ def test_a_loud_failure_speaks_for_itself() -> None:
         (make_record("install:build", make_cell("stack", "sums", "twice")), "never ran"),
         (
             make_record("relation:disagrees", make_cell("stack", "sums", "twice")),
-            "trains by itself",
+            "its failure is that it disagrees",
         ),
     ],
 )
