@@ -200,12 +200,13 @@ def get_browser(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def tests(session: nox.Session) -> None:
-    """All checks: the tests, with one historical stack end to end, then lint and types."""
+    """All checks: the quick tests (after `--`: options of pytest; --all for the slow ones too), then lint and types."""
     session.install("-e", ".[tests]")
     get_browser(session)
     # by file: what a file's tests share is made once; more than two at a time measure each other
     session.run("pytest", "--numprocesses", "2", "--dist", "loadfile", *session.posargs)
-    if not session.parallel:
+    chosen = set(session.posargs) - {"--all"}
+    if not chosen and not session.parallel:
         session.notify("lint")
         session.notify("types")
 

@@ -359,6 +359,7 @@ def test_latest_is_the_matrix_s_own_stack(
     assert "first → latest\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_real_script_in_a_real_environment_and_its_stack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

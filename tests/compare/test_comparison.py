@@ -186,8 +186,8 @@ def test_many_cells_that_were_not_run_are_counted_by_scenario() -> None:
         side(NEW, record(NEW, names[0])),
     )
     few, many = (compare(before, each, SCENARIOS) for each in (after, side(NEW)))
-    assert "of them: sums: variant1, variant10," in warnings(few)[0]
-    assert "of them: 13 of sums. " in warnings(many)[0]
+    assert "baseline ran: sums: variant1, variant10," in warnings(few)[0]
+    assert "baseline ran: 13 of sums. " in warnings(many)[0]
 
 
 def test_a_regression_wins_over_cells_that_were_not_run() -> None:

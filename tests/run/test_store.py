@@ -208,7 +208,7 @@ def test_an_unknown_outcome_is_skipped_and_reported(store: Store) -> None:
     path.write_bytes(path.read_bytes().replace(b'"trains"', b'"step:bored"') + path.read_bytes())
     assert [make_record()] == list(store.everything().values())
     assert ["stack.jsonl, line 1 was skipped: the outcome 'step:bored' is unknown"] == [
-        problem.rpartition(": 'bored'")[0] for problem in store.problems
+        problem.rpartition(": 'step:bored'")[0] for problem in store.problems
     ]
 
 
