@@ -22,6 +22,7 @@ from gradmatrix.stacks.index import (
     Release,
     user_folder,
 )
+from tests.conftest import PATIENCE_S
 from tests.fakes.package_index import MODIFIED, PackageIndex
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ def test_credentials_go_to_no_other_host(served: PackageIndex) -> None:
 def test_no_more_than_a_few_questions_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many packages are asked for."""
     under_way, most, lock = 0, 0, threading.Lock()
-    met = threading.Barrier(WORKERS, timeout=10)
+    met = threading.Barrier(WORKERS, timeout=PATIENCE_S)
 
     def slowly(*_: object) -> Answer:
         nonlocal under_way, most
