@@ -41,11 +41,6 @@ def test_every_reason_of_the_design_is_read(text: str) -> None:
     assert (text, text.partition(":")[2]) == (str(outcome), outcome.reason)
 
 
-def test_there_are_no_other_reasons_than_those_of_the_design() -> None:
-    """The code's table and the design's are as long."""
-    assert len(["trains", *ALL]) == len(TABLE)
-
-
 @pytest.mark.parametrize(
     "text",
     [

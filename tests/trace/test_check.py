@@ -319,6 +319,7 @@ def test_an_environment_without_torch_ends_with_2(
     assert "has no torch" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_real_environment_fails_as_its_own_stack_does() -> None:
     """What is published of the oldest stack, in the environment of that stack."""
     selection = Selection(

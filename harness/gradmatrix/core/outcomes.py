@@ -191,7 +191,6 @@ NO_GRAD_FN = named("step:no-grad-fn")
 NONFINITE_LOSS = named("step:nonfinite-loss")
 DISAGREES = named("relation:disagrees")
 TIMEOUT = named("process:timeout")
-OUT_OF_MEMORY = named("process:out-of-memory")
 
 SPURIOUS = frozenset(row.outcome for row in TABLE if row.spurious)
 NOT_JUDGED = frozenset(row.outcome for row in TABLE if not row.judged)
