@@ -57,5 +57,9 @@ def test_what_is_wrong_is_noticed(site: Site, context: BrowserContext) -> None:
         "document.body.append(Object.assign(document.createElement('script'), {text: 'alert(1)'}))"
     )
     page.evaluate("alert('x')")
-    for word in ("img-src", "script-src-elem", "dialog"):
-        assert waits_until(lambda word=word: page.wait_for_timeout(20) or word in str(tab.wrong))
+
+    def noticed() -> bool:
+        page.wait_for_timeout(20)
+        return all(word in str(tab.wrong) for word in ("img-src", "script-src-elem", "dialog"))
+
+    assert waits_until(noticed)
