@@ -2,13 +2,20 @@
 # requires-python = ">=3.11"
 # dependencies = [
 #   "nox[uv]>=2026.8.10",
+#   "filelock>=4.2",
 #   "jinja2>=3.1",
+#   "markupsafe>=2.1",
 #   "msgspec>=0.19",
-#   "packaging>=24",
+#   "numpy>=1.26",
+#   "packaging>=26.3",
 #   "pandas>=2.2",
+#   "platformdirs>=4",
 #   "pyarrow>=17",
+#   "pypi-simple>=1.8",
+#   "requests>=2.32",
 #   "rich>=13.7",
 #   "scipy>=1.13",
+#   "uv>=0.8",
 # ]
 # ///
 """The sessions; thin. ``pip install nox && nox -s matrix`` is all the set-up there is.

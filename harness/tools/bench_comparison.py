@@ -41,7 +41,7 @@ from scipy import stats
 
 from gradmatrix.cli.options import add, chosen
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import read_lines, write_atomically
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import one_line
 from gradmatrix.measure.race import STEPS, Measurement
@@ -260,15 +260,14 @@ class Ledger:
         if whole != content:
             os.truncate(path, len(whole))
         trials = []
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                trials.append(msgspec.json.decode(line, type=Trial))
-            except msgspec.DecodeError as error:
+        for line in read_lines(path, msgspec.json.Decoder(Trial).decode):
+            if line.value is None:
                 raise UserError(
-                    f"{path}, line {number} is no trial: {error}.",
-                    cause="the file is not one that this command wrote",
+                    f"{path}, line {line.number} is no trial: {line.problem}.",
+                    cause="another program wrote the file",
                     next_step="name another file with --output",
-                ) from None
+                )
+            trials.append(line.value)
         return cls(path, trials)
 
     def add(self, trial: Trial) -> Trial:

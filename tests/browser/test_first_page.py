@@ -59,7 +59,7 @@ def test_what_is_wrong_is_noticed(site: Site, context: BrowserContext) -> None:
     page.evaluate("alert('x')")
 
     def noticed() -> bool:
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(20)  # Playwright takes up events only while it is called
         return all(word in str(tab.wrong) for word in ("img-src", "script-src-elem", "dialog"))
 
     assert waits_until(noticed)

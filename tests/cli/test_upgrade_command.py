@@ -17,7 +17,7 @@ from gradmatrix.compare.comparison import Comparison
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.measure import race
 from gradmatrix.run.server import Answer
-from tests.compare.test_candidates import LATEST
+from tests.compare.test_sides import LATEST
 from tests.conftest import NEWEST, ROOT, python_of
 from tests.factories import make_observation, make_raised
 from tests.pretended import TRAINED, World, pretend

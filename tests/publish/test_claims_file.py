@@ -111,26 +111,26 @@ def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
         (
             "where =",
             "were =",
-            ["unknown key 'were' in claim 'upgrade', expectation 1", "perhaps you meant 'where'"],
+            ["unknown key 'were' in claim 'upgrade', expect number 1", "perhaps you meant 'where'"],
         ),
         (
             "{ variant",
             "{ varient",
-            ["unknown key 'varient' in claim 'upgrade', expectation 1, condition 1"],
+            ["unknown key 'varient' in claim 'upgrade', expect number 1, given number 1"],
         ),
         ("[[claims]]", "[[claim]]", ["unknown key 'claim'", "perhaps you meant 'claims'"]),
         ('id = "upgrade"\n', "", ["lacks the key 'id' in claim number 1"]),
         (
             'variants = ["remedy"]\n',
             "",
-            ["lacks the key 'variants' in claim 'upgrade', expectation 1"],
+            ["lacks the key 'variants' in claim 'upgrade', expect number 1"],
         ),
         (
             '["remedy"]',
             '"remedy"',
-            ["wrong value in claim 'upgrade', expectation 1, key 'variants'", "`array`"],
+            ["wrong value in claim 'upgrade', expect number 1, key 'variants'", "`array`"],
         ),
-        ('["remedy"]', "[]", ["wrong value in claim 'upgrade', expectation 1, key 'variants'"]),
+        ('["remedy"]', "[]", ["wrong value in claim 'upgrade', expect number 1, key 'variants'"]),
         ("2024-04-14", '"in spring"', ["wrong value in claim 'upgrade', key 'date'"]),
         ('"Upgrading solves it."', '""', ["wrong value in claim 'upgrade', key 'says'"]),
         ('"upgrade"', '"up grade"', ["claim id 'up grade'"]),
@@ -194,7 +194,7 @@ def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
         (
             'outcome = "trains"',
             'gradient = "zeros"',
-            ["wrong value in claim 'upgrade', expectation 1, key 'gradient'"],
+            ["wrong value in claim 'upgrade', expect number 1, key 'gradient'"],
         ),
         (
             'outcome = "trains"',

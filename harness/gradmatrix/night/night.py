@@ -357,12 +357,17 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
     for folder in folders:
         for path in files_of(folder):
             shard = shard_of(folder, path, plan) if plan is not None else None
-            for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-                if not line.strip():
-                    continue
-                where = f"{path.relative_to(folder)}, line {number}"
-                record = _record(line, where, problems)
+            for line in disk.read_lines(path, store.decode):
+                where = f"{path.relative_to(folder)}, line {line.number}"
+                if line.other_schema:
+                    raise UserError(
+                        f"The records cannot be merged: {where}: {line.problem}.",
+                        cause="another release ran them; nothing was merged",
+                        next_step="run the shards with the code of this checkout",
+                    )
+                record = line.value
                 if record is None:
+                    problems.append(f"{where} was skipped: {line.problem}")
                     continue
                 ours = as_it_ran(record)
                 against = next(
@@ -447,20 +452,6 @@ def _take(
             ]
             disk.write_atomically(path, b"".join([before, end, *lines]))
         return len(new)
-
-
-def _record(line: bytes, where: str, problems: list[str]) -> Record | None:
-    try:
-        return store.decode(line)
-    except store.OtherSchema as error:
-        raise UserError(
-            f"The records cannot be merged: {where} has {error}.",
-            cause="they were run by another release; nothing was taken",
-            next_step="run the shards by the code of this checkout",
-        ) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        problems.append(f"{where} was skipped: {error}")
-        return None
 
 
 def planned(

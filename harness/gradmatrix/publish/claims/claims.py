@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import tomllib
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.core.errors import SAFE_NAME, UserError, check_unique, did_you_mean, wrong
+from gradmatrix.core.files import read_toml
 from gradmatrix.core.model import Cell, Gradient
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import TABLE
@@ -294,14 +294,6 @@ class _Document(Frozen, frozen=True):
     claims: tuple[_ClaimTable, ...] = ()
 
 
-KEYS: dict[str, type[msgspec.Struct]] = {
-    "": _Document,
-    "claims": _ClaimTable,
-    "expect": _ExpectTable,
-    "given": _GivenTable,
-}
-
-
 def of_checkout(
     root: Path, scenarios: Mapping[str, Scenario], locks: Iterable[Lock]
 ) -> tuple[Claim, ...]:
@@ -324,11 +316,9 @@ def load(
         UserError: If the file cannot be read, or if it names an unknown scenario, variant, package,
             device, outcome or cause.
     """
-    table = _toml(path)
-    try:
-        document = msgspec.convert(table, _Document)
-    except msgspec.ValidationError as error:
-        raise _explained(path, str(error), table) from error
+    if not path.exists():
+        return ()
+    document = read_toml(path, _Document)
     check_unique(path, "claim", [claim.id for claim in document.claims])
     return tuple(_Reader(path, scenarios, packages, entry).claim() for entry in document.claims)
 
@@ -484,48 +474,3 @@ class _Reader:
 
 def _signs(table: Sign) -> dict[str, Any]:
     return {name: getattr(table, name) for name in Sign.__struct_fields__}
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise wrong(path, f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise wrong(path, f"is not valid TOML: {error}") from error
-
-
-def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
-    """Turn an error of msgspec into one that names the claim and the key."""
-    message, _, where = error.partition(" - at `$.")
-    steps = re.findall(r"(\w+)(?:\[(\d+)\])?", where.rstrip("`"))
-    place = _place(steps, table)
-    unknown = re.search(r"unknown field `(.*)`", message)
-    if unknown:
-        fields = KEYS[
-            next((name for name, _ in reversed(steps) if name in KEYS), "")
-        ].__struct_fields__
-        return wrong(
-            path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields)
-        )
-    missing = re.search(r"missing required field `(.*)`", message)
-    if missing:
-        return wrong(path, f"lacks the key {missing[1]!r}{place}")
-    return wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
-
-
-def _place(steps: list[tuple[str, str]], table: dict[str, Any]) -> str:
-    """Format a msgspec path, as in "in claim 'x', expectation 2, key 'where'"."""
-    words = []
-    for name, number in steps:
-        if name == "claims" and number:
-            entry = table["claims"][int(number)]
-            named = isinstance(entry, dict) and "id" in entry
-            words.append(f"claim {entry['id']!r}" if named else f"claim number {int(number) + 1}")
-        elif name in {"expect", "given"} and number:
-            words.append(f"{'expectation' if name == 'expect' else 'condition'} {int(number) + 1}")
-        else:
-            words.append(f"key {name!r}")
-    return " in " + ", ".join(words) if words else ""
