@@ -15,7 +15,8 @@ from gradmatrix.core.model import Failure, Record, Role
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.server import Answer
-from gradmatrix.run.stack import failed, new_run_id, workplace
+from gradmatrix.run.pool import new_run_id, workplace
+from gradmatrix.run.stack import failed
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import Environment, InstallFailed
 from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record

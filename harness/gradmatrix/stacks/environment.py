@@ -206,6 +206,7 @@ def ensure(
     root: Path,
     waiting: Callable[[], object] = lambda: None,
     *,
+    progress: Callable[[str], object] = lambda _: None,
     driver: bool | None = None,
     choose: Callable[[Lock], BuildChoice] | None = None,
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
@@ -214,6 +215,7 @@ def ensure(
 
     One install at a time: the next one looks for room when the last one has taken its own; ``waiting()`` is called
     where it must. Hold :func:`in_use` around this and the use of what it returns.
+    ``progress`` is told what is downloaded and installed, a line at a time.
     Raises InstallFailed, or UserError where this machine has no such Python.
     """
     if lock.failure:
@@ -229,7 +231,7 @@ def ensure(
         _check_disk(lock.stack, choice.build, free_bytes(root))
         try:
             _create(lock, folder)
-            _install(lock, text, choice, folder)
+            _install(lock, text, choice, folder, progress)
         except InstallFailed:
             shutil.rmtree(
                 folder, ignore_errors=True
@@ -346,26 +348,29 @@ def _interpreters() -> list[str]:
     return sorted(set(re.findall(r"^(?:cpython|pypy)-(\d+\.\d+\.\d+)", listed, re.MULTILINE)))
 
 
-def _install(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> None:
+def _install(
+    lock: Lock, text: str, choice: BuildChoice, folder: Path, progress: Callable[[str], object]
+) -> None:
     """The lock as it is, or the lock without torch and then this machine's torch; what has no hash by itself."""
     listed, sources = folder / "requirements.txt", folder / "sources.txt"
     unhashed = hashless(text)
     hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
     listed.write_text(hashed, encoding="utf-8", newline="\n")
     dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
-    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)])
+    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)], progress)
     if unhashed:
         sources.write_text(
             without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n"
         )
-        _pip_install(folder, [*dated, "--requirements", str(sources)])
+        _pip_install(folder, [*dated, "--requirements", str(sources)], progress)
     if choice.torch:
-        _pip_install(folder, list(choice.torch))
+        _pip_install(folder, list(choice.torch), progress)
 
 
-def _pip_install(folder: Path, arguments: list[str]) -> None:
-    ran = uv.run(
-        ["pip", "install", "--quiet", "--python", str(_python(folder)), "--no-deps", *arguments],
+def _pip_install(folder: Path, arguments: list[str], progress: Callable[[str], object]) -> None:
+    ran = uv.run_reporting(
+        ["pip", "install", "--python", str(_python(folder)), "--no-deps", *arguments],
+        progress,
         variables={"UV_DEFAULT_INDEX": uv.index_url()},
     )
     if ran.returncode:
