@@ -131,14 +131,13 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
         make_record("step:exception", cells[1], gradient=Gradient.FLOWING, message=HOSTILE),
         make_record(cell=cells[2]),
     ]
-    repeat = "repeat {stack} {scenario}/{variant}"
-    show.show_failures(console, {record.cell: record for record in records}, repeat)
+    show.show_failures(console, {record.cell: record for record in records})
     assert [
         "",
         "Did not pass: 1 control, 1 misuse",
         f"  ✗ new  sums/odd (control)  step:exception (gradient flowing)  {HARMLESS}",
         "  ✗ new  sums/frozen (misuse)  update:none  nothing changed",
-        "Repeat one: repeat new sums/odd",
+        'To repeat one: nox -s "matrix(new)" -- --cell sums/odd --fresh',
     ] == shown(console)
 
 
@@ -149,7 +148,7 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
         file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True
     )
     for each in (screen, console):
-        show.show_failures(each, {record.cell: record}, "repeat")
+        show.show_failures(each, {record.cell: record})
     assert (4, "…") == (len(lines := shown(screen)), lines[2][-1])
     assert (4, "last") == (len(lines := shown(console)), lines[2].split()[-1])
 
@@ -164,7 +163,7 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
 )
 def test_without_a_failure_nothing_is_printed(console: Console, record: Record) -> None:
     """A cell that was not judged is no failure."""
-    show.show_failures(console, {record.cell: record}, "repeat")
+    show.show_failures(console, {record.cell: record})
     assert [] == shown(console)
 
 
@@ -175,10 +174,7 @@ def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None
     )
     show.show_summary(console, summary)
     assert [
-        (
-            "new: 3 cells run, 2 kept, 1 settled without running (unsupported, no such device); "
-            "importing 8.1 s, cells 1.5 s"
-        ),
+        ("new: 3 cells ran, 2 are up to date, 1 need no run; imports 8.1 s, cells 1.5 s"),
         f"  note: {HARMLESS}",
     ] == shown(console)
 
@@ -199,7 +195,7 @@ def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
         newest_released=DAY,
     )
     show.show_fallen_behind(console, [old])
-    assert ["  ⚠ trl 0.7 is 200 days behind 0.9"] == shown(console)
+    assert ["  ⚠ trl 0.7 is 200 days older than 0.9"] == shown(console)
 
 
 def test_explain_says_of_every_cell_why(console: Console) -> None:

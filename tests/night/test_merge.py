@@ -51,10 +51,8 @@ def make_plan(*names: str) -> Shards:
         name: Due(cell=make_cell(variant="plain" if name == "A" else "other"), key=KEY)
         for name in names
     }
-    shards = tuple(
-        Shard(name=name, stack="stack", expected_s=1.0, cells=(due,)) for name, due in dues.items()
-    )
-    return Shards(schema=1, shards=shards, settled=0)
+    shards = tuple(Shard(name=name, cells=(due,)) for name, due in dues.items())
+    return Shards(schema=2, shards=shards, settled=0)
 
 
 def make_store(folder: Path) -> Store:

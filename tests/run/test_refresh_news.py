@@ -134,7 +134,7 @@ def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
     assert [2, 1] == [main(["list", "--root", str(root)]), refresh(root, "--check")]
     out = capsys.readouterr().out
     assert "table     [generate.releases] is new or was changed since the index was read" in out
-    assert f"next: nox -s harness -- refresh --root {root}, which writes" in out
+    assert f"next: gradmatrix refresh --root {root}, which writes" in out
     assert [0, 0] == [refresh(root), refresh(root, "--check")]
 
 

@@ -14,8 +14,8 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Record, Role
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.run.plan import Selection
-from gradmatrix.run.server import Answer
 from gradmatrix.run.pool import new_run_id, workplace
+from gradmatrix.run.server import Answer
 from gradmatrix.run.stack import failed
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import Environment, InstallFailed

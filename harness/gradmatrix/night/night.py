@@ -307,7 +307,7 @@ def distrust_verdict(record: Record) -> Iterator[str]:
     said = f"{record.outcome}, gradient {record.gradient}, passed {record.passed}"
     follows = f"{verdict.outcome}, gradient {verdict.gradient}, passed {passed}"
     if said != follows:
-        yield f"it says {said}, but from what was observed follows {follows}"
+        yield f"it says {said}, but what was observed is {follows}"
     if len(record.message) > message_limit(verdict, record):
         yield f"its message has {len(record.message)} characters"
 

@@ -129,7 +129,9 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
         added=tuple(stack.name for stack in added),
         unread=unread,
         removed=tuple(dict.fromkeys((*(stack.name for stack in removed), *gone))),
-        unlocked=tuple(s.name for s in now if s.name not in new and not project.is_locked(s)),
+        unlocked=tuple(
+            s.name for s in now if s.name not in new and project.current_lock(s) is None
+        ),
         yanked=tuple(yanked(now, locks, offered)),
         notices=(
             *(
