@@ -161,11 +161,11 @@ def test_a_limit_is_a_number(name: str, limit: str) -> None:
             make_record("process:timeout", MISUSED, passed=True),
             "is process:timeout, gradient None, passed False",
         ),
-        (make_record(observation=None), "nothing was observed, so that it cannot be trains"),
-        (make_record("gradient:none"), "nothing was observed, so that it cannot be gradient:none"),
+        (make_record(observation=None), "nothing was observed, so its outcome cannot be trains"),
+        (make_record("gradient:none"), "nothing was observed, so its outcome cannot be gradient:none"),
         (
             make_record("setup:exception"),
-            "nothing was observed, so that it cannot be setup:exception",
+            "nothing was observed, so its outcome cannot be setup:exception",
         ),
         (make_record(message="x" * (MESSAGE_LIMIT + 1)), "its message has 501 characters"),
         (
