@@ -170,6 +170,12 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def rekey(session: nox.Session) -> None:
+    """Give records today's keys where the code provably does the same: nox -s rekey -- COMMIT."""
+    command(session, "rekey", *session.posargs, families=TOOLS)
+
+
+@nox.session(venv_backend="none", default=False)
 def gradmatrix(session: nox.Session) -> None:
     """Any command of gradmatrix: nox -s gradmatrix -- list, nox -s gradmatrix -- --help."""
     command(session, *session.posargs)

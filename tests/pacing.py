@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradmatrix.measure.servers import Contender, Runner
+from gradmatrix.measure.servers import Contender, MeasuredServer
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
 from gradmatrix.stacks import environment
@@ -57,9 +57,9 @@ def a_runner(
     *,
     script: Path = SCRIPT,
     fork: bool = True,
-) -> Runner:
+) -> MeasuredServer:
     """A runner whose script is not pinned; close it."""
-    return Runner(
+    return MeasuredServer(
         contender(variables),
         directory,
         [Source(script, own=False)],

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradmatrix.measure.race import Race
-from gradmatrix.measure.servers import Crew
+from gradmatrix.measure.race import Measurement
+from gradmatrix.measure.servers import Servers
 from gradmatrix.measure.statistics import Key
 from tests.fakes.told import Told
 from tests.pacing import asks
@@ -17,7 +17,7 @@ from tests.pacing import asks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradmatrix.measure.servers import Runner
+    from gradmatrix.measure.servers import MeasuredServer
 
 KEY = Key("paced", "control", "cpu")
 HALF = 3
@@ -25,7 +25,7 @@ LASTS = 40
 """Generations."""
 
 
-class Dated(Race):
+class Dated(Measurement):
     """A race whose budget lasts for so many generations, however fast they are."""
 
     @property
@@ -41,19 +41,19 @@ def a_race(
     budget_s: float = 1000,
     margin: float = 0.01,
     half: int = HALF,
-    kind: type[Race] = Dated,
+    kind: type[Measurement] = Dated,
     **what: object,
-) -> Iterator[tuple[Race, list[Told], list[int]]]:
+) -> Iterator[tuple[Measurement, list[Told], list[int]]]:
     """A race of runners that were thought up, whose candidates take ``slower`` times as long; and what they log."""
     log: list[int] = []
     told = [Told(number, log, **what) for number in range(2 * half)]  # type: ignore[arg-type]  # of many types
     for each in told[half:]:
         each.step_s *= slower
     with ThreadPoolExecutor(2) as pool:
-        runners: list[Runner] = told  # type: ignore[assignment]  # they are told, and do nothing
+        runners: list[MeasuredServer] = told  # type: ignore[assignment]  # they are told, and do nothing
         yield (
             kind(
-                Crew(runners, pool),
+                Servers(runners, pool),
                 KEY,
                 asks(),
                 budget_s,

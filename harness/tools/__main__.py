@@ -3,13 +3,14 @@
 import sys
 
 from gradmatrix.cli.main import main
-from tools import audit, bench, bench_comparison, bench_page
+from tools import audit, bench, bench_comparison, bench_page, rekey
 
 COMMANDS = (
     audit.register_audit,
     bench.register_bench,
     bench_comparison.register_bench_comparison,
     bench_page.register_page,
+    rekey.register_rekey,
 )
 
 if __name__ == "__main__":

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import itertools
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,7 @@ from gradmatrix.cli.commands import add
 from gradmatrix.cli.options import chosen
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import Cell, Role, Scenario, Steps, Variant
+from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import one_line
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.verdict import last_line
@@ -26,20 +29,249 @@ from gradmatrix.run.plan import Action, Planned
 from gradmatrix.run.pool import Settings, server_pool
 from gradmatrix.run.scenarios import unmet
 from gradmatrix.stacks import environment
-from tools import injection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
     from rich.status import Status
 
     from gradmatrix.core.model import Stack
+    from gradmatrix.core.observation import Frame
     from gradmatrix.judge.diagnosis import Diagnosis
     from gradmatrix.run.pool import Finished
     from gradmatrix.run.project import Project
-    from tools.injection import Fault, Injection
+
+
+FOLDER = Path(__file__).parent / "faults"
+SCRIPT = FOLDER / "injected.py"
+MARK = "# culprit"
+
+HEALTHY: dict[str, dict[str, frozenset[str]]] = {
+    "t5_classifier": {
+        "torch_adamw": frozenset({"full", "float32", "transformer"}),
+        "closure_without_lightning": frozenset({"closure"}),
+    },
+    "qwen2_rmsnorm": {
+        "full": frozenset({"full", "bfloat16", "transformer"}),
+        "no_checkpointing": frozenset({"lora", "bfloat16", "transformer"}),
+        "full_reentrant": frozenset({"full", "bfloat16", "transformer", "checkpointed"}),
+        "full_non_reentrant": frozenset({"full", "bfloat16", "transformer", "checkpointed"}),
+    },
+    "amp_manual_optimization": {"full_precision": frozenset({"full", "float32"})},
+    "frozen_parameters": {
+        "healthy": frozenset({"full", "float32", "transformer"}),
+        "lora": frozenset({"lora", "float32", "transformer"}),
+    },
+    "grpo_lora": {
+        "full": frozenset({"full", "float32", "transformer"}),
+        "no_checkpointing": frozenset({"lora", "float32", "transformer", "reference"}),
+    },
+}
+"""Variants of each scenario that train on every stack that has what they need, and what they are like."""
+
+
+class Fault(Frozen, frozen=True):
+    """A known mistake; how it is made is in ``faults/``, in the function or class of the same name."""
+
+    name: str
+    needs: frozenset[str] = frozenset()
+    """What a healthy variant must be like for it to be a mistake there."""
+    unless: frozenset[str] = frozenset()
+    """What a healthy variant must not be like: a library takes the mistake back there."""
+    at_construction: bool = False
+    """The line that builds the optimizer is a right answer too: nothing else can be seen from outside."""
+    line: bool = True
+    """One line is to blame."""
+
+
+def fault(
+    name: str, *needs: str, unless: str = "", at_construction: bool = False, line: bool = True
+) -> Fault:
+    """A fault in few words."""
+    return Fault(
+        name=name,
+        needs=frozenset(needs),
+        unless=frozenset(unless.split()),
+        at_construction=at_construction,
+        line=line,
+    )
+
+
+FAULTS = (
+    fault("detached_hidden"),
+    fault("data_of_hidden"),
+    fault("hidden_through_numpy"),
+    fault("hidden_made_anew"),
+    fault("hidden_made_a_leaf"),
+    fault("hidden_overwritten"),
+    fault("hidden_rounded"),
+    fault("hidden_binarised"),
+    fault("hidden_masked"),
+    fault("output_forgotten", "transformer", line=False),
+    fault("no_grad_block"),
+    fault("no_grad_decorator"),
+    fault("set_grad_enabled_block"),
+    fault("inference_mode_block"),
+    fault("gradients_left_off"),
+    fault("no_grad_model"),
+    fault("no_grad_embeddings", "full", "transformer"),
+    fault("cached_autocast", "float32"),
+    fault(
+        "reentrant_checkpoint", unless="checkpointed"
+    ),  # transformers 5 lets the inputs of such models require gradients
+    fault("nan_output"),
+    fault("rewrapped_loss"),
+    fault("loss_made_a_leaf"),
+    fault("loss_as_variable"),
+    fault("detached_loss"),
+    fault("nan_gradient"),
+    fault("infinite_gradient"),
+    fault("zeroed_gradient"),
+    fault("gradient_of_hidden_zeroed"),
+    fault("gradient_dropped"),
+    fault("cleared_too_early"),
+    fault("clipped_to_zero"),
+    # a pass of the reference model ends PEFT's disable_adapter(), which makes the adapter trainable again
+    fault("frozen_adapter", "lora", unless="reference"),
+    fault("parameter_replaced", at_construction=True),
+    fault("layer_loaded_anew", at_construction=True),
+    fault("learning_rate_zero"),
+    fault("learning_rate_scheduled_to_zero", at_construction=True),
+    fault("learning_rate_lost_to_rounding", "bfloat16"),
+    fault("bound_to_a_copy"),
+    fault("layer_left_out"),
+    fault("step_does_nothing", at_construction=True),
+    fault("step_never_called"),
+    fault("decorated_step", "closure"),
+)
+
+
+class Injection(Frozen, frozen=True, order=True):
+    """One fault in one healthy variant; ``seed`` decides what is hit, and the weights and the data."""
+
+    fault: str
+    scenario: str
+    variant: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.fault}|{self.scenario}|{self.variant}|{self.seed}"
+
+
+NONE = "none"
+"""The fault that changes nothing but the seed."""
+
+
+def injections(
+    faults: Iterable[Fault], healthy: Mapping[str, Mapping[str, frozenset[str]]], seeds: int
+) -> list[Injection]:
+    """Every fault in every variant in which it is one, as often as there are seeds."""
+    return [
+        Injection(fault=fault.name, scenario=scenario, variant=variant, seed=seed)
+        for fault in faults
+        for scenario, variants in healthy.items()
+        for variant, traits in variants.items()
+        if fault.needs <= traits
+        and not fault.unless & traits
+        and ("closure" not in traits or "closure" in fault.needs)
+        for seed in range(1, seeds + 1)
+    ]
+
+
+class Truth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a diagnosis ought to point, as the injected script wrote it."""
+
+    modules: tuple[str, ...] | None
+    """Dotted names from the outermost module on; None where no module is to blame."""
+    root: str
+    built_at: tuple[str, int] | None
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A statement, or the head of one that has a body."""
+
+    file: str
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.first}"
+
+
+def module_is_right(named: str | None, truth: Truth) -> bool | None:
+    """Whether the named module is a faulty one or inside it; None where no module is to blame.
+
+    A name that starts with the class of the outermost module, which tells it from another model, is the same name.
+    """
+    if truth.modules is None:
+        return None
+    if named is None:
+        return False
+    first, _, rest = named.partition(".")
+    own = rest if first.partition("#")[0] == truth.root else named
+    return any(not right or own == right or own.startswith(right + ".") for right in truth.modules)
+
+
+def line_is_right(place: Frame | None, lines: Iterable[Lines]) -> bool:
+    """Whether the named line is one of the guilty statements."""
+    return place is not None and any(
+        Path(place.file).name == right.file and right.first <= place.line <= right.last
+        for right in lines
+    )
+
+
+def guilty_lines(fault: Fault, truth: Truth) -> tuple[Lines, ...]:
+    """The lines that a diagnosis may name; none where no line is to blame."""
+    if not fault.line:
+        return ()
+    built = truth.built_at if fault.at_construction else None
+    return culprits()[fault.name] + (
+        () if built is None else (Lines(built[0], built[1], built[1]),)
+    )
+
+
+def expected_words(truth: Truth, lines: Iterable[Lines]) -> str:
+    """What ought to be named, in one line; of many modules the first two."""
+    modules = (
+        ["no module"]
+        if truth.modules is None
+        else [name or truth.root for name in truth.modules[:2]]
+    )
+    return f"{' or '.join(modules)} at {' or '.join(map(str, lines)) or 'no line'}"
+
+
+@cache
+def culprits() -> dict[str, tuple[Lines, ...]]:
+    """The marked statements of each function in ``faults/``, by its name."""
+    found = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        marked = [
+            number for number, line in enumerate(source.splitlines(), 1) if line.endswith(MARK)
+        ]
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.FunctionDef):
+                lines = [
+                    number for number in marked if node.lineno <= number <= (node.end_lineno or 0)
+                ]
+                if lines:
+                    found[node.name] = tuple(statement(node, number, path.name) for number in lines)
+    return found
+
+
+def statement(function: ast.FunctionDef, line: int, file: str) -> Lines:
+    """The statement on a marked line; of one with a body, or a decorator, the line alone."""
+    around = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    innermost = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
+    if hasattr(innermost, "body"):
+        return Lines(file, line, line)
+    return Lines(file, innermost.lineno, innermost.end_lineno or line)
 
 
 STEPS = Steps(audit=4, warmup=1, timed=1)
@@ -66,7 +298,7 @@ class Audited:
     @property
     def healthy(self) -> bool:
         """No fault was injected: there must not be a finding."""
-        return self.injection.fault == injection.NONE
+        return self.injection.fault == NONE
 
     @property
     def missed(self) -> bool:
@@ -153,7 +385,7 @@ def shortcomings(audited: Sequence[Audited]) -> list[str]:
 
 def chosen_faults(names: Sequence[str]) -> list[Fault]:
     """The named faults, or all; UserError for an unknown name."""
-    known = {fault.name: fault for fault in injection.FAULTS}
+    known = {fault.name: fault for fault in FAULTS}
     for name in names:
         if name not in known:
             raise UserError(
@@ -175,9 +407,9 @@ def faults_for(
             for variant, traits in variants.items()
             if (scenario, variant) in runnable
         }
-        for scenario, variants in injection.HEALTHY.items()
+        for scenario, variants in HEALTHY.items()
     }
-    return injection.injections(faults, healthy, seeds)
+    return injections(faults, healthy, seeds)
 
 
 def healthy_for(project: Project, stack: Stack, count: int) -> list[Injection]:
@@ -191,16 +423,10 @@ def healthy_for(project: Project, stack: Stack, count: int) -> list[Injection]:
         for cell, record in project.store.everything().items()
         if (cell.stack, cell.device, record.outcome) == (stack.name, "cpu", "trains")
     }
-    known = [
-        (scenario, variant)
-        for scenario, variants in injection.HEALTHY.items()
-        for variant in variants
-    ]
+    known = [(scenario, variant) for scenario, variants in HEALTHY.items() for variant in variants]
     pairs = sorted(recorded & runnable) or [pair for pair in known if pair in runnable]
     return [
-        injection.Injection(
-            fault=injection.NONE, scenario=scenario, variant=variant, seed=1 + number // len(pairs)
-        )
+        Injection(fault=NONE, scenario=scenario, variant=variant, seed=1 + number // len(pairs))
         for number, (scenario, variant) in zip(range(count), itertools.cycle(pairs), strict=False)
     ]
 
@@ -248,7 +474,7 @@ def planned(stack: str, asked: Injection) -> Planned:
     scenario = Scenario(
         name=asked.scenario,
         title="",
-        path=str(injection.SCRIPT),
+        path=str(SCRIPT),
         source_digest="",
         variants=(variant,),
     )
@@ -261,7 +487,7 @@ def compared(stack: str, asked: Injection, finished: Finished, place: Path) -> A
     observation = finished.answer.observation if finished.answer else None
     diagnosis = None if observation is None else diagnose(observation)
     outcome, trains = str(finished.verdict.outcome), finished.verdict.outcome.trains
-    if asked.fault == injection.NONE:
+    if asked.fault == NONE:
         found = not trains or diagnosis is not None
         return Audited(
             stack, asked, outcome, detected=found, expected="nothing", named=in_words(diagnosis)
@@ -272,19 +498,17 @@ def compared(stack: str, asked: Injection, finished: Finished, place: Path) -> A
         return Audited(
             stack, asked, outcome, detected=False, expected="a fault that gets in", named=why
         )
-    truth = msgspec.json.decode(truths[-1].read_bytes(), type=injection.Truth)
-    fault = next(each for each in injection.FAULTS if each.name == asked.fault)
-    lines = injection.guilty_lines(fault, truth)
+    truth = msgspec.json.decode(truths[-1].read_bytes(), type=Truth)
+    fault = next(each for each in FAULTS if each.name == asked.fault)
+    lines = guilty_lines(fault, truth)
     return Audited(
         stack,
         asked,
         outcome,
         detected=not trains,
-        module=injection.module_is_right(diagnosis.module if diagnosis else None, truth),
-        line=injection.line_is_right(diagnosis.place if diagnosis else None, lines)
-        if lines
-        else None,
-        expected=injection.in_words(truth, lines),
+        module=module_is_right(diagnosis.module if diagnosis else None, truth),
+        line=line_is_right(diagnosis.place if diagnosis else None, lines) if lines else None,
+        expected=expected_words(truth, lines),
         named=in_words(diagnosis),
     )
 

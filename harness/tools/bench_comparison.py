@@ -52,8 +52,8 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import one_line
-from gradmatrix.measure.race import STEPS, Race
-from gradmatrix.measure.servers import Contender, crew, pin
+from gradmatrix.measure.race import STEPS, Measurement
+from gradmatrix.measure.servers import Contender, make_servers, pin
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from gradmatrix.measure.servers import Crew
+    from gradmatrix.measure.servers import Servers
     from gradmatrix.measure.statistics import Measured
     from gradmatrix.run.pool import Settings
     from gradmatrix.run.project import Project
@@ -637,7 +637,7 @@ class Bench:
         numbers = range(first, min(first + self.wanted.per_crew, self.wanted.comparisons))
         missing = [number for number in numbers if not self.ledger.has(OURS, 0.0, number)]
         if missing:
-            with self.crew(0.0) as both:
+            with self.make_servers(0.0) as both:
                 for number in missing:
                     yield self.compared(both, 0.0, number, busy=busy)
 
@@ -645,7 +645,7 @@ class Bench:
         """One run of each slowdown."""
         for per_cent in FOUND_AT_LEAST:
             if not self.ledger.has(OURS, per_cent, number):
-                with self.crew(per_cent) as both:
+                with self.make_servers(per_cent) as both:
                     yield self.compared(both, per_cent, number, busy=busy)
 
     def by_others(
@@ -675,15 +675,17 @@ class Bench:
             )
 
     @contextlib.contextmanager
-    def crew(self, per_cent: float) -> Iterator[Crew]:
+    def make_servers(self, per_cent: float) -> Iterator[Servers]:
         """Fresh servers of a baseline, and of a candidate that is slower by so much."""
         with tempfile.TemporaryDirectory(dir=self.directory) as folder:
             slowed = Contender(self.python, {"SLOWER_PER_CENT": f"{per_cent:g}"})
             sources: Sequence[Source] = [Source(SCRIPT, own=False)]
-            with crew(Contender(self.python), slowed, sources, self.settings, Path(folder)) as both:
+            with make_servers(
+                Contender(self.python), slowed, sources, self.settings, Path(folder)
+            ) as both:
                 yield both
 
-    def compared(self, both: Crew, per_cent: float, number: int, *, busy: bool) -> Trial:
+    def compared(self, both: Servers, per_cent: float, number: int, *, busy: bool) -> Trial:
         """One comparison as ``upgrade`` makes it of one cell."""
         limit_s = self.wanted.limit_s(OURS, per_cent)
         of = self.wanted.runs if per_cent else self.wanted.comparisons
@@ -692,7 +694,7 @@ class Bench:
         )
         began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
-        race = Race(both, KEY, self.request, budget_s, MARGIN, AMONG)
+        race = Measurement(both, KEY, self.request, budget_s, MARGIN, AMONG)
         measured = race.run()
         seconds = time.monotonic() - began
         trial = Trial(
@@ -706,9 +708,7 @@ class Bench:
             code=code_digest(),
             **told_of(measured),
         )
-        self.ledger.keep(
-            trial, race.crews
-        )  # before the trial counts: it is not made again for that
+        self.ledger.keep(trial, race.sets)  # before the trial counts: it is not made again for that
         return self.ledger.add(trial)
 
     def request(self, directory: Path) -> Request:

@@ -44,13 +44,13 @@ def outcomes() -> st.SearchStrategy[Outcome]:
 @given(outcomes())
 def test_an_outcome_survives_its_string(outcome: Outcome) -> None:
     """Parsing what was printed gives the same outcome."""
-    assert outcome == Outcome.parse(str(outcome))
+    assert outcome == Outcome(str(outcome))
 
 
 @pytest.mark.parametrize("text", ["trains", *ALL])
 def test_every_reason_of_the_design_is_read(text: str) -> None:
     """Each string of the table of outcomes is one, and prints as itself."""
-    assert text == str(Outcome.parse(text))
+    assert text == str(Outcome(text))
 
 
 def test_there_are_no_other_reasons_than_those_of_the_design() -> None:
@@ -76,7 +76,7 @@ def test_there_are_no_other_reasons_than_those_of_the_design() -> None:
 def test_anything_else_is_refused(text: str) -> None:
     """An unknown phase or reason is a ValueError."""
     with pytest.raises(ValueError, match=r"is no reason|is not a valid Phase"):
-        Outcome.parse(text)
+        Outcome(text)
 
 
 def test_a_training_outcome_has_no_reason() -> None:
@@ -87,20 +87,16 @@ def test_a_training_outcome_has_no_reason() -> None:
 
 def test_only_trains_trains() -> None:
     """Every phase is a failure of some kind."""
-    assert ["trains"] == [text for text in ["trains", *ALL] if Outcome.parse(text).trains]
+    assert ["trains"] == [text for text in ["trains", *ALL] if Outcome(text).trains]
 
 
 def test_the_spurious_outcomes_are_those_that_speak_of_the_machine() -> None:
     """Four reasons say nothing of the stack."""
     expected = {"resolve:index-unreachable", "install:network", "install:disk-full", "process:lost"}
-    assert expected == {text for text in ["trains", *ALL] if Outcome.parse(text).spurious}
+    assert expected == {text for text in ["trains", *ALL] if Outcome(text).spurious}
 
 
 def test_what_is_not_judged_is_spurious_or_was_not_run() -> None:
     """A stack without the feature and a machine without the device are not failures."""
     expected = {*SPURIOUS, "setup:unsupported", "setup:no-device"}
-    assert (
-        expected
-        == {text for text in ["trains", *ALL] if not Outcome.parse(text).judged}
-        == NOT_JUDGED
-    )
+    assert expected == {text for text in ["trains", *ALL] if not Outcome(text).judged} == NOT_JUDGED

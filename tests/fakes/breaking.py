@@ -47,16 +47,14 @@ def train(variant: str, device: str, steps: int) -> None:
 
 
 def nan_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.blocks[1].linear.weight.register_hook(
-        lambda gradient: gradient * math.nan
-    )  # culprit: nan_hook
+    weight = model.blocks[1].linear.weight
+    weight.register_hook(lambda gradient: gradient * math.nan)  # culprit: nan_hook
     return descend_on(model, inputs)
 
 
 def infinite_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.blocks[1].linear.weight.register_hook(
-        lambda gradient: gradient / 0
-    )  # culprit: infinite_hook
+    weight = model.blocks[1].linear.weight
+    weight.register_hook(lambda gradient: gradient / 0)  # culprit: infinite_hook
     return descend_on(model, inputs)
 
 
@@ -125,16 +123,17 @@ def large_update(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 
 
 def zeroed_hook(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.blocks[1].linear.weight.register_hook(
-        lambda gradient: gradient * 0
-    )  # culprit: zeroed_hook
+    weight = model.blocks[1].linear.weight
+    weight.register_hook(lambda gradient: gradient * 0)  # culprit: zeroed_hook
     return descend_on(model, inputs)
 
 
 def rounded_hidden(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    model.run_first = lambda block, hidden: (
-        torch.round(block(hidden) * 8) / 8
-    )  # culprit: rounded_hidden
+
+    def run_first(block: Any, hidden: Any) -> Any:
+        return torch.round(block(hidden) * 8) / 8  # culprit: rounded_hidden
+
+    model.run_first = run_first
     return descend_on(model, inputs)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from gradmatrix.judge.changes import Entry, Locked
+from gradmatrix.judge.flips import Flip, flips, moved, regressions
 from msgspec.structs import replace
 
 from gradmatrix.core.model import Gradient, Role
-from gradmatrix.judge.changes import Entry, Locked
-from gradmatrix.judge.flips import Flip, flips, moved, regressions
 from tests.factories import DAY, NOON, make_cell
 
 OLD, NEW = "1" * 16, "2" * 16

@@ -20,12 +20,12 @@ def test_the_noise_floor_is_the_worst_parting_of_the_baseline() -> None:
 
 
 def test_servers_that_took_the_place_of_others_are_parted_with_them() -> None:
-    """A floor of single servers would never fall, however many there are: of both crews together each place is 2 %."""
-    crews = [
+    """A floor of single servers would never fall, however many there are: of both sets together each place is 2 %."""
+    sets = [
         np.array(levels * 2)
         for levels in ([0, 0.01, 0.02, 0.03, 0.04], [0.04, 0.03, 0.02, 0.01, 0])
     ]
-    times = [[np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))] for levels in crews]
+    times = [[np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))] for levels in sets]
     assert pytest.approx(0) == statistics.of_blocks(times, np.random.default_rng(1)).floor
 
 
@@ -67,16 +67,16 @@ def test_nothing_is_the_same_that_is_not_so_as_measured() -> None:
     assert Size.INCONCLUSIVE is judged(found).verdict
 
 
-@pytest.mark.parametrize("crews", [1, 4])
+@pytest.mark.parametrize("sets", [1, 4])
 @pytest.mark.parametrize("unlucky", [0.0, 0.05])
 def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(
-    crews: int, unlucky: float
+    sets: int, unlucky: float
 ) -> None:
     """Six servers a crew, of which so many are 5 to 15 % slower; of 1000, without margin or floor: 1 % and chance."""
     generator = np.random.default_rng(12)
     wrong = 0
     for _ in range(1000):
-        levels = generator.normal(0, 0.01, (crews, 12))
+        levels = generator.normal(0, 0.01, (sets, 12))
         levels += (generator.random(levels.shape) < unlucky) * generator.uniform(
             0.05, 0.15, levels.shape
         )
@@ -110,9 +110,9 @@ def test_a_noisy_generation_hides_no_difference() -> None:
 
 
 def test_more_servers_make_a_narrower_interval() -> None:
-    """Four crews of servers that differ by a per cent: half the error of one, and more degrees of freedom."""
+    """Four sets of servers that differ by a per cent: half the error of one, and more degrees of freedom."""
     generator = np.random.default_rng(3)
-    crews = [processes(generator, effect=0.02) for _ in range(4)]
-    one, four = (statistics.of_blocks(crews[:count], np.random.default_rng(1)) for count in (1, 4))
+    sets = [processes(generator, effect=0.02) for _ in range(4)]
+    one, four = (statistics.of_blocks(sets[:count], np.random.default_rng(1)) for count in (1, 4))
     assert (True, True) == (four.error < 0.7 * one.error, four.freedom > 2 * one.freedom)
     assert pytest.approx(0.02, abs=0.01) == four.difference

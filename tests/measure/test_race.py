@@ -99,7 +99,7 @@ def test_a_budget_that_is_spent_ends_it() -> None:
 def test_looking_spends_the_error_probability_once() -> None:
     """Each look has what has become free since the last one, and all of them no more than the whole."""
     with a_race() as (race, _, _):
-        race.crews = [[np.exp(np.random.default_rng(1).normal(0, 0.01, (3, 2 * HALF, 2)))]]
+        race.sets = [[np.exp(np.random.default_rng(1).normal(0, 0.01, (3, 2 * HALF, 2)))]]
         confidences = [1 - race.look(gone).confidence for gone in (0.2, 0.5, 1.0)]
     assert pytest.approx(statistics.ALPHA) == sum(confidences)
     assert pytest.approx(statistics.spent(0.2)) == confidences[0]
@@ -180,7 +180,7 @@ def test_what_was_not_steady_is_said() -> None:
         found = race.run()
     assert (
         "12 of 12 processes were still warming up when they were measured",
-        "no core could be kept for it: other processes disturb it more",
+        "no core was free for this alone, so other processes disturb it more",
     ) == found.notices
 
 

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from gradmatrix.measure import statistics
-from gradmatrix.measure.race import Race
-from gradmatrix.measure.servers import Crew
+from gradmatrix.measure.race import Measurement
+from gradmatrix.measure.servers import Servers
 from tests.racing import HALF, Dated, a_race
 
 
@@ -31,45 +31,45 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of a race and its servers."""
     found = Clock()
-    for module in ("race", "crew"):
-        monkeypatch.setattr(f"harness.{module}.time.monotonic", found.monotonic)
-    generation = Race.generation
+    for module in ("race", "servers"):
+        monkeypatch.setattr(f"gradmatrix.measure.{module}.time.monotonic", found.monotonic)
+    generation = Measurement.generation
 
-    def passing(race: Race) -> None:
+    def passing(race: Measurement) -> None:
         generation(race)
         found.now += 10
 
-    monkeypatch.setattr(Race, "generation", passing)
+    monkeypatch.setattr(Measurement, "generation", passing)
     return found
 
 
 @pytest.mark.parametrize(
-    ("opening_s", "crews"),
+    ("opening_s", "sets"),
     [(10, [3, 1, 1, 2]), (30, [3, 4]), (1, [3] + [1] * 7), (60, [10]), (math.inf, [10])],
 )
 def test_servers_that_ran_long_enough_are_replaced(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, opening_s: float, crews: list[int]
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, opening_s: float, sets: list[int]
 ) -> None:
     """After the second look, at 30 of 100 s; where starting others took no longer, and twice that is left."""
 
-    def renew(crew: Crew) -> None:
-        for each in crew.runners:
+    def renew(both: Servers) -> None:
+        for each in both.members:
             each.renew()
             each.open()
         clock.now += opening_s
 
-    monkeypatch.setattr(Crew, "renew", renew)
-    with a_race(margin=1e-9, budget_s=100, kind=Race) as (race, told, _):
-        race.began, race.crew.opening_s = 0.0, opening_s
+    monkeypatch.setattr(Servers, "renew", renew)
+    with a_race(margin=1e-9, budget_s=100, kind=Measurement) as (race, told, _):
+        race.began, race.both.opening_s = 0.0, opening_s
         found = race.run()
-    assert (crews, len(crews) * HALF) == ([len(each) for each in race.crews], found.servers)
-    assert {len(crews) - 1} == {each.renewed for each in told}
+    assert (sets, len(sets) * HALF) == ([len(each) for each in race.sets], found.servers)
+    assert {len(sets) - 1} == {each.renewed for each in told}
 
 
 def test_processes_that_have_a_server_each_need_no_other(clock: Clock) -> None:
     """Where a server cannot fork."""
-    with a_race(margin=1e-9, budget_s=100, kind=Race, fork=False) as (race, told, _):
-        race.began, race.crew.opening_s = 0.0, 1
+    with a_race(margin=1e-9, budget_s=100, kind=Measurement, fork=False) as (race, told, _):
+        race.began, race.both.opening_s = 0.0, 1
         race.run()
     assert {0} == {each.renewed for each in told}
 
@@ -79,15 +79,19 @@ def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
 ) -> None:
     """By those that there were; the rest of the error probability goes into this last look."""
 
-    def renew(_crew: Crew) -> None:
+    def renew(_both: Servers) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Crew, "renew", renew)
-    with a_race(margin=1e-9, budget_s=100, kind=Race) as (race, _, _):
-        race.began, race.crew.opening_s = 0.0, 1
+    monkeypatch.setattr(Servers, "renew", renew)
+    with a_race(margin=1e-9, budget_s=100, kind=Measurement) as (race, _, _):
+        race.began, race.both.opening_s = 0.0, 1
         found = race.run()
     assert found.step_time is not None
-    assert ("budget", HALF, ("no other servers: [Errno 28] No space left on device",)) == (
+    assert (
+        "budget",
+        HALF,
+        ("the servers could not be replaced: [Errno 28] No space left on device",),
+    ) == (
         found.stopped,
         found.servers,
         found.notices,
@@ -99,12 +103,12 @@ def test_what_starting_servers_takes_is_known_once_they_were_started_together(cl
     """And what learning took; of servers that were alive before the race it is known already, or not at all."""
     with a_race() as (race, told, _):
         race.prepare()
-        assert math.inf == race.crew.opening_s
-        race.crew.renew()
-        assert 0 == race.crew.opening_s
+        assert math.inf == race.both.opening_s
+        race.both.renew()
+        assert 0 == race.both.opening_s
         told[0].learning = lambda: clock.pass_by(3)
         race.prepare()
-        assert 3 == race.crew.opening_s
+        assert 3 == race.both.opening_s
 
 
 def test_a_generation_that_the_budget_cuts_off_does_not_count(
@@ -116,10 +120,10 @@ def test_a_generation_that_the_budget_cuts_off_does_not_count(
         monkeypatch.setattr(Dated, "gone", 1.0)
         race.generation()
         assert ([1], [1]) == (
-            [len(each) for each in race.crews],
+            [len(each) for each in race.sets],
             [len(each) for each in race.peaks],
         )
-        race.crews, race.peaks = [[]], [[]]
+        race.sets, race.peaks = [[]], [[]]
         race.generation()
         assert [1] == [len(each) for each in race.generations]
 
@@ -130,5 +134,5 @@ def test_servers_that_lay_far_out_are_told() -> None:
         told[7].step_s *= 1.2
         found = race.run()
     assert (
-        "1 of 6 servers of the candidate lay far out: bounded, the interval widened",
+        "1 of 6 servers of the candidate were outliers: they were bounded and the interval widened",
     ) == found.notices

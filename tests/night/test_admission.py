@@ -42,7 +42,7 @@ def make_record(
     inputs = {"lock": lock, "timeout_s": "120", "memory_bytes": "inf"}
     role = HERE.roles.get((cell.scenario, cell.variant), Role.CONTROL) if cell else Role.CONTROL
     judged = passes(
-        role, Verdict(Outcome.parse(outcome), None, ""), HEALTHY if outcome == "trains" else None
+        role, Verdict(Outcome(outcome), None, ""), HEALTHY if outcome == "trains" else None
     )
     given = {"inputs": inputs, "key": key_of(inputs), "role": role, "passed": judged, **fields}
     return factories.make_record(outcome, cell, **given)
@@ -162,7 +162,10 @@ def test_a_limit_is_a_number(name: str, limit: str) -> None:
             "is process:timeout, gradient None, passed False",
         ),
         (make_record(observation=None), "nothing was observed, so its outcome cannot be trains"),
-        (make_record("gradient:none"), "nothing was observed, so its outcome cannot be gradient:none"),
+        (
+            make_record("gradient:none"),
+            "nothing was observed, so its outcome cannot be gradient:none",
+        ),
         (
             make_record("setup:exception"),
             "nothing was observed, so its outcome cannot be setup:exception",

@@ -69,7 +69,7 @@ def test_wording_about_something_else_does_not_say_so(wording: str) -> None:
 
 def verdict_of(text: str) -> Verdict:
     """A verdict with this outcome."""
-    return Verdict(Outcome.parse(text), None, "")
+    return Verdict(Outcome(text), None, "")
 
 
 @pytest.mark.parametrize("role", [Role.CONTROL, Role.REPORTED, Role.REMEDY])

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from gradmatrix.judge.flips import regressions
 
 from gradmatrix.core.model import Role
-from gradmatrix.judge.flips import regressions
 from gradmatrix.publish.feeds import MARKER, MOST_BYTES, Reported, as_issue, reported
 from tests.factories import make_cell, make_record, make_stopped
 from tests.judge.test_flips import LOCKS, NEW, entry

@@ -8,12 +8,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from gradmatrix.judge.changes import Entry
 from msgspec.structs import replace
 
 from gradmatrix.compare.history import History
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import SCHEMA
-from gradmatrix.judge.changes import Entry
 from gradmatrix.publish.claims import claims
 from gradmatrix.publish.site.markup import OUTCOMES
 from tests.factories import (

@@ -15,10 +15,9 @@ from gradmatrix.run.pool import Finished
 from gradmatrix.run.project import Project
 from tests.conftest import NEWEST, OLDEST, ROOT, needs_fork, python_of
 from tests.factories import make_cell, make_record
-from tools import audit, injection
+from tools import audit
 from tools.__main__ import COMMANDS
-from tools.audit import Audited, Score, Tally
-from tools.injection import Injection, Truth
+from tools.audit import Audited, Injection, Score, Tally, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +50,7 @@ def test_a_tally_counts_what_was_asked_for() -> None:
         make_audited(module=True, line=True),
         make_audited(module=None, line=False),
         make_audited("nan_output", detected=False, module=False, line=None),
-        make_audited(injection.NONE, detected=False),
+        make_audited(audit.NONE, detected=False),
     ]
     assert [
         Tally("detached_hidden", Score(2, 2), Score(1, 1), Score(1, 2)),
@@ -68,7 +67,7 @@ def test_a_tally_counts_what_was_asked_for() -> None:
             [make_audited(module=True, line=True)] * 19 + [make_audited(module=False, line=False)],
             [],
         ),
-        ([make_audited(injection.NONE, detected=False)], []),
+        ([make_audited(audit.NONE, detected=False)], []),
         (
             [make_audited(detected=False, module=True, line=True)],
             ["1 faults were not detected"],
@@ -81,7 +80,7 @@ def test_a_tally_counts_what_was_asked_for() -> None:
             [make_audited(module=True, line=True)] * 9 + [make_audited(module=True, line=False)],
             ["the right line was named for 90.0%, wanted are 95%"],
         ),
-        ([make_audited(injection.NONE)], ["1 healthy runs have a finding"]),
+        ([make_audited(audit.NONE)], ["1 healthy runs have a finding"]),
     ],
 )
 def test_the_audit_falls_short(audited: Sequence[Audited], expected: list[str]) -> None:
@@ -159,14 +158,14 @@ def test_a_healthy_run_that_does_not_train_is_a_miss(
     assert (
         missed
         is audit.compared(
-            "stack", make_injection(injection.NONE), make_finished(outcome), tmp_path
+            "stack", make_injection(audit.NONE), make_finished(outcome), tmp_path
         ).missed
     )
 
 
 def make_finished(outcome: str) -> Finished:
     """A cell that ended without an observation, which the verdict does not need here."""
-    return Finished(None, Verdict(Outcome.parse(outcome), None, ""), "", "none")
+    return Finished(None, Verdict(Outcome(outcome), None, ""), "", "none")
 
 
 @needs_fork
@@ -185,7 +184,7 @@ def test_faults_on_a_real_stack_are_detected_and_named(stack: str, tmp_path: Pat
     ]
     asked = [
         Injection(fault=kind, scenario="amp_manual_optimization", variant="full_precision", seed=1)
-        for kind in (*kinds, injection.NONE)
+        for kind in (*kinds, audit.NONE)
     ]
     done = list(audit.audit(project, project.matrix.stack(stack), asked, lambda _text: None))
     assert ([], asked) == (

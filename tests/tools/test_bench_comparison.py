@@ -16,7 +16,7 @@ import pytest
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Steps
-from gradmatrix.measure.servers import crew
+from gradmatrix.measure.servers import make_servers
 from gradmatrix.run.plan import Limits
 from gradmatrix.run.pool import Settings
 from tests.conftest import NEWEST, ROOT, needs_fork, python_of
@@ -230,7 +230,7 @@ def test_a_round_compares_equal_sides_and_each_slowdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On real servers, two a side, as long as the shortest comparison takes."""
-    monkeypatch.setattr(bench_comparison, "crew", partial(crew, servers=2))
+    monkeypatch.setattr(bench_comparison, "make_servers", partial(make_servers, per_side=2))
     made: list[Trial] = list(
         bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run()
     )

@@ -15,8 +15,7 @@ from gradmatrix.compare import history as histories
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.text import one_line, plain
-from gradmatrix.judge.changes import newest
-from gradmatrix.judge.flips import of_one_cell
+from gradmatrix.judge.history import flips_of_cell, newest
 from gradmatrix.publish.claims import claims as claims_file
 from gradmatrix.publish.claims.claims import Verdict
 from gradmatrix.publish.claims.judge import judge_all
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Cell
-    from gradmatrix.judge.changes import Entry
-    from gradmatrix.judge.flips import Flip
+    from gradmatrix.judge.history import Entry, Flip
     from gradmatrix.publish.claims.claims import Judged
     from gradmatrix.run.project import Project
 
@@ -53,7 +51,7 @@ def history_command(options: argparse.Namespace, project: Project, console: Cons
 def lines(history: History, cell: Cell) -> Iterator[str]:
     """A line for each entry; below it what may have changed the verdict."""
     entries = history.of(cell)
-    by_entry = {id(flip.after): flip for flip in of_one_cell(entries, history.locks)}
+    by_entry = {id(flip.after): flip for flip in flips_of_cell(entries, history.locks)}
     for each in entries:
         flip = by_entry.get(id(each))
         yield f"  {one_line(line(each, flip))}"

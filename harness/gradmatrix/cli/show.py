@@ -22,6 +22,7 @@ from rich.text import Text
 
 from gradmatrix.compare.comparison import Verdict
 from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import NO_GRAD_FN
 from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
@@ -370,7 +371,7 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     if not red:
         return
     for record in red:
-        told = record.outcome.startswith(("gradient:", "step:no-grad-fn"))
+        told = record.outcome.startswith(("gradient:", NO_GRAD_FN))
         gradient = f" (gradient {record.gradient})" if record.gradient and not told else ""
         where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant} ({record.role})"
         console.print(

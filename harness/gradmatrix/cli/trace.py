@@ -17,8 +17,9 @@ from gradmatrix.cli import show as terminal
 from gradmatrix.cli.commands import TRACE
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import one_line
-from gradmatrix.judge.causes import explained, remedy_on_its_stack
+from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
 from gradmatrix.run import project as address
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Published, Record
     from gradmatrix.core.observation import Observation
-    from gradmatrix.judge.causes import Diagnosis, Remedy
+    from gradmatrix.judge.causes import Remedy
+    from gradmatrix.judge.diagnosis import Diagnosis
     from gradmatrix.run.project import Project
     from gradmatrix.trace.check import Checked, Report
 
@@ -81,7 +83,7 @@ def refuse_unwritable(output: Path | None) -> None:
 
 def show(finding: Finding, console: Console) -> None:
     """Print the report, below what the script printed."""
-    style = "bold green" if finding.outcome == "trains" else "bold red"
+    style = "bold green" if finding.outcome == TRAINS else "bold red"
     console.print(
         Text.assemble("gradmatrix trace: ", (one_line(headline(finding)), style)), soft_wrap=True
     )
@@ -115,7 +117,7 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
         remedy = remedy_on_its_stack(
             found.cause, published.scenarios, published.records, record.cell
         )
-        yield from explained(found, remedy)
+        yield from explain(found, remedy)
     for message in false_alarms(record.observation):
         yield f"False alarm (everything that should learn does): {message}"
 
@@ -198,7 +200,7 @@ def told(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
 
 def why(cell: Checked) -> tuple[str, ...]:
     """The diagnosis and the remedy, or else the message."""
-    text = explained(cell.diagnosis, cell.remedy) if cell.diagnosis else (cell.message,)
+    text = explain(cell.diagnosis, cell.remedy) if cell.diagnosis else (cell.message,)
     return tuple(one_line(line) for line in text if line)
 
 

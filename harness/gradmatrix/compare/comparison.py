@@ -20,8 +20,15 @@ import msgspec
 
 from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import SCHEMA, Frame, Frozen
-from gradmatrix.judge.causes import Cause, advice, remedy_on_its_stack
-from gradmatrix.judge.change import OF_VERDICTS, Change, Stood, change_of, is_missing, why
+from gradmatrix.judge.causes import Cause, advise, remedy_on_its_stack
+from gradmatrix.judge.change import (
+    OF_VERDICTS,
+    CellSide,
+    Change,
+    change_of,
+    explain_change,
+    is_missing,
+)
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.relations import Drift, drift
 from gradmatrix.judge.versions import PackageMove, packages_moved
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gradmatrix.core.model import Record, Scenario
-    from gradmatrix.judge.causes import Diagnosis
+    from gradmatrix.judge.diagnosis import Diagnosis
 
     Shared = tuple[str, ...]
     "What the cells of a group have in common."
@@ -282,7 +289,7 @@ def group(
         module=found.module if found is not None else None,
         place=found.place if found is not None else None,
         text=found.text if found is not None else (record.message,),
-        advice=advice(curable, remedy) if curable is not None else None,
+        advice=advise(curable, remedy) if curable is not None else None,
         remedy=f"{remedy.cell.scenario}/{remedy.cell.variant}" if remedy is not None else None,
         cells=tuple(each.change.cell for each, _ in members),
     )
@@ -481,9 +488,9 @@ class Side:
     repeats: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes of further runs of the same cell on this side."""
 
-    def stood(self, key: Key) -> Stood:
+    def cell(self, key: Key) -> CellSide:
         """How a cell stands."""
-        return Stood(self.records.get(key), self.repeats.get(key, ()))
+        return CellSide(self.records.get(key), self.repeats.get(key, ()))
 
 
 def compare(
@@ -515,7 +522,7 @@ def compare_stacks(
             each = changed(key, baseline, candidate)
             if each is not None:
                 found.append(each)
-            elif is_missing(baseline.stood(key), candidate.stood(key)):
+            elif is_missing(baseline.cell(key), candidate.cell(key)):
                 missing.append(cell_of(key, candidate))
             else:
                 not_judged += 1
@@ -564,7 +571,7 @@ def cell_of(key: Key, side: Side) -> Cell:
 
 def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange | None:
     """What became of a cell, with the record that may say why it fails; None where there is nothing to compare."""
-    before, after = baseline.stood(key), candidate.stood(key)
+    before, after = baseline.cell(key), candidate.cell(key)
     change = change_of(before, after)
     if change is None:
         return None
@@ -575,7 +582,7 @@ def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange |
         change=change,
         before=ending(before),
         after=ending(after),
-        why=why(change, before, after),
+        why=explain_change(change, before, after),
         flaky=before.flaky or after.flaky,
         spurious=before.spurious or after.spurious,
         drift=drift(before.record, after.record)
@@ -588,9 +595,9 @@ def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange |
     return found if failing is None else Changed(found, failing, tuple(side.records.values()))
 
 
-def ending(stood: Stood) -> Ending | None:
+def ending(side: CellSide) -> Ending | None:
     """How a cell ended on a side."""
-    record = stood.record
+    record = side.record
     if record is None:
         return None
     return Ending(
@@ -598,7 +605,7 @@ def ending(stood: Stood) -> Ending | None:
         passed=record.passed,
         gradient=record.gradient,
         message=record.message,
-        repeats=stood.repeats,
+        repeats=side.repeats,
     )
 
 

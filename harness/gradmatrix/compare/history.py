@@ -1,6 +1,6 @@
 """The history of the matrix on disk: ``results/history/``, append-only, a file per stack and one for its locks.
 
-``STACK.jsonl`` has a line per entry of a cell (see ``changes``), ``locks/STACK.jsonl`` one per lock that was ever
+``STACK.jsonl`` has a line per entry of a cell (see ``judge.history``), ``locks/STACK.jsonl`` one per lock that was ever
 published. What is there is never rewritten; a line that cannot be read is reported and skipped; a file of another
 schema is refused. Publishing the same records twice appends nothing.
 """
@@ -19,15 +19,15 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
-from gradmatrix.judge import changes, flips
-from gradmatrix.judge.changes import Before, Entry, Locked
+from gradmatrix.judge import history
+from gradmatrix.judge.history import Before, Entry, Locked
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from pathlib import Path
 
     from gradmatrix.core.model import Cell, Lock, Record, Scenario
-    from gradmatrix.judge.flips import Flip, Regression
+    from gradmatrix.judge.history import Flip, Regression
 
     Line = TypeVar("Line", Entry, Locked)
 
@@ -49,12 +49,12 @@ class History:
     @cached_property
     def flips(self) -> tuple[Flip, ...]:
         """Every change of verdict, the oldest first."""
-        return tuple(flips.flips(self.entries, self.locks))
+        return tuple(history.flips(self.entries, self.locks))
 
     @cached_property
     def regressions(self) -> tuple[Regression, ...]:
         """What fails at present and passed before its lock moved, by cell."""
-        return tuple(flips.regressions(self.entries, self.locks))
+        return tuple(history.regressions(self.entries, self.locks))
 
     def standing(
         self, stacks: Container[str], scenarios: Iterable[Scenario]
@@ -146,16 +146,16 @@ def update(
     where something changed. Where the records are not ``complete``, since some could not be read, none is gone.
     """
     problems: list[str] = []
-    previous = changes.newest(read_entries(folder, lock.stack, problems))
+    previous = history.newest(read_entries(folder, lock.stack, problems))
     locks = read(locks_path(folder, lock.stack), Locked, problems)
-    found = changes.changes(
+    found = history.changes(
         previous,
         records,
         before=Previously(published_before).get,
         published=now or dt.datetime.now(dt.UTC),
     )
     found = [each for each in found if complete or not each.gone]
-    known = changes.locked(lock)
+    known = history.locked(lock)
     if known is not None and known.digest not in {each.digest for each in locks}:
         append(locks_path(folder, lock.stack), [known])
     append(entries_path(folder, lock.stack), found)
@@ -188,7 +188,7 @@ def read_entries(folder: Path, stack: str, problems: list[str]) -> list[Entry]:
 def is_known(outcome: str) -> bool:
     """Whether this release knows the outcome."""
     try:
-        Outcome.parse(outcome)
+        Outcome(outcome)
     except ValueError:
         return False
     return True

@@ -19,6 +19,7 @@ from gradmatrix.compare import requirements as wishes
 from gradmatrix.compare.sides import Given
 from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
 from gradmatrix.core.model import LockedPackage, Stack
+from gradmatrix.core.outcomes import CONFLICT, NO_RELEASE
 from gradmatrix.stacks import lock as lock_text
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
@@ -221,7 +222,7 @@ def impossible(
             cause=failure.message,
             next_step="see that the address is right, that this machine reaches it, and that the project builds",
         )
-    if failure.outcome not in ("resolve:conflict", "resolve:no-release"):
+    if failure.outcome not in {CONFLICT, NO_RELEASE}:
         return UserError(
             f"{given.name} was not resolved: {failure.outcome}.",
             cause=failure.message,

@@ -45,7 +45,7 @@ from gradmatrix.compare.requirements import LATEST, Wish
 from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
 from gradmatrix.core.text import one_line
 from gradmatrix.judge import relations
-from gradmatrix.judge.changes import LOCK
+from gradmatrix.judge.change import LOCK
 from gradmatrix.run.plan import lock_input
 from gradmatrix.run.store import Store, decode, newest
 from gradmatrix.stacks import environment, uv

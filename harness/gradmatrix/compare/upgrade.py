@@ -22,9 +22,9 @@ from gradmatrix.compare.resolution import MARK
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Build, Role, Stack
-from gradmatrix.core.outcomes import TRAINS, Outcome, Phase
+from gradmatrix.core.outcomes import NO_DEVICE, TRAINS, UNSUPPORTED, Outcome, Phase
 from gradmatrix.judge import relations
-from gradmatrix.judge.change import as_it_ran
+from gradmatrix.judge.change import outcome_of_run
 from gradmatrix.measure import race
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Action, Selection
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from gradmatrix.run.stack import Progress
 
 
-UNTRIED = {"setup:unsupported", "setup:no-device"}
+UNTRIED = {UNSUPPORTED, NO_DEVICE}
 """Outcomes of cells that another run cannot change: they are not run at all."""
 KEPT = "kept"  # a file in an environment of ours that somebody asked to keep
 
@@ -290,7 +290,7 @@ def changed(
             or UNTRIED & {before.outcome, after.outcome}
         ):
             continue
-        phases = {Outcome.parse(record.outcome).phase for record in (before, after)}
+        phases = {Outcome(record.outcome).phase for record in (before, after)}
         if phases & {Phase.RESOLVE, Phase.INSTALL}:
             continue
         found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, []).append(
@@ -502,7 +502,7 @@ def repeated(
 
 def is_import(record: Record) -> bool:
     """Whether the scenario could not be imported."""
-    return Outcome.parse(record.outcome).phase is Phase.IMPORT
+    return Outcome(record.outcome).phase is Phase.IMPORT
 
 
 def is_doubted(cell: Key, key: Key, sides: Ran, found: Sequence[Repeats]) -> bool:
@@ -540,7 +540,7 @@ def rounds(sides: Ran, keys: Collection[Key], plan: Plan) -> list[Repeats]:
 def is_open(key: Key, sides: Ran, numbers: Iterable[int]) -> bool:
     """Whether what earlier upgrades kept of a cell's further runs disagrees with its record."""
     return any(
-        as_it_ran(outcome) != as_it_ran(records[key].outcome)
+        outcome_of_run(outcome) != outcome_of_run(records[key].outcome)
         for run, records in sides
         for number in numbers
         for outcome in run.kept(number, {key}).values()

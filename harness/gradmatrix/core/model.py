@@ -179,6 +179,16 @@ class Record(Frozen, frozen=True):
     build: str = ""
     observation: Observation | None = None
 
+    @property
+    def lock(self) -> str:
+        """The first digits of its lock's digest; empty in a record of an old release."""
+        return self.inputs.get("lock", "")
+
+    @property
+    def device(self) -> str:
+        """The kind of machine: its processor architecture or the name of its GPU."""
+        return self.inputs.get("device", "")
+
 
 SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
 

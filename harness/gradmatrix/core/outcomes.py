@@ -1,17 +1,15 @@
-"""The vocabulary of failure: phase and reason, one stable string that round-trips."""
+"""The outcomes of a cell: one stable string each, ``trains`` or ``phase:reason``, and one row each in TABLE."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
-
-TRAINS = "trains"
+from functools import cache
 
 
 class Phase(StrEnum):
-    """Where a cell stopped being one that trains, in the order the phases happen."""
+    """Where a cell failed, in the order in which the phases happen."""
 
     RESOLVE = "resolve"
     INSTALL = "install"
@@ -24,69 +22,187 @@ class Phase(StrEnum):
     PROCESS = "process"
 
 
-REASONS: dict[Phase, tuple[str, ...]] = {
-    Phase.RESOLVE: ("conflict", "no-release", "index-unreachable"),
-    Phase.INSTALL: ("network", "build", "disk-full", "hash-mismatch"),
-    Phase.IMPORT: ("missing-module", "exception"),
-    Phase.SETUP: ("exception", "unsupported", "no-device"),
-    Phase.STEP: ("no-grad-fn", "exception", "nonfinite-loss"),
-    Phase.GRADIENT: ("none", "partial", "zero", "nonfinite"),
-    Phase.UPDATE: ("none", "partial"),
-    Phase.RELATION: ("disagrees",),
-    Phase.PROCESS: ("timeout", "out-of-memory", r"signal-\d+", r"exit-\d+", "lost"),
+PHASES = {
+    Phase.RESOLVE: "finding releases that fit together",
+    Phase.INSTALL: "installing them",
+    Phase.IMPORT: "importing the libraries",
+    Phase.SETUP: "building the model, the data and the optimizer",
+    Phase.STEP: "running the training loop",
+    Phase.GRADIENT: "training ended: which gradients arrived",
+    Phase.UPDATE: "the gradients arrived: which parameters changed",
+    Phase.RELATION: "it trains: whether an equivalent variant trains in the same way",
+    Phase.PROCESS: "at any time: how the process ended",
 }
-SPURIOUS = frozenset(
-    {"resolve:index-unreachable", "install:network", "install:disk-full", "process:lost"}
+"""What happens in each phase, for people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What is known of one outcome."""
+
+    outcome: str
+    """``trains`` or ``phase:reason``; ``N`` stands for a number."""
+    judged: bool = True
+    """It says something about the stack."""
+    of_the_machine: bool = False
+    """It says something about the machine instead: another machine may give another outcome."""
+    spurious: bool = False
+    """It is retried, and never counts as a regression."""
+    limit: str | None = None
+    """The input of a record that holds the limit; a higher limit may change the outcome."""
+    doc: str
+    """What it means, for people. Keys leave out an argument of this name: a new wording re-runs nothing."""
+
+    @property
+    def phase(self) -> Phase | None:
+        """The phase in which it ended; None for ``trains``."""
+        phase, colon, _ = self.outcome.partition(":")
+        return Phase(phase) if colon else None
+
+
+# A new outcome is one row here and one rule in judge/verdict.py.
+# fmt: off
+TABLE = (
+    Row(outcome="trains",
+        doc="It ran to its last step; every parameter that should learn got a finite, non-zero gradient and changed, "
+        "and the loss stayed finite."),
+    Row(outcome="resolve:conflict",
+        doc="No set of releases meets the stack's requirements."),
+    Row(outcome="resolve:no-release",
+        doc="The package index had no such release on that day."),
+    Row(outcome="resolve:index-unreachable", judged=False, of_the_machine=True, spurious=True,
+        doc="The package index could not be reached. This says nothing about the stack."),
+    Row(outcome="install:network", judged=False, of_the_machine=True, spurious=True,
+        doc="The network failed during installation. This says nothing about the stack."),
+    Row(outcome="install:build",
+        doc="A release had to be built from source, and the build failed."),
+    Row(outcome="install:disk-full", judged=False, of_the_machine=True, spurious=True,
+        doc="The disk was full during installation. This says nothing about the stack."),
+    Row(outcome="install:hash-mismatch",
+        doc="A downloaded file is not the one in the lock."),
+    Row(outcome="import:missing-module",
+        doc="The libraries could not be imported: a module is missing."),
+    Row(outcome="import:exception",
+        doc="The libraries could not be imported: an exception was raised."),
+    Row(outcome="setup:exception",
+        doc="An exception was raised before the first optimizer was built."),
+    Row(outcome="setup:unsupported", judged=False,
+        doc="The stack does not have this feature. This is not a failure, and the cell is not judged."),
+    Row(outcome="setup:no-device", judged=False, of_the_machine=True,
+        doc="The machine does not have this device. This says nothing about the stack."),
+    Row(outcome="step:no-grad-fn",
+        doc="The loss had no graph (no grad_fn): backward found no path from it to any parameter."),
+    Row(outcome="step:exception",
+        doc="An exception was raised during training."),
+    Row(outcome="step:nonfinite-loss",
+        doc="The loss became NaN or infinite."),
+    Row(outcome="gradient:none",
+        doc="Training ended, but no parameter that should learn ever got a gradient."),
+    Row(outcome="gradient:partial",
+        doc="Training ended, but some parameters that should learn got no gradient, or only zeros."),
+    Row(outcome="gradient:zero",
+        doc="Training ended, but every gradient was exactly zero."),
+    Row(outcome="gradient:nonfinite",
+        doc="Training ended, but a gradient was NaN or infinite."),
+    Row(outcome="update:none",
+        doc="Training ended, but no parameter that should learn ever changed."),
+    Row(outcome="update:partial",
+        doc="Training ended, but some parameters that should learn never changed."),
+    Row(outcome="relation:disagrees",
+        doc="It trains, but its losses or gradients differ from those of a variant that should be equivalent."),
+    Row(outcome="process:timeout", limit="timeout_s",
+        doc="It was still running at the time limit."),
+    Row(outcome="process:out-of-memory", limit="memory_bytes",
+        doc="It ran out of memory."),
+    Row(outcome="process:signal-N",
+        doc="The process was killed by a signal."),
+    Row(outcome="process:exit-N",
+        doc="The process exited before the cell was done."),
+    Row(outcome="process:lost", judged=False, of_the_machine=True, spurious=True,
+        doc="The process disappeared. This says nothing about the stack."),
 )
-NOT_JUDGED = SPURIOUS | {"setup:unsupported", "setup:no-device"}
+# fmt: on
+
+
+@cache
+def row_of(outcome: str) -> Row:
+    """The row of an outcome. ValueError for a text that is none."""
+    for row in TABLE:
+        if re.fullmatch(row.outcome.replace("N", r"\d+"), outcome):
+            return row
+    raise ValueError(f"{outcome!r} is no outcome; known are: {', '.join(r.outcome for r in TABLE)}")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on a cell; ``Outcome(None, "")`` trains."""
+    """The verdict on a cell. ValueError for a text that is no outcome."""
 
-    phase: Phase | None
-    reason: str
+    text: str
 
     def __post_init__(self) -> None:
-        if self.phase is None:
-            if self.reason:
-                raise ValueError(f"a training outcome has no reason, got {self.reason!r}")
-        elif not any(re.fullmatch(pattern, self.reason) for pattern in REASONS[self.phase]):
-            raise ValueError(
-                f"{self.reason!r} is no reason of phase {self.phase}: {', '.join(REASONS[self.phase])}"
-            )
+        row_of(self.text)
 
     def __str__(self) -> str:
-        return TRAINS if self.phase is None else f"{self.phase}:{self.reason}"
+        return self.text
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read ``trains`` or ``phase:reason``; ValueError for anything else."""
-        if text == TRAINS:
-            return cls(None, "")
-        phase, _, reason = text.partition(":")
-        return cls(Phase(phase), reason)
+    @property
+    def phase(self) -> Phase | None:
+        """Where the cell failed; None where it trains."""
+        return row_of(self.text).phase
+
+    @property
+    def reason(self) -> str:
+        """How it failed, within its phase; empty where it trains."""
+        return self.text.partition(":")[2]
 
     @property
     def trains(self) -> bool:
         """Whether the cell trained."""
-        return self.phase is None
+        return self.text == TRAINS
 
     @property
     def spurious(self) -> bool:
-        """Whether it speaks of the machine and not of the stack: retried, never a regression."""
-        return str(self) in SPURIOUS
+        """Whether it is retried and never counts as a regression."""
+        return row_of(self.text).spurious
 
     @property
     def judged(self) -> bool:
-        """Whether it says anything about the stack at all."""
-        return str(self) not in NOT_JUDGED
+        """Whether it says anything about the stack."""
+        return row_of(self.text).judged
 
 
-OF_THE_MACHINE = SPURIOUS | {"setup:no-device"}
-"""Outcomes that speak of a machine and not of the stack."""
+def named(outcome: str) -> str:
+    """``outcome``, which must be in TABLE: a constant for code that compares outcomes of records."""
+    return str(Outcome(outcome))
 
 
-LIMIT_OF = {"process:timeout": "timeout_s", "process:out-of-memory": "memory_bytes"}
-"""Outcomes that a higher limit may change, with the input that holds the limit. Limits are no part of the key."""
+TRAINS = "trains"
+CONFLICT = named("resolve:conflict")
+NO_RELEASE = named("resolve:no-release")
+INDEX_UNREACHABLE = named("resolve:index-unreachable")
+NETWORK = named("install:network")
+BUILD = named("install:build")
+DISK_FULL = named("install:disk-full")
+HASH_MISMATCH = named("install:hash-mismatch")
+UNSUPPORTED = named("setup:unsupported")
+NO_DEVICE = named("setup:no-device")
+NO_GRAD_FN = named("step:no-grad-fn")
+NONFINITE_LOSS = named("step:nonfinite-loss")
+DISAGREES = named("relation:disagrees")
+TIMEOUT = named("process:timeout")
+OUT_OF_MEMORY = named("process:out-of-memory")
+
+SPURIOUS = frozenset(row.outcome for row in TABLE if row.spurious)
+NOT_JUDGED = frozenset(row.outcome for row in TABLE if not row.judged)
+OF_THE_MACHINE = frozenset(row.outcome for row in TABLE if row.of_the_machine)
+LIMIT_OF = {row.outcome: row.limit for row in TABLE if row.limit is not None}
+"""The input that holds the limit, by outcome. Limits are no part of a cell's key."""
+
+
+def outcomes_table() -> str:
+    """All outcomes as a Markdown table, for the documentation."""
+    lines = ["| outcome | meaning | judged |", "| --- | --- | --- |"]
+    for row in TABLE:
+        judged = "yes" if row.judged else "no; retried" if row.spurious else "no"
+        lines.append(f"| `{row.outcome}` | {row.doc} | {judged} |")
+    return "\n".join(lines) + "\n"

@@ -1,15 +1,22 @@
-"""Untrusted text (messages of exceptions, output of scripts) made harmless for the place where it is shown."""
+"""Text for people: numbers with nouns, lists, and untrusted text made safe for where it is shown.
+
+Untrusted are the messages of exceptions and the output of scripts.
+"""
 
 from __future__ import annotations
 
 import html
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 CONTROL = re.compile(
-    r"(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]"  # what moves a terminal's cursor or changes its colours
+    r"(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]"  # moves the cursor of a terminal or changes its colours
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # links and window titles
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # other control characters
-    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that turn the direction of writing
+    r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that change the direction of writing
 )
 MENTION = re.compile(r"(?<=@)(?=\w)")
 LINKED = re.compile(
@@ -18,8 +25,25 @@ LINKED = re.compile(
     re.IGNORECASE,
 )
 JOINER = "\u200d"
-"""Of no width: between two characters it is not seen, and they are no mention, reference or address any more."""
+"""It has no width. Between two characters it is not seen, but breaks a mention, reference or address."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: ``1 cell``, ``2 cells``, ``1 entry``, ``2 entries``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """All of ``names``: ``a, b and c``; empty for none."""
+    *others, final = list(names) or [""]
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def few(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first ``most`` of ``names``, and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
 
 
 def plain(text: str) -> str:
@@ -33,22 +57,22 @@ def one_line(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """``text`` in a Markdown table cell: no markup, no new column, no new line; nobody is mentioned."""
+    """``text`` in a Markdown table cell: no markup, no new column, no new line, no mention."""
     flat = html.escape(MENTION.sub(JOINER, one_line(text)), quote=False)
     return "".join(f"\\{letter}" if letter in "|`*_[]\\" else letter for letter in flat)
 
 
 def unlinked(text: str) -> str:
-    """``text`` in Markdown of which GitHub makes no link either: to an issue of anybody's, or an address."""
+    """``text`` for a Markdown table cell in which GitHub makes no links to issues or addresses."""
     return markdown(LINKED.sub(JOINER, one_line(text)))
 
 
 def code(text: str) -> str:
-    """``text`` as code in Markdown, not in a table: no markup, no link, nobody is mentioned."""
+    """``text`` as code in Markdown, not in a table: no markup, no link, no mention."""
     return f"`{one_line(text).replace('`', chr(39))}`"
 
 
 def spreadsheet(text: str) -> str:
-    """``text`` in a cell of a spreadsheet; what would be taken for a formula gets an apostrophe in front."""
+    """``text`` for a cell of a spreadsheet; an apostrophe stands before what would be read as a formula."""
     safe = plain(text)
     return f"'{safe}" if safe.startswith(FORMULA) else safe

@@ -1,126 +1,141 @@
-"""The words of a diagnosis: causes, and how modules and lines are named in a sentence.
-
-Pure: what to do about a diagnosis: a variant of the matrix that was seen to train where that cause was at work.
-"""
+"""The causes of a diagnosis, one row each, and what to do: a variant that trains, or plain advice."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from gradmatrix.core.model import Cell, Role
-from gradmatrix.core.observation import Frame, Frozen
+from gradmatrix.core.observation import Frozen
+from gradmatrix.core.outcomes import TRAINS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from gradmatrix.core.model import Scenario
-    from gradmatrix.core.observation import Parameter
+    from gradmatrix.judge.diagnosis import Diagnosis
 
 
 class Cause(StrEnum):
-    """Why something that should learn does not."""
+    """Why something that should learn does not: its word, what it means, what to do about it.
 
-    CLOSURE = "closure-without-grad"
-    """An optimizer's step runs its closure without gradients."""
-    GRAD_MODE_OFF = "grad-mode-off"
-    INFERENCE_MODE = "inference-mode"
-    AUTOCAST_CACHE = "autocast-cache"
-    CHECKPOINT_INPUTS = "checkpoint-inputs"
-    """Reentrant checkpointing of layers whose inputs need no gradient."""
-    DETACHED = "detached"
-    REBUILT = "rebuilt"
-    """The graph of the loss ends in a new tensor that is made of values."""
-    FROZEN = "frozen"
-    DROPPED = "dropped"
-    """The gradient was there and was cleared before the step."""
-    OTHER_PARAMETERS = "other-parameters"
-    """The optimizer holds other parameters than those of the modules that ran."""
-    NOT_TRAINED = "not-trained"
-    """Nothing was trained, or in a way that is not watched."""
-    NEVER_STEPPED = "never-stepped"
-    LEARNING_RATE = "learning-rate"
-    ROUNDING = "rounding"
-    ZERO = "zero"
-    NONFINITE_OUTPUT = "nonfinite-output"
-    NONFINITE_GRADIENT = "nonfinite-gradient"
-    NONFINITE_UPDATE = "nonfinite-update"
-    UNUSED = "unused"
-    """The loss does not depend on it."""
-    EXCEPTION = "exception"
+    The advice is for causes that are mistakes in a script. Where it is empty, the cause depends on
+    versions, and only a variant that was seen to train can help.
+    """
 
+    _value_: str
+    meaning: str
+    advice: str
 
-class Diagnosis(Frozen, frozen=True):
-    """Why, in one cause, one place, and sentences for a person."""
+    def __new__(cls, word: str, meaning: str, advice: str = "") -> Self:
+        """A word with its row."""
+        cause = str.__new__(cls, word)
+        cause._value_, cause.meaning, cause.advice = word, meaning, advice
+        return cause
 
-    cause: Cause
-    module: str | None
-    """Dotted name of the first module that it concerns."""
-    place: Frame | None
-    """The responsible line in the user's or a library's code."""
-    text: tuple[str, ...]
-    """One to five lines, without a remedy."""
-
-
-def told(cause: Cause, module: str | None, at: Frame | None, *lines: str) -> Diagnosis:
-    """A diagnosis of these lines."""
-    return Diagnosis(cause=cause, module=module, place=at, text=lines)
-
-
-def place(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame, or None."""
-    return frames[0] if frames else None
-
-
-def spot(at: Frame | None) -> str:
-    """A line of code as a person looks it up."""
-    return (
-        f"{at.file}:{at.line}, {at.function}" if at is not None else "at a line that was not seen"
+    CLOSURE = (
+        "closure-without-grad",
+        "The optimizer's step runs its closure without gradients.",
+        "Run the closure under torch.enable_grad(), or step without one.",
+    )
+    GRAD_MODE_OFF = (
+        "grad-mode-off",
+        "The model or the loss ran while gradients were switched off.",
+        "Move what is trained out of the part without gradients.",
+    )
+    INFERENCE_MODE = (
+        "inference-mode",
+        "The model or the loss ran in inference mode.",
+        "Move what is trained out of the part in inference mode: its tensors cannot be trained.",
+    )
+    AUTOCAST_CACHE = (
+        "autocast-cache",
+        "Autocast's weight cache held copies that a pass without gradients had made.",
+        "Call torch.clear_autocast_cache() after the pass without gradients.",
+    )
+    CHECKPOINT_INPUTS = (
+        "checkpoint-inputs",
+        "Layers run in a reentrant checkpoint, and their inputs need no gradient.",
+        "Call model.enable_input_require_grads(), or checkpoint with use_reentrant=False.",
+    )
+    DETACHED = (
+        "detached",
+        "A tensor left the graph before the loss.",
+        "Keep it a tensor of the graph up to the loss; detach only what is logged.",
+    )
+    REBUILT = (
+        "rebuilt",
+        "The graph of the loss ends in a new tensor that was made of values.",
+        "Return the loss that the model gave. Scale it or add to it, but do not make a new tensor.",
+    )
+    FROZEN = (
+        "frozen",
+        "Nothing that ran requires a gradient.",
+        "Keep requires_grad=True for what should learn, and count: sum(p.requires_grad for p in …).",
+    )
+    DROPPED = (
+        "dropped",
+        "The gradient was there and was cleared before the step.",
+        "Call zero_grad after the step or before the forward pass, not between backward and step.",
+    )
+    OTHER_PARAMETERS = (
+        "other-parameters",
+        "The optimizer holds other parameters than those of the modules that ran.",
+        "Build the optimizer from the parameters of the trained model, after its last change.",
+    )
+    NOT_TRAINED = (
+        "not-trained",
+        "Nothing was trained, or not in a way that is watched.",
+    )
+    NEVER_STEPPED = (
+        "never-stepped",
+        "Backward ran, but an optimizer never stepped, or its step changed nothing.",
+        "Call step of every optimizer after backward.",
+    )
+    LEARNING_RATE = (
+        "learning-rate",
+        "The learning rate was 0.",
+        "Set a learning rate above 0, and check how a scheduler changes it.",
+    )
+    ROUNDING = (
+        "rounding",
+        "The steps were too small for the type of the parameters and were rounded away.",
+        "Raise the learning rate, or keep the weights in float32 and compute under autocast.",
+    )
+    ZERO = (
+        "zero",
+        "The gradients were exactly zero.",
+    )
+    NONFINITE_OUTPUT = (
+        "nonfinite-output",
+        "The output of a module became NaN or infinite.",
+    )
+    NONFINITE_GRADIENT = (
+        "nonfinite-gradient",
+        "A gradient became NaN or infinite.",
+    )
+    NONFINITE_UPDATE = (
+        "nonfinite-update",
+        "The optimizer's step made a parameter NaN or infinite.",
+        "Keep the weights in float32.",
+    )
+    UNUSED = (
+        "unused",
+        "The loss does not depend on it.",
+        "Use its output in the loss, or freeze it.",
+    )
+    EXCEPTION = (
+        "exception",
+        "Another exception was raised.",
     )
 
 
-def where(at: Frame | None, how: str) -> str:
-    """``, at file:line, function``, or a clause of its own (``; it is built at …``); nothing for an unknown line."""
-    mark = "," if how in {"at", "near", "at or before", "called at"} else ";"
-    return "" if at is None else f"{mark} {how} {spot(at)}"
-
-
-def titled(module: str | None, kind: str | None) -> str:
-    """A module with its type."""
-    return f"`{module}`" if not kind or kind == module else f"`{module}` ({kind})"
-
-
-def module_of(parameter: Parameter) -> str:
-    """The module that owns a parameter."""
-    return parameter.module or parameter.name
-
-
-PLAIN = {
-    Cause.DETACHED: "Keep it a tensor of the graph up to the loss; detach only what is logged.",
-    Cause.REBUILT: "Return the loss that the model gave; scale or add to it, do not make it anew.",
-    Cause.FROZEN: "Leave what should learn with requires_grad=True, and count: sum(p.requires_grad for p in …).",
-    Cause.DROPPED: "Call zero_grad after the step or before the forward pass, not between backward and step.",
-    Cause.OTHER_PARAMETERS: "Build the optimizer from the parameters of the trained model, after its last change.",
-    Cause.NEVER_STEPPED: "Call step of every optimizer after backward.",
-    Cause.LEARNING_RATE: "Set a learning rate above 0, and look at what a scheduler makes of it.",
-    Cause.ROUNDING: "Raise the learning rate, or keep the weights in float32 and compute under autocast.",
-    Cause.CLOSURE: "Run the closure under torch.enable_grad(), or step without one.",
-    Cause.AUTOCAST_CACHE: "Call torch.clear_autocast_cache() after the pass without gradients.",
-    Cause.CHECKPOINT_INPUTS: "Call model.enable_input_require_grads(), or checkpoint with use_reentrant=False.",
-    Cause.NONFINITE_UPDATE: "Keep the weights in float32.",
-    Cause.GRAD_MODE_OFF: "Move what is trained out of the part without gradients.",
-    Cause.INFERENCE_MODE: "Move what is trained out of the part in inference mode: its tensors cannot be trained.",
-    Cause.UNUSED: "Use its output in the loss, or freeze it.",
-}
-"""What to do where no cell shows it: the causes that are mistakes in a script, not a matter of versions."""
-
-
 class Ended(Protocol):
-    """A cell that was run, and how it ended: a record, a row, or what was run just now."""
+    """A cell that ran, and its outcome: a record, a row of a table, or a cell that was just run."""
 
     @property
     def cell(self) -> Cell:
-        """Which one."""
+        """Which cell."""
 
     @property
     def outcome(self) -> str:
@@ -133,7 +148,7 @@ class Remedy(Frozen, frozen=True):
     cell: Cell
     summary: str
     same_stack: bool
-    """The cell is of the very stack that was asked about; else of the nearest published one."""
+    """The cell ran on the stack in question; else on the nearest published stack."""
 
 
 def remedy_for(
@@ -146,13 +161,21 @@ def remedy_for(
     scenario: str | None = None,
     device: str = "cpu",
 ) -> Remedy | None:
-    """The first variant used against ``cause`` that trains on ``stack``, of ``scenario`` if it has one."""
+    """The first variant against ``cause`` that trains on ``stack``.
+
+    Args:
+        cause: what the variant must cure.
+        scenarios: all scenarios, by name.
+        records: where to look for cells that train.
+        stack: the stack on which the variant must train.
+        same_stack: whether this is the stack in question.
+        scenario: the scenario whose variants come first.
+        device: the device on which the variant must train.
+    """
     trained = {
         (record.cell.scenario, record.cell.variant): record.cell
         for record in records
-        if record.cell.stack == stack
-        and record.cell.device == device
-        and record.outcome == "trains"
+        if record.cell.stack == stack and record.cell.device == device and record.outcome == TRAINS
     }
     ordered = sorted(scenarios.values(), key=lambda each: each.name != scenario)
     for each in ordered:
@@ -166,7 +189,7 @@ def remedy_for(
 def remedy_on_its_stack(
     cause: Cause, scenarios: Mapping[str, Scenario], records: Iterable[Ended], cell: Cell
 ) -> Remedy | None:
-    """A remedy that was seen on the stack of ``cell``, of its own scenario if it has one."""
+    """A remedy seen on the stack and device of ``cell``; variants of its scenario come first."""
     return remedy_for(
         cause,
         scenarios,
@@ -178,20 +201,17 @@ def remedy_on_its_stack(
     )
 
 
-def advice(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
-    """The last line of a diagnosis: what to do, and what shows that it helps; None where nobody knows."""
-    if remedy is not None:
-        cell = remedy.cell
-        on = (
-            f"on {cell.stack}"
-            if remedy.same_stack
-            else f"on {cell.stack}, the nearest published stack"
-        )
-        return f"What was seen to work {on}: {remedy.summary} ({cell.scenario}/{cell.variant} trains there)."
-    return PLAIN.get(diagnosis.cause)
+def advise(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
+    """What to do, and what shows that it helps; None if that is not known."""
+    if remedy is None:
+        return diagnosis.cause.advice or None
+    cell = remedy.cell
+    on = cell.stack if remedy.same_stack else f"{cell.stack}, the nearest published stack"
+    where = f"{cell.scenario}/{cell.variant}"
+    return f"This works on {on}: {remedy.summary} ({where} trains there)."
 
 
-def explained(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
-    """A diagnosis as a person reads it: two to six lines, the last one says what to do."""
-    last = advice(diagnosis, remedy)
+def explain(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
+    """A diagnosis for people: two to six lines, of which the last says what to do."""
+    last = advise(diagnosis, remedy)
     return diagnosis.text if last is None else (*diagnosis.text[:5], last)

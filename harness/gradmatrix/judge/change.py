@@ -1,73 +1,180 @@
-"""Pure: how a cell stands on each side, and so what became of it: exhaustive matches over the pair."""
+"""What became of a cell: from one side of a comparison to the other, or from one entry of its history to the next.
+
+Both use the same words, the same rule for a pair of verdicts, and the same sentences for the reasons.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol
 
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import LIMIT_OF, OF_THE_MACHINE, SPURIOUS, TRAINS
-from gradmatrix.judge.changes import LIMITS, LOCK, MACHINE, NOT_OURS
-from gradmatrix.judge.relations import DISAGREES
+from gradmatrix.core.outcomes import (
+    DISAGREES,
+    LIMIT_OF,
+    NO_DEVICE,
+    OF_THE_MACHINE,
+    SPURIOUS,
+    TRAINS,
+    UNSUPPORTED,
+)
+from gradmatrix.core.text import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from gradmatrix.core.model import Record
+    from gradmatrix.core.model import Gradient, Record
+
+LOCK = "lock"
+"""The input of a record that names its packages."""
+MACHINE = ("device", "build")
+"""Inputs that say where a cell ran: the kind of machine, and its build of torch."""
+LIMITS = frozenset(LIMIT_OF.values())
+"""Inputs that a verdict depends on only if it says that a limit was met."""
 
 
 class Change(StrEnum):
-    """What became of a cell from baseline to candidate: the words for a change in ``CONTRIBUTING.md``."""
+    """What became of a cell."""
 
     REGRESSED = "regressed"
     BROKE_DIFFERENTLY = "broke differently"
     FIXED = "fixed"
     INCONCLUSIVE = "inconclusive"
-    """Repeats of one side disagree, a side ended in a failure of the machine, or nothing changed but the verdict."""
+    """Repeats of a side disagree, a side ended in a failure of the machine, or only the verdict changed."""
     ELSEWHERE = "judged elsewhere"
-    """Another verdict on another machine or build of torch, with the same packages: no news of the stack."""
+    """Another verdict with the same packages, but on another machine or build of torch."""
     NEW = "new"
-    """Judged by the candidate alone: the baseline has no such feature, or did not run it."""
+    """Judged now but not before: there was no such feature or no record, or its role was another one."""
     GONE = "gone"
-    """Judged by the baseline alone: the candidate has no such feature. What it did not run is ``missing``."""
+    """Judged before but not now: the stack no longer has the feature, or the cell left the matrix."""
     UNCHANGED = "unchanged"
 
 
-UNSUPPORTED = "setup:unsupported"
-NO_DEVICE = "setup:no-device"
-OF_VERDICTS = frozenset({Change.REGRESSED, Change.FIXED, Change.BROKE_DIFFERENTLY})
-"""Changes that say that a judged cell is judged otherwise."""
+OF_VERDICTS = (Change.REGRESSED, Change.FIXED, Change.BROKE_DIFFERENTLY)
+"""Changes from one verdict on the stack to another."""
 
 
 class Standing(Enum):
-    """What a side says of a cell."""
+    """What is known of a cell on one side."""
 
     PASSED = auto()
     FAILED = auto()
     NOTHING = auto()
-    """It has no such feature, or no such device."""
+    """It was not judged: no such feature, or no such device."""
     MISSING = auto()
-    """It has no record of it."""
+    """There is no record."""
     OPEN = auto()
     """Its runs disagree about whether it passes, or it ended in a failure of the machine."""
 
 
+class Judged(Protocol):
+    """A verdict with what it depends on: a record, or an entry of a history."""
+
+    @property
+    def role(self) -> Role:
+        """The role of the variant."""
+
+    @property
+    def outcome(self) -> str:
+        """``trains`` or ``phase:reason``."""
+
+    @property
+    def gradient(self) -> Gradient | None:
+        """Its gradient status."""
+
+    @property
+    def device(self) -> str:
+        """The kind of machine that it ran on."""
+
+    @property
+    def build(self) -> str:
+        """The build of torch that it ran on."""
+
+
+def change_between(
+    before: Standing, after: Standing, *, same_failure: bool = True
+) -> Change | None:
+    """The rule for every pair.
+
+    Args:
+        before, after: what is known of the cell on each side.
+        same_failure: whether two failures have the same outcome and gradient status.
+
+    Returns:
+        None if there is nothing to compare: no side was judged, or the later one was not run.
+    """
+    change: Change | None
+    match before, after:
+        case (_, Standing.MISSING) | (Standing.NOTHING | Standing.MISSING, Standing.NOTHING):
+            change = None
+        case (Standing.OPEN, _) | (_, Standing.OPEN):
+            change = Change.INCONCLUSIVE
+        case Standing.NOTHING | Standing.MISSING, _:
+            change = Change.NEW
+        case _, Standing.NOTHING:
+            change = Change.GONE
+        case Standing.PASSED, Standing.FAILED:
+            change = Change.REGRESSED
+        case Standing.FAILED, Standing.PASSED:
+            change = Change.FIXED
+        case Standing.FAILED, Standing.FAILED if not same_failure:
+            change = Change.BROKE_DIFFERENTLY
+        case _:
+            change = Change.UNCHANGED
+    return change
+
+
+def is_asked_the_same(one: Judged, other: Judged) -> bool:
+    """Whether "it passes" has the same meaning: a misuse passes if the stack says so, others if they train."""
+    return (one.role is Role.MISUSE) is (other.role is Role.MISUSE)
+
+
+def is_same_failure(one: Judged, other: Judged) -> bool:
+    """Whether two failures have the same outcome and gradient status."""
+    return (one.outcome, one.gradient) == (other.outcome, other.gradient)
+
+
+def attribute_change(change: Change, changed: Collection[str]) -> Change:
+    """The change, or ELSEWHERE if the packages are the same and only the machine can explain another verdict."""
+    if change in OF_VERDICTS and LOCK not in changed and any(name in changed for name in MACHINE):
+        return Change.ELSEWHERE
+    return change
+
+
+def ours_of(changed: Collection[str]) -> tuple[str, ...]:
+    """The changed inputs that are part of our own measurement: neither packages nor machine."""
+    return tuple(name for name in changed if name != LOCK and name not in MACHINE)
+
+
+def explain_inputs(changed: Collection[str], before: Judged, after: Judged) -> Iterator[str]:
+    """A sentence for each kind of input, besides the packages, that may be the reason of a change."""
+    if "device" in changed:
+        yield f"It ran on another machine: {before.device or 'unknown'} → {after.device or 'unknown'}."
+    if "build" in changed:
+        yield f"It ran on another build of torch: {before.build or 'unknown'} → {after.build or 'unknown'}."
+    if ours := ours_of(changed):
+        yield f"Our own measurement changed: {', '.join(ours)}."
+
+
+SAME_INPUTS = "The verdict changed, but nothing that it depends on did."
+
+
 @dataclass(frozen=True)
-class Stood:
-    """One side of a cell."""
+class CellSide:
+    """A cell on one side of a comparison: its record, and the outcomes of further runs."""
 
     record: Record | None
     repeats: tuple[str, ...] = ()
 
     @property
     def spurious(self) -> bool:
-        """Its record speaks of the machine, or all its further runs do."""
+        """Its record says something about the machine only, or all its further runs do."""
         return self.record is not None and (self.record.outcome in SPURIOUS or self.unconfirmed)
 
     @property
     def unconfirmed(self) -> bool:
-        """It was run again, and no further run says anything of the stack."""
+        """It was run again, and no further run says anything about the stack."""
         return bool(self.repeats) and OF_THE_MACHINE.issuperset(self.repeats)
 
     @property
@@ -77,7 +184,7 @@ class Stood:
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        """Of all its runs that speak of the stack, without repetition."""
+        """The different outcomes of its runs, without those that say something about the machine only."""
         if self.record is None:
             return ()
         ran = (each for each in (self.record.outcome, *self.repeats) if each not in OF_THE_MACHINE)
@@ -85,12 +192,12 @@ class Stood:
 
     @property
     def flaky(self) -> bool:
-        """Its runs disagree."""
+        """Its runs have different outcomes."""
         return len(self.outcomes) > 1
 
     @property
     def standing(self) -> Standing:
-        """What it says; a cell that fails in several ways fails, and is flaky all the same."""
+        """What is known of it; a cell that fails in several ways fails, and is flaky too."""
         if self.record is None:
             return Standing.MISSING
         if self.record.outcome in {UNSUPPORTED, NO_DEVICE}:
@@ -102,188 +209,109 @@ class Stood:
         return Standing.PASSED if self.record.passed else Standing.FAILED
 
 
-def as_it_ran(outcome: str) -> str:
-    """The outcome of one run: that variants disagree is found when records are read together, no run says so."""
+def outcome_of_run(outcome: str) -> str:
+    """The outcome of a run by itself: only the records of two cells together can disagree."""
     return TRAINS if outcome == DISAGREES else outcome
 
 
-def change_of(before: Stood, after: Stood) -> Change | None:
-    """What became of a cell; None where there is nothing to compare.
+def change_of(before: CellSide, after: CellSide) -> Change | None:
+    """What became of a cell of a comparison.
 
-    That is where no side judged it, where one lacks the device, or where the candidate has no record: that a feature is
-    gone is said by a run, and by nothing else.
+    Returns:
+        None if there is nothing to compare: neither side was judged, a machine lacks the device,
+        or the candidate has no record. Only a run can say that a feature is gone.
     """
     if before.lacks_device or after.lacks_device:
         return None
-    if not is_asked_the_same(before.record, after.record):
-        return Change.NEW
-    change = matched(before.standing, after.standing)
-    if before.standing is after.standing is Standing.FAILED:
-        change = of_failures(before, after)
-    return attributed(change, before, after) if change in OF_VERDICTS else change
-
-
-def is_missing(before: Stood, after: Stood) -> bool:
-    """Whether the baseline says something of a cell of which the candidate has no record."""
-    return after.standing is Standing.MISSING and before.standing not in {
-        Standing.MISSING,
-        Standing.NOTHING,
-    }
-
-
-def matched(before: Standing, after: Standing) -> Change | None:
-    """Every pair of standings; two failures are told apart by ``of_failures``."""
-    match before:
-        case Standing.PASSED:
-            return where(
-                after, passed=Change.UNCHANGED, failed=Change.REGRESSED, nothing=Change.GONE
-            )
-        case Standing.FAILED:
-            return where(after, passed=Change.FIXED, failed=Change.UNCHANGED, nothing=Change.GONE)
-        case Standing.NOTHING | Standing.MISSING:
-            return where(after, passed=Change.NEW, failed=Change.NEW, nothing=None)
-        case Standing.OPEN:
-            unsaid = Change.INCONCLUSIVE
-            return where(after, passed=unsaid, failed=unsaid, nothing=unsaid)
-        case _:
-            assert_never(before)
-
-
-def where(
-    after: Standing, *, passed: Change, failed: Change, nothing: Change | None
-) -> Change | None:
-    """The change that the candidate's standing picks; nothing is said where it has no record."""
-    match after:
-        case Standing.PASSED:
-            return passed
-        case Standing.FAILED:
-            return failed
-        case Standing.NOTHING:
-            return nothing
-        case Standing.MISSING:
-            return None
-        case Standing.OPEN:
-            return Change.INCONCLUSIVE
-        case _:
-            assert_never(after)
-
-
-def of_failures(before: Stood, after: Stood) -> Change:
-    """Of a cell that fails on both sides: in the same way, or in another one."""
-    if way_of_failing(before.record) == way_of_failing(after.record):
-        return Change.UNCHANGED
-    if before.flaky or after.flaky:
-        return Change.INCONCLUSIVE
-    return Change.BROKE_DIFFERENTLY
-
-
-def way_of_failing(record: Record | None) -> tuple[object, ...]:
-    """All that makes one failure another one."""
-    return () if record is None else (record.outcome, record.gradient)
-
-
-def is_asked_the_same(before: Record | None, after: Record | None) -> bool:
-    """Whether to pass means the same: a misuse passes where the stack says so, all else where it trains."""
-    return (
-        before is None
-        or after is None
-        or (before.role is Role.MISUSE) is (after.role is Role.MISUSE)
-    )
-
-
-def attributed(change: Change, before: Stood, after: Stood) -> Change:
-    """The change of verdict, if packages may have made it: they moved, or something of ours did."""
-    changed = inputs_changed(before, after)
-    if LOCK in changed:
-        return change
-    if not changed:
-        return Change.INCONCLUSIVE
-    return Change.ELSEWHERE if not changed.isdisjoint(MACHINE) else change
-
-
-def inputs_changed(before: Stood, after: Stood) -> set[str]:
-    """Names of the inputs that differ; a limit only where one of the two met it."""
     one, other = before.record, after.record
     if one is None or other is None:
-        return set()
-    met = {LIMIT_OF.get(one.outcome), LIMIT_OF.get(other.outcome)}
-    names = {
+        return change_between(before.standing, after.standing)
+    if not is_asked_the_same(one, other):
+        return Change.NEW
+    same = is_same_failure(one, other)
+    change = change_between(before.standing, after.standing, same_failure=same)
+    if change not in OF_VERDICTS:
+        return change
+    changed = changed_inputs(one, other)
+    flaky_failure = change is Change.BROKE_DIFFERENTLY and (before.flaky or after.flaky)
+    if flaky_failure or not changed:
+        return Change.INCONCLUSIVE
+    return attribute_change(change, changed)
+
+
+def is_missing(before: CellSide, after: CellSide) -> bool:
+    """Whether the baseline knows something of a cell that the candidate has no record of."""
+    known = before.standing not in {Standing.MISSING, Standing.NOTHING}
+    return known and after.standing is Standing.MISSING
+
+
+def changed_inputs(before: Record, after: Record) -> list[str]:
+    """Names of the inputs that differ, sorted; a limit only if one of the two met it."""
+    met = {LIMIT_OF.get(before.outcome), LIMIT_OF.get(after.outcome)}
+    found = {
         name
-        for name in one.inputs.keys() | other.inputs.keys()
+        for name in before.inputs.keys() | after.inputs.keys()
+        if before.inputs.get(name) != after.inputs.get(name)
         if name not in LIMITS or name in met
     }
-    found = {name for name in names if one.inputs.get(name) != other.inputs.get(name)}
-    if one.build and other.build and one.build != other.build:
+    if before.build and after.build and before.build != after.build:
         found.add("build")
-    if len({python(one), python(other)} - {""}) > 1:
-        found.add(LOCK)  # its digest is of the packages alone
-    return found
+    if len({python_of(before), python_of(after)} - {""}) > 1:
+        found.add(LOCK)  # the digest of a lock does not cover its Python
+    return sorted(found)
 
 
-def python(record: Record) -> str:
-    """The Python that it ran on; empty where nothing ran."""
-    return (
-        record.observation.environment.get("python", "") if record.observation is not None else ""
-    )
+def python_of(record: Record) -> str:
+    """The Python that it ran on; empty if nothing ran."""
+    seen = record.observation
+    return "" if seen is None else seen.environment.get("python", "")
 
 
-def why(change: Change, before: Stood, after: Stood) -> str:
-    """What is to be known of a change besides the packages that moved; empty where that is nothing."""
-    return " ".join(reasons(change, before, after))
+def explain_change(change: Change, before: CellSide, after: CellSide) -> str:
+    """What to know about a change besides the packages that moved; empty if there is nothing."""
+    return " ".join(sentences(change, before, after))
 
 
-def reasons(change: Change, before: Stood, after: Stood) -> Iterator[str]:
-    """The sentences of ``why``."""
+def sentences(change: Change, before: CellSide, after: CellSide) -> Iterator[str]:
+    """The sentences of ``explain_change``."""
+    one, other = before.record, after.record
     if change is Change.NEW:
-        yield (
-            nothing_of("baseline", before)
-            if is_asked_the_same(before.record, after.record)
-            else "Its role changed."
-        )
+        new_role = one is not None and other is not None and not is_asked_the_same(one, other)
+        yield "Its role changed." if new_role else explain_nothing("baseline", before)
     if change is Change.GONE:
-        yield nothing_of("candidate", after)
+        yield explain_nothing("candidate", after)
     if change in OF_VERDICTS or change in {Change.INCONCLUSIVE, Change.ELSEWHERE}:
-        for name, side in (("baseline", before), ("candidate", after)):
-            yield from unsure(name, side)
-        yield from besides(change, before, after)
+        yield from explain_doubt("baseline", before)
+        yield from explain_doubt("candidate", after)
+        if one is not None and other is not None:
+            changed = changed_inputs(one, other)
+            yield from explain_inputs(changed, one, other)
+            is_open = any(side.spurious or side.flaky for side in (before, after))
+            if change is Change.INCONCLUSIVE and not changed and not is_open:
+                yield SAME_INPUTS
 
 
-def nothing_of(name: str, side: Stood) -> str:
-    """Why a side says nothing of a cell."""
+def explain_nothing(name: str, side: CellSide) -> str:
+    """Why a side has no verdict on a cell."""
     if side.record is None:
         return f"The {name} has no record of it."
     return f"Not judged on the {name}: {side.record.message or side.record.outcome}."
 
 
-def unsure(name: str, side: Stood) -> Iterator[str]:
-    """Why a side cannot be relied on."""
-    if side.spurious and side.record is not None:
-        if side.record.outcome in SPURIOUS:
-            yield f"The {name} ended in a failure of the machine: {side.record.outcome}."
-        else:
-            yield f"The {name} was run again, and only the machine failed: {', '.join(dict.fromkeys(side.repeats))}."
-    elif side.flaky and side.record is not None:
-        yield f"The {name} is flaky: {tally((side.record.outcome, *side.repeats))}."
+def explain_doubt(name: str, side: CellSide) -> Iterator[str]:
+    """Why a side cannot be relied on, if it cannot."""
+    if side.record is None:
+        return
+    if side.record.outcome in SPURIOUS:
+        yield f"The {name} ended in a failure of the machine: {side.record.outcome}."
+    elif side.unconfirmed:
+        repeats = listed(dict.fromkeys(side.repeats))
+        yield f"The {name} was run again, but only the machine failed: {repeats}."
+    elif side.flaky:
+        yield f"The {name} is flaky: {count_outcomes((side.record.outcome, *side.repeats))}."
 
 
-def tally(outcomes: tuple[str, ...]) -> str:
-    """How often each outcome came, as ``trains 2 of 3, step:exception 1 of 3``."""
+def count_outcomes(outcomes: tuple[str, ...]) -> str:
+    """How often each outcome came: ``trains 2 of 3, step:exception 1 of 3``."""
     ran = [each for each in outcomes if each not in OF_THE_MACHINE]
     return ", ".join(f"{each} {ran.count(each)} of {len(ran)}" for each in dict.fromkeys(ran))
-
-
-def besides(change: Change, before: Stood, after: Stood) -> Iterator[str]:
-    """What else than the packages differs between the two runs."""
-    changed = inputs_changed(before, after)
-    if before.record is None or after.record is None:
-        return
-    if "device" in changed:
-        yield f"Another machine: {before.record.inputs.get('device')} → {after.record.inputs.get('device')}."
-    if "build" in changed:
-        yield f"Another build of torch: {before.record.build} → {after.record.build}."
-    ours = sorted(name for name in changed if name not in NOT_OURS or name in LIMITS)
-    if ours:
-        yield f"Our own measurement differs: {', '.join(ours)}."
-    is_open = before.spurious or before.flaky or after.spurious or after.flaky
-    if change is Change.INCONCLUSIVE and not changed and not is_open:
-        yield "Nothing that the verdict depends on differs: the same inputs gave another one."

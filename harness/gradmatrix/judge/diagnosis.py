@@ -1,8 +1,8 @@
-"""Pure: which parameters learn and which do not, as few names of modules.
+"""Why the gradient of an observed script does not flow: the cause, the module, the line, in words.
 
-Pure: what took the gradient from the parameters that should learn, the surest sign first.
-
-Pure: why the gradient of an observed script does not flow: the cause, the module, the line, in words.
+``diagnose`` looks for signs in their order, and the first sign that is found is the diagnosis. The
+signs follow below it in the same order. Those of a missing gradient have an order of their own, in
+``no_gradient``. At the end of the file is the wording that all of them share.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import Frame
-from gradmatrix.judge.causes import Cause, Diagnosis, module_of, place, spot, titled, told, where
+from gradmatrix.core.observation import Frame, Frozen
+from gradmatrix.core.text import counted, few
+from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.verdict import (
+    best_step,
     first_line,
     gradient_status,
     is_finite,
     judge_observation,
-    letter,
     some_names,
 )
 
@@ -29,71 +30,16 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.observation import Lost, Observation, Parameter, Switch
 
-
-NUMBER = "#"
-
-
-def learns(parameter: Parameter) -> bool:
-    """Whether it got a finite gradient that is not zero, and changed."""
-    return "f" in parameter.gradients and parameter.changed
-
-
-def grouped(parameters: Iterable[Parameter]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The modules whose parameters learn and those whose parameters do not, of what should learn.
-
-    A module stands for all below it where they are alike; numbered ones that are alike are one entry
-    ("layers.0-5.attention: 24 parameters").
-    """
-    return _grouped(tuple((p.name, learns(p)) for p in parameters if p.learns))
-
-
-@lru_cache(maxsize=1024)
-def _grouped(named: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The same of names and of whether they learn: a matrix has the same model, in the same state, in many cells."""
-    states = {tuple(name.split(".")): state for name, state in named}
-    below: dict[tuple[str, ...], set[bool]] = {}
-    for name, state in states.items():
-        for depth in range(1, len(name) + 1):
-            below.setdefault(name[:depth], set()).add(state)
-    counts: dict[bool, dict[tuple[str, ...], int]] = {True: {}, False: {}}
-    for name, state in states.items():
-        depth = next(depth for depth in range(1, len(name) + 1) if len(below[name[:depth]]) == 1)
-        counts[state][name[:depth]] = counts[state].get(name[:depth], 0) + 1
-    return entries(counts[True]), entries(counts[False])
-
-
-def entries(counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
-    """One text for each module, or for several of them that differ by numbers only."""
-    alike: dict[tuple[tuple[str, ...], int], list[tuple[str, ...]]] = {}
-    for module, count in counts.items():
-        pattern = tuple(NUMBER if part.isdecimal() else part for part in module)
-        alike.setdefault((pattern, count), []).append(module)
-    return tuple(
-        f"{joined(modules)}: {each * len(modules)} parameter{'s' if each * len(modules) > 1 else ''}"
-        for (_, each), modules in alike.items()
-    )
-
-
-def joined(modules: Sequence[tuple[str, ...]]) -> str:
-    """The name of modules that differ by numbers only."""
-    columns = [list(dict.fromkeys(column)) for column in zip(*modules, strict=True)]
-    return ".".join(
-        column[0] if len(column) == 1 else numbers([int(part) for part in column])
-        for column in columns
-    )
-
-
-def numbers(values: Sequence[int]) -> str:
-    """Some numbers, as a range where none is missing."""
-    ordered = sorted(values)
-    if all(after == before + 1 for before, after in pairwise(ordered)):
-        return f"{ordered[0]}-{ordered[-1]}"
-    return "{" + ",".join(map(str, ordered)) + "}"
-
+    Sign = Callable[[Observation], "Diagnosis | None"]
 
 MOST_LINES = 5
-GROUPS_SHOWN = 4
+MOST_GROUPS = 4
+MOST_MODULES = 3
 OF_GRADIENTS = re.compile(r"requires?_grad|grad_fn|none of (?:the )?outputs? ha")
+NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
+INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
+FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
+PLUMBING = ("torch/", "python3", "<frozen")
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 NOT_SEVERED = (
     "unknown",
@@ -105,302 +51,32 @@ NOT_SEVERED = (
     "sign",
     "clip_grad_norm_",
 )
+"""Operations that have a sign of their own, or that leave the tensor in the graph."""
 
 
-def no_gradient(seen: Observation) -> Diagnosis | None:
-    """Parameters that should learn got no gradient: what took it from them, the surest sign first."""
-    without_graph = any(not call.requires_grad for call in seen.backward)
-    if not without_graph and all(letter(p) != "n" for p in seen.parameters if p.learns):
-        return None
-    if (
-        seen.raised is not None
-        and not without_graph
-        and not OF_GRADIENTS.search(seen.raised.message)
-    ):
-        return None
-    signs: tuple[Callable[[Observation], Diagnosis | None], ...] = (
-        cut_before_checkpoint, in_training_pass, dropped, severed, cut_inside,
-        new_leaf, off_at_backward, off_everywhere, gap, unused,
-    )  # fmt: skip
-    found = next((diagnosis for sign in signs if (diagnosis := sign(seen)) is not None), None)
-    if found is None:
-        return None
-    extra = partly(seen)
-    if (
-        found.cause is not Cause.REBUILT
-        and seen.leaves
-        and not any(p.gradients.strip("n") for p in seen.parameters)
-    ):
-        at = place(seen.leaves[0].frames)
-        if at is not None:
-            extra = (
-                f"Backward runs all the same: a tensor made to require a gradient at {spot(at)} is where it ends.",
-            )
-    return told(found.cause, found.module, found.place, *(*found.text, *extra)[:MOST_LINES])
+class Diagnosis(Frozen, frozen=True):
+    """Why the gradient does not flow: one cause, one place, and sentences for people."""
 
-
-def in_training_pass(seen: Observation) -> Diagnosis | None:
-    """The way in which modules lost their gradient inside a pass that was entered with gradients."""
-    entered = [lost for lost in seen.lost if lost.entered]
-    for lost in sorted(entered, key=lambda each: bool(each.grad_enabled and not each.cached)):
-        if lost.checkpoint is not None:
-            return checkpointed(lost)
-        if lost.cached:
-            return cached(lost)
-        if lost.switch is not None and not lost.grad_enabled:
-            return switched(lost)
-    return None
-
-
-def cut_inside(seen: Observation) -> Diagnosis | None:
-    """A module that had gradients on, and whose output has none all the same."""
-    return next((cut(lost) for lost in seen.lost if lost.entered and lost.grad_enabled), None)
-
-
-def cut(lost: Lost) -> Diagnosis:
-    """What a module with gradients on did to them."""
-    if lost.switch is not None:
-        return switched(lost)
-    at = lost.forward
-    return told(
-        Cause.DETACHED,
-        lost.module,
-        at,
-        f"{titled(lost.module, lost.type)} gave an output without a graph, though gradients were on"
-        f"{where(at, 'its forward is written at')}.",
-        "That output does not depend on its parameters: it is the input, or made of values (a detach, a new tensor).",
-    )
-
-
-def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
-    """A checkpoint's input that comes from no frozen module: it was cut off before."""
-    entered = [lost for lost in seen.lost if lost.entered]
-    first = next(
-        (position for position, lost in enumerate(entered) if lost.checkpoint is not None), None
-    )
-    if first is None or any(
-        lost.checkpoint is not None and lost.checkpoint.source is not None for lost in entered
-    ):
-        return None
-    for lost in entered[:first]:
-        if lost.switch is not None and not lost.cached:
-            return switched(lost)
-    return severed(seen) or next(
-        (cut(lost) for lost in entered[:first] if lost.grad_enabled and not lost.cached), None
-    )
-
-
-def checkpointed(lost: Lost) -> Diagnosis:
-    """A reentrant checkpoint of which no input requires a gradient."""
-    assert lost.checkpoint is not None
-    at = place(lost.checkpoint.frames)
-    source = lost.checkpoint.source
-    origin = f": they come from `{source}`, which is frozen" if source else ""
-    first = "" if lost.module == lost.within else f", `{lost.module}` first"
-    return told(
-        Cause.CHECKPOINT_INPUTS,
-        lost.within,
-        at,
-        f"{titled(lost.within, lost.within_type)} runs in a reentrant checkpoint ({spot(at)}), and none of its inputs"
-        f" requires a gradient{origin}.",
-        "Reentrant checkpointing runs a layer under no_grad and repeats it in backward only where an input requires a"
-        f" gradient: nothing inside learns{first}.",
-    )
-
-
-def cached(lost: Lost) -> Diagnosis:
-    """Autocast served a copy of a weight that an earlier pass without gradients had made."""
-    at = place(lost.switch.frames) if lost.switch is not None else None
-    how = lost.switch.how if lost.switch is not None else "no_grad"
-    return told(
-        Cause.AUTOCAST_CACHE,
-        lost.module,
-        at,
-        f"{titled(lost.module, lost.type)} was given copies of its weights that have no gradient, by autocast's weight"
-        f" cache ({lost.autocast}).",
-        f"They were made earlier in the same autocast context, in a pass under {how}{where(at, 'at')}; the cache is"
-        " emptied only when the outermost autocast is left.",
-    )
-
-
-def switched(lost: Lost) -> Diagnosis:
-    """Modules ran while gradients were switched off."""
-    assert lost.switch is not None
-    whole = not lost.entered
-    module, kind = (
-        (lost.module, lost.type)
-        if whole
-        else (lost.within or lost.module, lost.within_type or lost.type)
-    )
-    first = f", `{lost.module}` first" if module != lost.module else ""
-    opening, at = off(lost.switch)
-    count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
-    return told(
-        cause_of(lost.switch),
-        module,
-        at,
-        opening,
-        f"{titled(module, kind)} ran under it and gave an output without a graph{first}{count}.",
-    )
-
-
-def cause_of(switch: Switch) -> Cause:
-    """What it is called when this switch is to blame."""
-    if switch.decorated is not None and switch.decorated.function == "step":
-        return Cause.CLOSURE
-    return Cause.INFERENCE_MODE if switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
-
-
-def off(switch: Switch) -> tuple[str, Frame | None]:
-    """Who switched gradients off, as a sentence, and the line."""
-    call = place(switch.frames)
-    if switch.decorated is not None:
-        at = switch.decorated
-        by = f"`{at.function}` ({at.file}:{at.line}) is decorated with {switch.how}"
-        return (
-            f"Gradients were off: {by}, and what it calls builds no graph{where(call, 'it was called at')}.",
-            at,
-        )
-    return f"Gradients were off: {switch.how}{where(call, 'at')}.", call
-
-
-def dropped(seen: Observation) -> Diagnosis | None:
-    """The gradient was there, and was cleared between backward and the step."""
-    event = next((each for each in seen.severed if each.how == "grad = None"), None)
-    if event is None:
-        return None
-    at = place(event.frames)
-    what = f"Backward gave {event.parameters} parameter tensors a gradient, and it was cleared before the step"
-    return told(Cause.DROPPED, event.module, at, f"{what}{where(at, 'at')}.")
-
-
-def severed(seen: Observation) -> Diagnosis | None:
-    """A tensor left the graph, and what lies behind it got no gradient."""
-    if (
-        seen.leaves
-        and not any(p.gradients.strip("n") for p in seen.parameters if p.learns)
-        and seen.leaves[0].frames
-    ):
-        return None  # the loss itself was made anew: that says more than where its value was read
-    event = next(
-        (each for each in seen.severed if each.frames and each.how not in NOT_SEVERED), None
-    )
-    if event is None:
-        return None
-    at = place(event.frames)
-    name = titled(event.module, event.type) if event.module else "the model"
-    if event.how in SWITCHES:
-        cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
-        line = f"Gradients were off ({event.how}) where the output of {name} was used{where(at, 'at')}."
-        return told(cause, event.module, at, line)
-    behind = (
-        f"; {event.parameters} parameter tensors lie behind it and get nothing"
-        if event.parameters
-        else ""
-    )
-    line = f"`{event.how}` took the output of {name} out of the graph{where(at, 'at')}{behind}."
-    return told(Cause.DETACHED, event.module, at, line)
-
-
-def gap(seen: Observation) -> Diagnosis | None:
-    """The graph begins anew after a module, and nothing that was seen did it."""
-    event = next((each for each in seen.severed if each.how == "unknown"), None)
-    if event is None or event.module is None:
-        return None
-    at = place(event.frames)
-    near = where(at, "at or before")
-    name = titled(event.module, event.type)
-    line = f"The loss does not use the output of {name}: what runs next is not made of it{near}."
-    return told(Cause.UNUSED, event.module, at, line)
-
-
-def new_leaf(seen: Observation) -> Diagnosis | None:
-    """The graph of the loss ends in a tensor that is no parameter."""
-    if not seen.leaves or any(p.gradients.strip("n") for p in seen.parameters if p.learns):
-        return None
-    made = seen.leaves[0]
-    at = place(made.frames)
-    by = "" if made.how == "unknown" else f" by {made.how}"
-    read = next((event for event in seen.severed if event.frames), None)
-    return told(
-        Cause.REBUILT,
-        made.module or (read.module if read is not None else None),
-        at,
-        f"The loss does not lead back to any parameter: its graph begins at a new tensor of shape {list(made.shape)},"
-        f" made{by}{where(at, 'at')}.",
-        "A tensor made of values, with requires_grad=True or not, has no link to what the values came from.",
-    )
-
-
-def off_at_backward(seen: Observation) -> Diagnosis | None:
-    """The model's output has a graph, but the loss was computed while gradients were off."""
-    call = next(
-        (call for call in seen.backward if not call.requires_grad and call.switch is not None), None
-    )
-    if call is None or call.switch is None or any(not lost.entered for lost in seen.lost):
-        return None
-    opening, at = off(call.switch)
-    return told(
-        cause_of(call.switch),
-        None,
-        at,
-        opening,
-        f"That was at step {call.step}; the steps before had gradients."
-        if call.step > 1
-        else "The model itself ran with gradients, but what was done with its loss afterwards did not.",
-    )
-
-
-def off_everywhere(seen: Observation) -> Diagnosis | None:
-    """No pass was entered with gradients on: whoever switched them off is to blame."""
-    lost = next(
-        (
-            each
-            for each in reversed(seen.lost)
-            if each.only and not each.entered and each.switch is not None
-        ),
-        None,
-    )
-    return None if lost is None else switched(lost)
-
-
-def unused(seen: Observation) -> Diagnosis | None:
-    """Parameters of modules that the loss does not depend on."""
-    starving = [p for p in seen.parameters if p.learns and letter(p) == "n"]
-    if not starving:
-        return None
-    line = f"The loss does not depend on {some_names(starving)}: nothing cut a graph to them that could be seen."
-    return told(Cause.UNUSED, module_of(starving[0]), None, line)
-
-
-def partly(seen: Observation) -> tuple[str, ...]:
-    """Which modules learn and which do not, where it is some of each."""
-    learning, still = grouped(seen.parameters)
-    if not learning or not still:
-        return ()
-    return (f"Learning: {few(learning)}. Not learning: {few(still)}.",)
-
-
-def few(groups: tuple[str, ...]) -> str:
-    """The first groups of modules, and how many more there are."""
-    more = (f"and {len(groups) - GROUPS_SHOWN} more",) if len(groups) > GROUPS_SHOWN else ()
-    return "; ".join((*groups[:GROUPS_SHOWN], *more))
-
-
-__all__ = ["Cause", "Diagnosis", "diagnose", "false_alarms"]
-
-FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
-NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
-INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
-PLUMBING = ("torch/", "python3", "<frozen")
+    cause: Cause
+    module: str | None
+    """Dotted name of the first module that it is about."""
+    place: Frame | None
+    """The line of the user's or a library's code that is responsible."""
+    text: tuple[str, ...]
+    """One to five lines, without a remedy."""
 
 
 def diagnose(seen: Observation) -> Diagnosis | None:
-    """Why the gradient does not flow; None where everything that should learn does, or training was never reached."""
+    """Why the gradient does not flow.
+
+    Returns:
+        None if everything that should learn does, if the script never came to train, or if no sign
+        was found.
+    """
     outcome = judge_observation(seen).outcome
     if outcome.trains or not outcome.judged or seen.reached == "import":
         return None
-    for explain in (
+    signs: tuple[Sign, ...] = (
         not_trained,
         not_finite,
         nothing_learns,
@@ -410,60 +86,67 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         not_updated,
         zero_gradient,
         exception,
-    ):
-        found = explain(seen)
-        if found is not None:
-            return found
-    return None
+    )
+    return first_sign(signs, seen)
+
+
+def first_sign(signs: Iterable[Sign], seen: Observation) -> Diagnosis | None:
+    """The diagnosis of the first sign that is found."""
+    return next((found for sign in signs if (found := sign(seen)) is not None), None)
 
 
 def not_trained(seen: Observation) -> Diagnosis | None:
-    """The script did not train, or did it in a way that is not watched."""
+    """The script did not train, or not in a way that is watched."""
     if seen.raised is not None or seen.steps:
         return None
     if not seen.backward:
-        return told(
-            Cause.NOT_TRAINED,
-            None,
-            None,
-            "Nothing was trained: backward was never called, and no optimizer stepped.",
-        )
+        line = "Nothing was trained: backward was never called, and no optimizer stepped."
+        return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
     if not seen.optimizers and all(call.requires_grad for call in seen.backward):
-        line = "No optimizer was built, and only the steps of optimizers are watched: what else updates is not known."
-        return told(Cause.NOT_TRAINED, None, None, line)
+        line = (
+            "No optimizer was built. Only steps of optimizers are watched;"
+            " other kinds of updates are not seen."
+        )
+        return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
     return None
 
 
 def not_finite(seen: Observation) -> Diagnosis | None:
-    """NaN or infinity: in an output, a gradient, or a parameter after the step."""
+    """NaN or infinity in an output, a gradient, or a parameter after the step."""
     first = seen.nonfinite
-    broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
-    broken = broken or any("x" in p.gradients for p in seen.parameters)
-    if first is None or not (
-        NONFINITE.search(seen.raised.message) if seen.raised is not None else broken
-    ):
+    if seen.raised is not None:
+        broken = NONFINITE.search(seen.raised.message) is not None
+    else:
+        broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
+        broken = broken or any("x" in p.gradients for p in seen.parameters)
+    if first is None or not broken:
         return None
-    at = place(first.frames)
-    name = titled(first.module, first.type)
+    at = innermost_frame(first.frames)
+    name = name_module(first.module, first.type)
     if first.where == "value":
-        return told(
+        half = any(p.dtype == "float16" for p in seen.parameters)
+        return make_diagnosis(
             Cause.NONFINITE_UPDATE,
             first.module,
             at,
-            f"The optimizer's step {first.step} made a parameter of {name} NaN or infinite, though its gradient was"
-            f" finite{where(at, 'the optimizer is built at')}.",
-            "In half precision an optimizer's second moment and its eps can both be 0, and the step divides by them."
-            if any(p.dtype == "float16" for p in seen.parameters)
+            f"Step {first.step} of the optimizer made a parameter of {name} NaN or infinite, but its"
+            f" gradient was finite{say_where(at, 'the optimizer is built at')}.",
+            "In half precision an optimizer's second moment and its eps can both be 0, and the step"
+            " divides by them."
+            if half
             else "The step was too large for the type of the parameter.",
         )
     if first.where == "gradient":
-        hook = where(at, "a hook on it was registered at")
+        hook = say_where(at, "a hook on it was registered at")
         losses = seen.losses[: first.step]
         fine = ", the loss was not" if losses and all(map(is_finite, losses)) else ""
         line = f"The gradient of {name} was NaN or infinite at step {first.step}{fine}{hook}."
-        return told(Cause.NONFINITE_GRADIENT, first.module, at, line)
-    line = f"The output of {name} was NaN or infinite at step {first.step}, its input was not{where(at, 'called at')}."
-    return told(Cause.NONFINITE_OUTPUT, first.module, at, line)
+        return make_diagnosis(Cause.NONFINITE_GRADIENT, first.module, at, line)
+    line = (
+        f"The output of {name} was NaN or infinite at step {first.step}, but its input was"
+        f" not{say_where(at, 'called at')}."
+    )
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line)
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:
@@ -472,16 +155,16 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
         return None
     last = seen.frozen[-1]
     known = next((froze for froze in reversed(seen.frozen) if froze.frames), last)
-    at = place(known.frames)
+    at = innermost_frame(known.frames)
     count = sum(froze.parameters for froze in seen.frozen)
     lines = [f"Nothing can learn: all {count} parameter tensors of what ran are frozen."]
-    modules = ", ".join(f"`{name}`" for name in known.modules[:3])
-    more = " and others" if len(known.modules) > 3 else ""  # noqa: PLR2004  (as many as are shown)
+    modules = ", ".join(f"`{name}`" for name in known.modules[:MOST_MODULES])
+    more = " and others" if len(known.modules) > MOST_MODULES else ""
     if at is not None:
-        lines.append(f"The last to be frozen were {modules}{more}, {spot(at)}.")
+        lines.append(f"The last to be frozen were {modules}{more}, {format_frame(at)}.")
     if any(call.requires_grad for call in seen.backward):
-        lines.append("The loss has a graph all the same: it ends at a tensor that is no parameter.")
-    return told(Cause.FROZEN, known.modules[0] if known.modules else None, at, *lines)
+        lines.append("The loss still has a graph: it ends at a tensor that is no parameter.")
+    return make_diagnosis(Cause.FROZEN, known.modules[0] if known.modules else None, at, *lines)
 
 
 def never_stepped(seen: Observation) -> Diagnosis | None:
@@ -492,136 +175,317 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     still = [p for p in seen.parameters if p.learns and not p.changed]
     if not idle or (seen.steps and not still):
         return None
-    at = place(idle[0].frames)
+    kind, at = idle[0].type, innermost_frame(idle[0].frames)
     if idle[0].scaled:
-        line = f"GradScaler skipped all {idle[0].scaled} steps of {idle[0].type}: some gradients were NaN or infinite."
-        return told(Cause.NONFINITE_GRADIENT, None, at, line)
-    calls = f"backward was called {len(seen.backward)} times"
-    line = (
-        f"{idle[0].type} never stepped: {calls}, its step never ran{where(at, 'it is built at')}."
-    )
-    return told(Cause.NEVER_STEPPED, module_of(still[0]) if still else None, at, line)
-
-
-def zero_gradient(seen: Observation) -> Diagnosis | None:
-    """Gradients that were there, and exactly zero in every audited step."""
-    zero = [p for p in seen.parameters if p.learns and letter(p) == "z"]
-    if seen.raised is not None or not zero:
-        return None
-    learning = sum(p.learns for p in seen.parameters)
-    lines = [
-        f"The gradient of {some_names(zero)} was exactly zero in every audited step.",
-        *partly(seen),
-    ]
-    if len(zero) == learning:
-        first = f"All {learning} gradients were exactly zero: the loss has a graph, but its value moves with no parameter"
-        lines = [f"{first} (advantages, weights or a mask of zeros?)."]
-    at = next(
-        (
-            place(hook.frames)
-            for hook in seen.hooks
-            if hook.parameter in {p.name for p in zero} | {""}
-        ),
-        None,
-    )
-    event = seen.severed[-1] if seen.severed else None
-    module = module_of(zero[-1])  # the last of them: what comes before it gets its zeros from there
-    if at is not None:
-        lines.insert(1, f"A hook on a gradient was registered at {spot(at)}.")
-    elif event is not None and event.how == "clip_grad_norm_":
-        at = place(event.frames)
-        lines.insert(1, f"They were clipped to a norm of 0{where(at, 'at')}.")
-    elif seen.zero_output is not None:
-        module = seen.zero_output.module
-        own = next((each for each in seen.severed if each.module == module and each.frames), None)
-        at = place(own.frames) if own is not None else place(seen.zero_output.frames)
-        name = titled(module, seen.zero_output.type)
-        lines.insert(
-            1, f"The output of {name} was all zeros, though its input was not{where(at, 'at')}."
+        line = (
+            f"GradScaler skipped all {counted(idle[0].scaled, 'step')} of {kind}:"
+            " some gradients were NaN or infinite."
         )
-    elif event is not None and event.frames:
-        at, module = place(event.frames), event.module or module
-        why = f"`{event.how}` stands between {titled(event.module, event.type)} and the loss and lets no gradient through"
-        lines.insert(1, f"{why}{where(at, 'at')}.")
-    return told(Cause.ZERO, module, at, *lines)
-
-
-def not_updated(seen: Observation) -> Diagnosis | None:
-    """Gradients flowed, and the optimizer's step changed nothing."""
-    still = [p for p in seen.parameters if p.learns and not p.changed and letter(p) == "f"]
-    if seen.raised is not None or not still:
-        return None
-    loose = [p for p in still if not p.held]
-    if loose:
-        return other_parameters(seen, loose)
-    optimizers = [built for built in seen.optimizers if built.steps]
-    at = place(optimizers[0].frames) if optimizers else None
-    module = module_of(still[0])
-    if optimizers and all(
-        built.learning_rates and set(built.learning_rates) == {0.0} for built in optimizers
-    ):
-        line = f"The learning rate was 0 in every audited step{where(at, 'the optimizer is built at')}."
-        return told(Cause.LEARNING_RATE, module, at, line, *partly(seen))
-    if {p.learning_rate for p in still} == {0.0}:
-        line = f"The learning rate of the group of {some_names(still)} was 0{where(at, 'the optimizer is built at')}."
-        return told(Cause.LEARNING_RATE, module, at, line, *partly(seen))
-    built = optimizers[0] if optimizers else None
-    if built is not None and not any(p.changed for p in seen.parameters) and built.step is not None:
-        line = f"{built.type}.step ran {built.steps} times and changed nothing: it is written at {spot(built.step)}."
-        return told(Cause.NEVER_STEPPED, module, built.step, line)
-    kinds = " and ".join(sorted({p.dtype for p in still}))
-    line = f"{some_names(still)} got a gradient and kept its value: the steps were too small for {kinds}, and rounded away"
-    return told(
-        Cause.ROUNDING,
-        module,
-        at,
-        f"{line}{where(at, 'the optimizer is built at')}.",
-        *partly(seen),
+        return make_diagnosis(Cause.NONFINITE_GRADIENT, None, at, line)
+    line = (
+        f"{kind} never stepped: backward was called {counted(len(seen.backward), 'time')}, but its"
+        f" step never ran{say_where(at, 'it is built at')}."
     )
+    module = module_of(still[0]) if still else None
+    return make_diagnosis(Cause.NEVER_STEPPED, module, at, line)
 
 
 def replaced(seen: Observation) -> Diagnosis | None:
-    """An optimizer holds tensors that are no module's any more, and not those that took their place."""
+    """An optimizer holds tensors that belong to no module any more, and not their replacements."""
     stale = [
-        p for p in seen.parameters if p.learns and p.held and p.module is None and letter(p) == "n"
+        p
+        for p in seen.parameters
+        if p.learns and p.held and p.module is None and best_step(p) == "n"
     ]
-    loose = [p for p in seen.parameters if p.learns and not p.held and letter(p) in "fz"]
+    loose = [p for p in seen.parameters if p.learns and not p.held and best_step(p) in "fz"]
     if seen.raised is not None or not stale or not loose:
         return None
     return other_parameters(seen, loose)
 
 
 def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
-    """No optimizer holds parameters that got a gradient."""
+    """No optimizer holds the parameters ``loose``, which got a gradient."""
     built = next((each for each in seen.optimizers if each.steps), None)
-    at = place(built.frames) if built is not None else None
-    learning = [p for p in seen.parameters if p.learns]
-    every = len(loose) == len(learning)
+    at = innermost_frame(built.frames) if built is not None else None
+    learning = sum(p.learns for p in seen.parameters)
+    all_of_them = len(loose) == learning
     kind = built.type if built is not None else "An optimizer"
-    why = (
-        "It holds those of another model, of a copy, or of the model before it was changed."
-        if every
-        else "They were left out, or added to the model after the optimizer was built."
-    )
-    return told(
+    return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
         at,
-        f"{kind} does not hold {'any' if every else len(loose)} of the {len(learning)} parameter tensors that got a"
-        f" gradient: {some_names(loose)}{where(at, 'it is built at')}.",
-        why,
+        f"{kind} does not hold {'any' if all_of_them else len(loose)} of the {learning} parameter"
+        f" tensors that should learn: {some_names(loose)}{say_where(at, 'it is built at')}.",
+        "It holds those of another model, of a copy, or of the model before it was changed."
+        if all_of_them
+        else "They were left out, or were added to the model after the optimizer was built.",
     )
+
+
+def no_gradient(seen: Observation) -> Diagnosis | None:
+    """Parameters that should learn got no gradient: what took it from them."""
+    without_graph = any(not call.requires_grad for call in seen.backward)
+    if not without_graph:
+        if all(best_step(p) != "n" for p in seen.parameters if p.learns):
+            return None
+        if seen.raised is not None and not OF_GRADIENTS.search(seen.raised.message):
+            return None
+    signs: tuple[Sign, ...] = (
+        cut_before_checkpoint,
+        lost_in_training_pass,
+        dropped,
+        severed,
+        cut_inside,
+        new_leaf,
+        off_at_backward,
+        off_everywhere,
+        gap,
+        unused,
+    )
+    found = first_sign(signs, seen)
+    if found is None:
+        return None
+    extra = say_what_learns(seen)
+    got_none = not any(p.gradients.strip("n") for p in seen.parameters)
+    if found.cause is not Cause.REBUILT and seen.leaves and got_none:
+        at = innermost_frame(seen.leaves[0].frames)
+        if at is not None:
+            line = "Backward still runs: it ends at a tensor that was made to require a gradient at"
+            extra = (f"{line} {format_frame(at)}.",)
+    text = (*found.text, *extra)[:MOST_LINES]
+    return make_diagnosis(found.cause, found.module, found.place, *text)
+
+
+def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
+    """The input of a checkpoint does not come from a frozen module: it was cut off before."""
+    entered = [lost for lost in seen.lost if lost.entered]
+    checkpoints = [number for number, lost in enumerate(entered) if lost.checkpoint is not None]
+    if not checkpoints or any(
+        lost.checkpoint is not None and lost.checkpoint.source is not None for lost in entered
+    ):
+        return None
+    before = [lost for lost in entered[: checkpoints[0]] if not lost.cached]
+    for lost in before:
+        if lost.switch is not None:
+            return explain_switch(lost)
+    found = severed(seen)
+    return found or next((explain_cut(lost) for lost in before if lost.grad_enabled), None)
+
+
+def lost_in_training_pass(seen: Observation) -> Diagnosis | None:
+    """Modules lost their gradient inside a pass that was entered with gradients."""
+    entered = [lost for lost in seen.lost if lost.entered]
+    for lost in sorted(entered, key=lambda each: each.grad_enabled and not each.cached):
+        if lost.checkpoint is not None:
+            return explain_checkpoint(lost)
+        if lost.cached:
+            return explain_cache(lost)
+        if lost.switch is not None and not lost.grad_enabled:
+            return explain_switch(lost)
+    return None
+
+
+def dropped(seen: Observation) -> Diagnosis | None:
+    """The gradient was there, and was cleared between backward and the step."""
+    event = next((each for each in seen.severed if each.how == "grad = None"), None)
+    if event is None:
+        return None
+    at = innermost_frame(event.frames)
+    line = (
+        f"Backward gave {counted(event.parameters, 'parameter tensor')} a gradient, but it was"
+        f" cleared before the step{say_where(at, 'at')}."
+    )
+    return make_diagnosis(Cause.DROPPED, event.module, at, line)
+
+
+def severed(seen: Observation) -> Diagnosis | None:
+    """A tensor left the graph, and the parameters behind it got no gradient."""
+    if seen.leaves and seen.leaves[0].frames and not got_gradients(seen):
+        return None  # the loss itself is a new tensor: that says more than where its value was read
+    event = next(
+        (each for each in seen.severed if each.frames and each.how not in NOT_SEVERED), None
+    )
+    if event is None:
+        return None
+    at = innermost_frame(event.frames)
+    name = name_module(event.module, event.type) if event.module else "the model"
+    if event.how in SWITCHES:
+        cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
+        line = (
+            f"Gradients were off ({event.how}) where the output of {name} was"
+            f" used{say_where(at, 'at')}."
+        )
+        return make_diagnosis(cause, event.module, at, line)
+    line = f"`{event.how}` took the output of {name} out of the graph{say_where(at, 'at')}"
+    if event.parameters:
+        behind = counted(event.parameters, "parameter tensor")
+        line += f"; {behind} behind it got no gradient"
+    return make_diagnosis(Cause.DETACHED, event.module, at, f"{line}.")
+
+
+def cut_inside(seen: Observation) -> Diagnosis | None:
+    """A module ran with gradients on, but its output has none."""
+    lost = next((lost for lost in seen.lost if lost.entered and lost.grad_enabled), None)
+    return None if lost is None else explain_cut(lost)
+
+
+def new_leaf(seen: Observation) -> Diagnosis | None:
+    """The graph of the loss ends in a tensor that is no parameter."""
+    if not seen.leaves or got_gradients(seen):
+        return None
+    made = seen.leaves[0]
+    at = innermost_frame(made.frames)
+    by = "" if made.how == "unknown" else f" by {made.how}"
+    read = next((event for event in seen.severed if event.frames), None)
+    return make_diagnosis(
+        Cause.REBUILT,
+        made.module or (read.module if read is not None else None),
+        at,
+        f"The loss does not lead back to any parameter: its graph begins at a new tensor of shape"
+        f" {list(made.shape)}, made{by}{say_where(at, 'at')}.",
+        "A tensor made of values has no link to where the values came from, with or without"
+        " requires_grad=True.",
+    )
+
+
+def off_at_backward(seen: Observation) -> Diagnosis | None:
+    """The model's output has a graph, but the loss was computed while gradients were off."""
+    call = next(
+        (call for call in seen.backward if not call.requires_grad and call.switch is not None), None
+    )
+    if call is None or call.switch is None or any(not lost.entered for lost in seen.lost):
+        return None
+    opening, at = describe_switch(call.switch)
+    when = "The model ran with gradients, but what was done with its loss afterwards did not."
+    if call.step > 1:
+        when = f"This was at step {call.step}; the steps before it had gradients."
+    return make_diagnosis(cause_of_switch(call.switch), None, at, opening, when)
+
+
+def off_everywhere(seen: Observation) -> Diagnosis | None:
+    """No pass was entered with gradients on: they were switched off outside of the model."""
+    for lost in reversed(seen.lost):
+        if lost.only and not lost.entered and lost.switch is not None:
+            return explain_switch(lost)
+    return None
+
+
+def gap(seen: Observation) -> Diagnosis | None:
+    """The graph starts again after a module, and nothing that was seen explains it."""
+    event = next((each for each in seen.severed if each.how == "unknown"), None)
+    if event is None or event.module is None:
+        return None
+    at = innermost_frame(event.frames)
+    name = name_module(event.module, event.type)
+    line = (
+        f"The loss does not use the output of {name}: what runs next is not computed from"
+        f" it{say_where(at, 'at or before')}."
+    )
+    return make_diagnosis(Cause.UNUSED, event.module, at, line)
+
+
+def unused(seen: Observation) -> Diagnosis | None:
+    """The loss does not depend on some parameters."""
+    starving = [p for p in seen.parameters if p.learns and best_step(p) == "n"]
+    if not starving:
+        return None
+    line = (
+        f"The loss does not depend on {some_names(starving)}, and nothing was seen that cuts the"
+        " graph to them."
+    )
+    return make_diagnosis(Cause.UNUSED, module_of(starving[0]), None, line)
+
+
+def not_updated(seen: Observation) -> Diagnosis | None:
+    """Gradients flowed, but the optimizer's step changed nothing."""
+    still = [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
+    if seen.raised is not None or not still:
+        return None
+    loose = [p for p in still if not p.held]
+    if loose:
+        return other_parameters(seen, loose)
+    stepped = [built for built in seen.optimizers if built.steps]
+    at = innermost_frame(stepped[0].frames) if stepped else None
+    module, built_at = module_of(still[0]), say_where(at, "the optimizer is built at")
+    if stepped and all(set(built.learning_rates) == {0.0} for built in stepped):
+        line = f"The learning rate was 0 in every audited step{built_at}."
+        return make_diagnosis(Cause.LEARNING_RATE, module, at, line, *say_what_learns(seen))
+    if {p.learning_rate for p in still} == {0.0}:
+        line = f"The learning rate of the group of {some_names(still)} was 0{built_at}."
+        return make_diagnosis(Cause.LEARNING_RATE, module, at, line, *say_what_learns(seen))
+    step = stepped[0].step if stepped else None
+    if step is not None and not any(p.changed for p in seen.parameters):
+        line = (
+            f"{stepped[0].type}.step ran {counted(stepped[0].steps, 'time')} and changed nothing;"
+            f" it is written at {format_frame(step)}."
+        )
+        return make_diagnosis(Cause.NEVER_STEPPED, module, step, line)
+    kinds = " and ".join(sorted({p.dtype for p in still}))
+    line = (
+        f"{some_names(still)} got a gradient but kept the same value: the steps were too small for"
+        f" {kinds} and were rounded away{built_at}."
+    )
+    return make_diagnosis(Cause.ROUNDING, module, at, line, *say_what_learns(seen))
+
+
+def zero_gradient(seen: Observation) -> Diagnosis | None:
+    """Gradients were there, but exactly zero in every audited step."""
+    zero = [p for p in seen.parameters if p.learns and best_step(p) == "z"]
+    if seen.raised is not None or not zero:
+        return None
+    learning = sum(p.learns for p in seen.parameters)
+    lines = [
+        f"The gradient of {some_names(zero)} was exactly zero in every audited step.",
+        *say_what_learns(seen),
+    ]
+    if len(zero) == learning:
+        line = (
+            f"All {learning} gradients were exactly zero: the loss has a graph, but no parameter"
+            " changes its value (are the advantages, the weights or a mask all zeros?)."
+        )
+        lines = [line]
+    module, at, why = reason_of_zeros(seen, zero)
+    return make_diagnosis(Cause.ZERO, module, at, lines[0], *why, *lines[1:])
+
+
+def reason_of_zeros(
+    seen: Observation, zero: list[Parameter]
+) -> tuple[str, Frame | None, tuple[str, ...]]:
+    """Module, line and sentence that explain zero gradients; the sentence is missing if nothing does."""
+    module = module_of(zero[-1])  # the last one: the modules before it get their zeros from it
+    names = {p.name for p in zero} | {""}
+    hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
+    event = seen.severed[-1] if seen.severed else None
+    if hook is not None and hook.frames:
+        at = innermost_frame(hook.frames)
+        return module, at, (f"A hook on a gradient was registered at {format_frame(at)}.",)
+    if event is not None and event.how == "clip_grad_norm_":
+        at = innermost_frame(event.frames)
+        return module, at, (f"They were clipped to a norm of 0{say_where(at, 'at')}.",)
+    if seen.zero_output is not None:
+        output = seen.zero_output
+        own = next((e for e in seen.severed if e.module == output.module and e.frames), None)
+        at = innermost_frame(own.frames if own is not None else output.frames)
+        name = name_module(output.module, output.type)
+        line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
+        return output.module, at, (line,)
+    if event is not None and event.frames:
+        at = innermost_frame(event.frames)
+        line = (
+            f"`{event.how}` stands between {name_module(event.module, event.type)} and the loss and"
+            f" lets no gradient through{say_where(at, 'at')}."
+        )
+        return event.module or module, at, (line,)
+    return module, None, ()
 
 
 def exception(seen: Observation) -> Diagnosis | None:
-    """Something else that was raised: where."""
+    """Another exception: where it was raised."""
     if seen.raised is None:
         return None
-    lost = next(
-        (each for each in seen.lost if each.inference_mode and each.switch is not None), None
-    )
+    lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
     if lost is not None and INFERENCE.search(seen.raised.message):
-        return switched(lost)
+        return explain_switch(lost)
     raising = [
         Frame(file=file, line=int(line), function=function)
         for file, line, function in re.findall(
@@ -630,14 +494,209 @@ def exception(seen: Observation) -> Diagnosis | None:
         if not file.startswith(PLUMBING)
     ]
     at = raising[-1] if raising else None
-    under = [f"Raised under {spot(at)}."] if at else []
-    return told(
-        Cause.EXCEPTION, None, at, f"{seen.raised.type}: {first_line(seen.raised.message)}", *under
-    )
+    under = [f"Raised under {format_frame(at)}."] if at else []
+    message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
+    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under)
 
 
 def false_alarms(seen: Observation) -> tuple[str, ...]:
-    """The known warnings that speak of missing gradients, where everything that should learn does."""
+    """The known warnings about missing gradients, if everything that should learn does."""
     if gradient_status(seen) is not Gradient.FLOWING or seen.raised is not None:
         return ()
     return tuple(warned.message for warned in seen.warnings if FALSE_ALARM.search(warned.message))
+
+
+def explain_switch(lost: Lost) -> Diagnosis:
+    """Modules ran while gradients were switched off."""
+    assert lost.switch is not None
+    module, kind = lost.module, lost.type
+    if lost.entered:
+        module, kind = lost.within or lost.module, lost.within_type or lost.type
+    first = f", `{lost.module}` first" if module != lost.module else ""
+    count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
+    opening, at = describe_switch(lost.switch)
+    name = name_module(module, kind)
+    ran = f"{name} ran under it and gave an output without a graph{first}{count}."
+    return make_diagnosis(cause_of_switch(lost.switch), module, at, opening, ran)
+
+
+def cause_of_switch(switch: Switch) -> Cause:
+    """The cause if this switch is responsible."""
+    if switch.decorated is not None and switch.decorated.function == "step":
+        return Cause.CLOSURE
+    return Cause.INFERENCE_MODE if switch.how == "inference_mode" else Cause.GRAD_MODE_OFF
+
+
+def describe_switch(switch: Switch) -> tuple[str, Frame | None]:
+    """A sentence about what switched gradients off, and its line."""
+    call = innermost_frame(switch.frames)
+    if switch.decorated is None:
+        return f"Gradients were off: {switch.how}{say_where(call, 'at')}.", call
+    at = switch.decorated
+    sentence = (
+        f"Gradients were off: `{at.function}` ({at.file}:{at.line}) is decorated with {switch.how},"
+        f" and what it calls builds no graph{say_where(call, 'it was called at')}."
+    )
+    return sentence, at
+
+
+def explain_checkpoint(lost: Lost) -> Diagnosis:
+    """Modules ran in a reentrant checkpoint, and none of its inputs requires a gradient."""
+    assert lost.checkpoint is not None
+    at = innermost_frame(lost.checkpoint.frames)
+    source = lost.checkpoint.source
+    origin = f": they come from `{source}`, which is frozen" if source else ""
+    first = "" if lost.module == lost.within else f", `{lost.module}` first"
+    return make_diagnosis(
+        Cause.CHECKPOINT_INPUTS,
+        lost.within,
+        at,
+        f"{name_module(lost.within, lost.within_type)} runs in a reentrant checkpoint"
+        f" ({format_frame(at)}), and none of its inputs requires a gradient{origin}.",
+        "Reentrant checkpointing runs a layer under no_grad, and repeats it in backward only if an"
+        f" input requires a gradient: nothing inside learns{first}.",
+    )
+
+
+def explain_cache(lost: Lost) -> Diagnosis:
+    """Autocast gave a module copies of its weights that a pass without gradients had made."""
+    at = innermost_frame(lost.switch.frames) if lost.switch is not None else None
+    how = lost.switch.how if lost.switch is not None else "no_grad"
+    return make_diagnosis(
+        Cause.AUTOCAST_CACHE,
+        lost.module,
+        at,
+        f"{name_module(lost.module, lost.type)} got copies of its weights that have no gradient,"
+        f" from autocast's weight cache ({lost.autocast}).",
+        f"They were made earlier in the same autocast context, in a pass under"
+        f" {how}{say_where(at, 'at')}; the cache is emptied only at the end of the outermost"
+        " autocast context.",
+    )
+
+
+def explain_cut(lost: Lost) -> Diagnosis:
+    """A module with gradients on gave an output without a graph."""
+    if lost.switch is not None:
+        return explain_switch(lost)
+    at = lost.forward
+    return make_diagnosis(
+        Cause.DETACHED,
+        lost.module,
+        at,
+        f"{name_module(lost.module, lost.type)} gave an output without a graph, but gradients were"
+        f" on{say_where(at, 'its forward is written at')}.",
+        "The output does not depend on the module's parameters: it is the input, or it was made of"
+        " values (a detach, a new tensor).",
+    )
+
+
+def got_gradients(seen: Observation) -> bool:
+    """Whether any parameter that should learn got a gradient, even one of zeros."""
+    return any(p.gradients.strip("n") for p in seen.parameters if p.learns)
+
+
+def make_diagnosis(cause: Cause, module: str | None, at: Frame | None, *lines: str) -> Diagnosis:
+    """A diagnosis with these lines of text."""
+    return Diagnosis(cause=cause, module=module, place=at, text=lines)
+
+
+def innermost_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost of some frames, or None."""
+    return frames[0] if frames else None
+
+
+def format_frame(at: Frame | None) -> str:
+    """A line of code as a person looks it up."""
+    if at is None:
+        return "at a line that was not seen"
+    return f"{at.file}:{at.line}, {at.function}"
+
+
+def say_where(at: Frame | None, how: str) -> str:
+    """The end of a sentence: ``, at FILE:LINE, FUNCTION`` or ``; it is built at …``; empty for no line."""
+    mark = "," if how in {"at", "at or before", "called at"} else ";"
+    return "" if at is None else f"{mark} {how} {format_frame(at)}"
+
+
+def name_module(module: str | None, kind: str | None) -> str:
+    """A module with its type."""
+    return f"`{module}`" if not kind or kind == module else f"`{module}` ({kind})"
+
+
+def module_of(parameter: Parameter) -> str:
+    """The module that owns a parameter."""
+    return parameter.module or parameter.name
+
+
+def say_what_learns(seen: Observation) -> tuple[str, ...]:
+    """A sentence about which modules learn and which do not, if there are some of each."""
+    learning, still = group_by_learning(seen.parameters)
+    if not learning or not still:
+        return ()
+    some, others = few(learning, MOST_GROUPS, "; "), few(still, MOST_GROUPS, "; ")
+    return (f"Learning: {some}. Not learning: {others}.",)
+
+
+def learns(parameter: Parameter) -> bool:
+    """Whether it got a finite gradient that is not zero, and changed."""
+    return "f" in parameter.gradients and parameter.changed
+
+
+def group_by_learning(
+    parameters: Iterable[Parameter],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The modules whose parameters learn, and those whose parameters do not, of what should learn.
+
+    A module stands for all below it if they are alike. Modules that differ only by numbers are one
+    entry, such as "layers.0-5.attention: 24 parameters".
+    """
+    return _group_names(tuple((p.name, learns(p)) for p in parameters if p.learns))
+
+
+@lru_cache(maxsize=1024)  # many cells of a matrix have the same model in the same state
+def _group_names(
+    names: tuple[tuple[str, bool], ...],
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    states = {tuple(name.split(".")): state for name, state in names}
+    below: dict[tuple[str, ...], set[bool]] = {}
+    for name, state in states.items():
+        for depth in range(1, len(name) + 1):
+            below.setdefault(name[:depth], set()).add(state)
+    counts: dict[bool, dict[tuple[str, ...], int]] = {True: {}, False: {}}
+    for name, state in states.items():
+        depth = next(depth for depth in range(1, len(name) + 1) if len(below[name[:depth]]) == 1)
+        counts[state][name[:depth]] = counts[state].get(name[:depth], 0) + 1
+    return merge_numbered(counts[True]), merge_numbered(counts[False])
+
+
+def merge_numbered(counts: dict[tuple[str, ...], int]) -> tuple[str, ...]:
+    """One text for each module, or for several modules that differ only by numbers.
+
+    Args:
+        counts: how many parameters each module has, by the parts of its dotted name.
+    """
+    alike: dict[tuple[tuple[str, ...], int], list[tuple[str, ...]]] = {}
+    for module, count in counts.items():
+        pattern = tuple("#" if part.isdecimal() else part for part in module)
+        alike.setdefault((pattern, count), []).append(module)
+    return tuple(
+        f"{join_names(modules)}: {counted(each * len(modules), 'parameter')}"
+        for (_, each), modules in alike.items()
+    )
+
+
+def join_names(modules: Sequence[tuple[str, ...]]) -> str:
+    """One name for modules that differ only by numbers."""
+    columns = [list(dict.fromkeys(column)) for column in zip(*modules, strict=True)]
+    return ".".join(
+        column[0] if len(column) == 1 else join_numbers([int(part) for part in column])
+        for column in columns
+    )
+
+
+def join_numbers(values: Sequence[int]) -> str:
+    """Some numbers: ``0-5`` if none is missing, else ``{0,2,5}``."""
+    ordered = sorted(values)
+    if all(after == before + 1 for before, after in pairwise(ordered)):
+        return f"{ordered[0]}-{ordered[-1]}"
+    return "{" + ",".join(map(str, ordered)) + "}"

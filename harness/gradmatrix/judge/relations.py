@@ -1,9 +1,11 @@
-"""Pure: variants that must agree, compared. It is done whenever records are read to be shown; a journal keeps what ran.
+"""Losses compared: of two variants that must agree, and of one cell on two stacks.
 
-Two variants that do the same maths on the same data from the same seed (checkpointed or not, manual or automatic)
-have the same losses and gradient norms. Where both train and differ, the second one is said to disagree.
+Two variants that compute the same on the same data from the same seed (checkpointed or not, manual
+or automatic) have the same losses and gradient norms. If both train and differ, the second one
+disagrees. Records are stored as they ran; relations are judged each time records are read.
 
-Pure: by how much the losses of one seed differ between two stacks. Stated, never a failure.
+The losses of one cell may also differ between two stacks. This drift is reported, and is never a
+failure.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import TRAINS, Outcome, Phase
+from gradmatrix.core.outcomes import DISAGREES, TRAINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,18 +26,20 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
 
     Value = float | str | None
-    "A loss or a norm; a non-finite one by its name, None where there was no scalar."
+    "A loss or a norm; a non-finite one by its name, None if there was no scalar."
 
-
-DISAGREES = str(Outcome(Phase.RELATION, "disagrees"))
 ATOL = 1e-6
-"""Differences below it are those of sums in another order, where the true value is zero."""
+"""Smaller differences may come from another order of a sum whose true value is zero."""
 SHOWN = 6
 """Steps that a message shows of each variant."""
+TRAINED = frozenset({TRAINS, DISAGREES})
+"""Outcomes of cells that ran to their last step and learned."""
+SAME_SCRIPT = ("scenario", "steps", "threads", "device")
+"""Inputs that must be the same if the losses of two records are to say something of the packages."""
 
 
 def judged(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> list[Record]:
-    """``records`` with every relation judged from scratch: an earlier judgement is taken back first."""
+    """``records`` with every relation judged again, whatever an earlier judgement said."""
     ran = [as_it_ran(record) for record in records]
     by_cell = {record.cell: record for record in ran}
     agree = {name: scenario.agree for name, scenario in scenarios.items()}
@@ -43,7 +47,7 @@ def judged(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> list
 
 
 def as_it_ran(record: Record) -> Record:
-    """The record without a judgement on its relations."""
+    """The record as it was before its relations were judged."""
     return (
         replace(record, outcome=TRAINS, passed=True, message="")
         if record.outcome == DISAGREES
@@ -52,7 +56,7 @@ def as_it_ran(record: Record) -> Record:
 
 
 def judge(record: Record, agree: Iterable[Relation], by_cell: Mapping[Cell, Record]) -> Record:
-    """``record``, or what becomes of it by the first relation that it does not keep."""
+    """``record``, or the same with the outcome DISAGREES if it breaks a relation."""
     for relation in agree:
         if relation.second == record.cell.variant:
             other = by_cell.get(replace(record.cell, variant=relation.first))
@@ -63,9 +67,9 @@ def judge(record: Record, agree: Iterable[Relation], by_cell: Mapping[Cell, Reco
 
 
 def disagreement(relation: Relation, first: Record, second: Record) -> str | None:
-    """How the second record differs from the first; None where it does not, or where the two do not compare.
+    """How the second record differs from the first; None if it does not, or if they cannot be compared.
 
-    They compare where both train under one key: the same lock, script, observer, device and number of steps.
+    They are compared if both train under one key: the same lock, script, observer, device and steps.
     """
     if first.key != second.key or any(
         each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)
@@ -77,7 +81,7 @@ def disagreement(relation: Relation, first: Record, second: Record) -> str | Non
 
 
 def difference(relation: Relation, first: Observation, second: Observation) -> str | None:
-    """Both sequences of what differs first, losses or gradient norms; None where all is within the tolerance."""
+    """Both sequences of what differs first, losses or norms; None if all are within the tolerance."""
     compared: list[tuple[str, Sequence[Value], Sequence[Value]]]
     if relation.only == "first loss":
         compared = [("first loss", first.losses[:1], second.losses[:1])]
@@ -93,23 +97,25 @@ def difference(relation: Relation, first: Observation, second: Observation) -> s
     return None
 
 
-def first_difference(ours: Sequence[Value], theirs: Sequence[Value], rtol: float) -> int | None:
-    """The first place where two sequences differ, also by ending there; None where there is none."""
-    for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if not close(one, other, rtol):
-            return place
+def first_difference(
+    ours: Sequence[Value], theirs: Sequence[Value], rtol: float, atol: float = ATOL
+) -> int | None:
+    """The first step at which two sequences differ, or at which one of them ends; None if they agree."""
+    for step, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if not close(one, other, rtol, atol):
+            return step
     return None if len(ours) == len(theirs) else min(len(ours), len(theirs))
 
 
-def close(one: Value, other: Value, rtol: float) -> bool:
-    """Whether two values are the same within the tolerance; a name is only the same as itself."""
+def close(one: Value, other: Value, rtol: float, atol: float = ATOL) -> bool:
+    """Whether two values agree: numbers within the tolerances, names of non-finite ones exactly."""
     if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=rtol, abs_tol=ATOL)
+        return math.isclose(one, other, rel_tol=rtol, abs_tol=atol)
     return one == other
 
 
 def some(values: Sequence[Value], step: int) -> str:
-    """The values around a step in a few digits; what is left out at either end is an ellipsis."""
+    """The values around a step, with an ellipsis for what is left out at either end."""
     start = max(0, step + 1 - SHOWN // 2) if len(values) > SHOWN else 0
     shown = [
         "none" if value is None else f"{value:.5g}" if isinstance(value, float) else value
@@ -121,21 +127,15 @@ def some(values: Sequence[Value], step: int) -> str:
     )
 
 
-TRAINED = frozenset({TRAINS, DISAGREES})
-"""Outcomes of cells that ran to their last step and learned."""
-SAME_SCRIPT = ("scenario", "steps", "threads", "device")
-"""Inputs without which two sequences of losses say nothing of the packages."""
-
-
 class Drift(Frozen, frozen=True):
     """The losses of the audited steps of one cell, trained from the same seed on both sides."""
 
     largest: float
-    """The largest difference of a step, relative to the largest loss of both sides; 0 where all are identical."""
+    """The largest difference at one step, relative to the largest loss of both sides."""
     largest_at: int | None
-    """The step of it, counted from 1; None where all are identical."""
+    """Its step, counted from 1; None if the losses are identical."""
     first: int | None
-    """The first step that differs at all."""
+    """The first step at which the losses differ."""
     first_difference: float
     """The relative difference at that step."""
     baseline: tuple[float, ...]
@@ -151,25 +151,24 @@ class Drift(Frozen, frozen=True):
 
 
 def drift(baseline: Record, candidate: Record) -> Drift | None:
-    """How far the losses drift apart; None where a side does not train, or the two did not do the same steps.
+    """How far the losses of two records drift apart.
 
-    They do the same where the script, the steps, the threads and the kind of machine are the same.
+    Returns:
+        None if a side does not train, a loss is not finite, or the script, the steps, the threads
+        or the kind of machine are not the same.
     """
-    if not {baseline.outcome, candidate.outcome} <= TRAINED or not did_the_same(
-        baseline, candidate
-    ):
+    if not {baseline.outcome, candidate.outcome} <= TRAINED:
+        return None
+    if any(baseline.inputs.get(name) != candidate.inputs.get(name) for name in SAME_SCRIPT):
         return None
     ours, theirs = losses(candidate), losses(baseline)
     if not ours or len(ours) != len(theirs):
         return None
-    scale = max(
-        map(abs, (*ours, *theirs))
-    )  # of the curve: a loss that happens to be near 0 makes no drift of 100 %
-    differences = [
-        abs(one - other) / scale if one != other else 0.0
-        for one, other in zip(theirs, ours, strict=True)
-    ]
-    first = next((step for step, each in enumerate(differences) if each), None)
+    first = first_difference(ours, theirs, rtol=0, atol=0)
+    scale = (
+        max(map(abs, (*ours, *theirs))) or 1
+    )  # of the curve: one loss near 0 is no drift of 100 %
+    differences = [abs(one - other) / scale for one, other in zip(theirs, ours, strict=True)]
     largest = max(differences)
     return Drift(
         largest=largest,
@@ -181,13 +180,8 @@ def drift(baseline: Record, candidate: Record) -> Drift | None:
     )
 
 
-def did_the_same(baseline: Record, candidate: Record) -> bool:
-    """Whether both were asked the same on the same kind of machine."""
-    return all(baseline.inputs.get(name) == candidate.inputs.get(name) for name in SAME_SCRIPT)
-
-
 def losses(record: Record) -> tuple[float, ...]:
-    """The losses of the audited steps; nothing where one is not a finite number."""
+    """The losses of the audited steps; empty if one is not a finite number."""
     seen = record.observation.losses if record.observation is not None else ()
     numbers = tuple(float(loss) for loss in seen if isinstance(loss, float | int))
     return numbers if len(numbers) == len(seen) else ()

@@ -1,4 +1,4 @@
-"""Pure: an observation, or its absence, becomes an outcome. The one place that decides."""
+"""From an observation, or the lack of one, to an outcome. Only this module decides."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Gradient, Role
-from gradmatrix.core.outcomes import Outcome, Phase
+from gradmatrix.core.outcomes import Outcome
+from gradmatrix.core.text import few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gradmatrix.core.observation import Observation, Parameter
 
 NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
@@ -29,9 +28,12 @@ NAMES_THE_PROBLEM = re.compile(
     r"|not (?:held|managed) by the optimizer",
     re.IGNORECASE,
 )
-"""Wording with which a stack says that nothing can learn. No such thing is named by the checkpointing hints about
-``use_reentrant``, the hint about the order of ``lr_scheduler.step()``, the advice on converting "a tensor with
-requires_grad=True to a scalar", or a tensor that is printed with its ``grad_fn=<…>``."""
+"""Wording by which a stack says that nothing can learn.
+
+It does not match the checkpointing hints about ``use_reentrant``, the hint about the order of
+``lr_scheduler.step()``, the advice about converting "a tensor with requires_grad=True to a scalar",
+or a printed tensor with its ``grad_fn=<…>``.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,13 @@ class Ended:
     exit: int | None = None
     timed_out: bool = False
     lost: bool = False
-    """The server or the host's connection to it went away: the cell itself is not to blame."""
+    """The server, or the connection to it, went away. The cell did not cause this."""
     output_tail: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome with what a table shows beside it."""
+    """The outcome, and what a table shows beside it."""
 
     outcome: Outcome
     gradient: Gradient | None
@@ -65,40 +67,36 @@ def judge(observation: Observation | None, ended: Ended) -> Verdict:
 
 
 def process_outcome(observation: Observation | None, ended: Ended) -> tuple[Outcome, str] | None:
-    """The outcome of a process that left no observation; None where it left one."""
+    """Outcome and message of a process that left no observation; None if it left one."""
     if observation is not None:
         return None
     if ended.timed_out:
-        return Outcome(Phase.PROCESS, "timeout"), "still running when its time was up"
+        return Outcome("process:timeout"), "still running at the time limit"
     if ended.lost:
-        return Outcome(Phase.PROCESS, "lost"), "the process that ran the cell disappeared"
+        return Outcome("process:lost"), "the process that ran the cell disappeared"
     if OUT_OF_MEMORY.search(ended.output_tail):
-        return Outcome(Phase.PROCESS, "out-of-memory"), last_line(ended.output_tail)
+        return Outcome("process:out-of-memory"), last_line(ended.output_tail)
     if ended.signal is not None:
-        return Outcome(Phase.PROCESS, f"signal-{ended.signal}"), f"killed by signal {ended.signal}"
-    return Outcome(
-        Phase.PROCESS, f"exit-{ended.exit or 0}"
-    ), f"the process exited with {ended.exit or 0} by itself"
+        return Outcome(f"process:signal-{ended.signal}"), f"killed by signal {ended.signal}"
+    status = ended.exit or 0
+    return Outcome(f"process:exit-{status}"), f"the process exited with status {status} by itself"
 
 
 def judge_observation(seen: Observation) -> Verdict:
-    """The verdict on a cell whose process could still tell what it saw."""
+    """The verdict on a cell whose process wrote an observation."""
     if seen.no_device:
-        return Verdict(Outcome(Phase.SETUP, "no-device"), None, "no CUDA device here")
+        return Verdict(Outcome("setup:no-device"), None, "no CUDA device here")
     if seen.skipped is not None:
-        return Verdict(Outcome(Phase.SETUP, "unsupported"), None, seen.skipped)
+        return Verdict(Outcome("setup:unsupported"), None, seen.skipped)
     status = gradient_status(seen)
     if seen.raised is not None:
-        return Verdict(
-            exception_outcome(seen),
-            status,
-            f"{seen.raised.type}: {first_line(seen.raised.message)}",
-        )
+        message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
+        return Verdict(exception_outcome(seen), status, message)
     return judge_training(seen, status)
 
 
 def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
-    """The verdict on a script that ran to its end: loss, steps, gradients, updates, in this order."""
+    """The verdict on a script that ran to its end: it checks loss, steps, gradients, updates, in this order."""
     if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
         shown = " ".join(
             loss if isinstance(loss, str) else f"{loss:.4g}"
@@ -106,26 +104,26 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
             if loss is not None
         )
         message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
-        return Verdict(Outcome(Phase.STEP, "nonfinite-loss"), status, message)
+        return Verdict(Outcome("step:nonfinite-loss"), status, message)
     if seen.steps == 0 or status is None:
-        return Verdict(Outcome(Phase.UPDATE, "none"), status, "no optimizer ever stepped")
+        return Verdict(Outcome("update:none"), status, "no optimizer ever stepped")
     learning = [p for p in seen.parameters if p.learns]
     if status is not Gradient.FLOWING:
-        bad = [p for p in learning if letter(p) in LETTERS[status]]
-        got = f"{len(bad)} of {len(learning)} trainable parameters got {GOT[status]}: {some_names(bad)}"
-        return Verdict(
-            Outcome(Phase.GRADIENT, status.value),
-            status,
-            got if learning else "nothing is trainable",
-        )
+        bad = [p for p in learning if best_step(p) in LETTERS[status]]
+        message = "nothing is trainable"
+        if learning:
+            some = f"{len(bad)} of {len(learning)} trainable parameters"
+            message = f"{some} got {GOT[status]}: {some_names(bad)}"
+        return Verdict(Outcome(f"gradient:{status}"), status, message)
     still = [p for p in learning if not p.changed]
     if still:
         reason = "none" if len(still) == len(learning) else "partial"
         loose = sum(not p.held for p in still)
         why = f" ({'all' if loose == len(still) else loose} held by no optimizer)" if loose else ""
-        message = f"{len(still)} of {len(learning)} trainable parameters did not change{why}: {some_names(still)}"
-        return Verdict(Outcome(Phase.UPDATE, reason), status, message)
-    return Verdict(Outcome(None, ""), status, "")
+        some = f"{len(still)} of {len(learning)} trainable parameters"
+        message = f"{some} did not change{why}: {some_names(still)}"
+        return Verdict(Outcome(f"update:{reason}"), status, message)
+    return Verdict(Outcome("trains"), status, "")
 
 
 GOT = {
@@ -138,51 +136,52 @@ GOT = {
 
 
 LETTERS = {Gradient.NONE: "n", Gradient.PARTIAL: "nz", Gradient.ZERO: "z", Gradient.NONFINITE: "x"}
-"""The parameters that a message about a gradient status is about."""
+"""Which parameters a message about a gradient status names, by the letter of their best step."""
 
 
 def exception_outcome(seen: Observation) -> Outcome:
-    """Where an exception belongs: to memory, an import, the missing graph, setting up, or the training step."""
+    """What an exception was about: memory, an import, the missing graph, the setup, or the training step."""
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
         code = message if message.isdecimal() else ("0" if message in {"", "None"} else "1")
-        return Outcome(Phase.PROCESS, f"exit-{code}")
+        return Outcome(f"process:exit-{code}")
     if name == "MemoryError" or "OutOfMemoryError" in name or OUT_OF_MEMORY.search(message):
-        return Outcome(Phase.PROCESS, "out-of-memory")
+        return Outcome("process:out-of-memory")
     if seen.reached in {"import", "setup"} and is_import_error(name, message):
         return import_outcome(name, message)
     if NO_GRAD_FN.search(message):
-        return Outcome(Phase.STEP, "no-grad-fn")
+        return Outcome("step:no-grad-fn")
     if seen.reached == "import":
-        return Outcome(Phase.IMPORT, "exception")
-    return Outcome(Phase.SETUP if seen.reached == "setup" else Phase.STEP, "exception")
+        return Outcome("import:exception")
+    return Outcome("setup:exception" if seen.reached == "setup" else "step:exception")
 
 
 def is_import_error(name: str, message: str) -> bool:
-    """Whether an exception is an import that failed, also where Transformers wraps it in a RuntimeError."""
+    """Whether an exception is a failed import, also one that Transformers wrapped in a RuntimeError."""
     return name in {"ModuleNotFoundError", "ImportError"} or message.startswith("Failed to import")
 
 
 def import_outcome(name: str, message: str) -> Outcome:
-    """The outcome of an import that ended with the exception ``name``: a module that is not there, or anything else."""
+    """The outcome of an import that raised the exception ``name``: a missing module, or anything else."""
     missing = name == "ModuleNotFoundError" or (
         is_import_error(name, message) and "No module named" in message
     )
-    return Outcome(Phase.IMPORT, "missing-module" if missing else "exception")
+    return Outcome("import:missing-module" if missing else "import:exception")
 
 
 def gradient_status(seen: Observation) -> Gradient | None:
-    """Gradient status over the audited steps; None where the script never came to a backward pass or to a step.
+    """Gradient status over the audited steps; None if no backward pass or no step was reached.
 
-    Per parameter that should learn the best audited step counts (LoRA's A has a zero gradient at step 1). Then
-    a non-finite one outweighs everything, some finite ones among others are ``partial``, and zero outweighs none.
+    For each parameter that should learn, its best audited step counts (LoRA's A has a zero gradient
+    at step 1). One non-finite parameter makes the status non-finite; finite ones beside others make
+    it partial; zero wins over none.
     """
     if not seen.backward and not seen.steps:
         return None
-    letters = {letter(p) for p in seen.parameters if p.learns and p.gradients}
+    letters = {best_step(p) for p in seen.parameters if p.learns and p.gradients}
     if not seen.steps and any(call.requires_grad for call in seen.backward):
-        return None  # there were gradients, but no step at which they were looked at
+        return None  # there were gradients, but they are only read at a step
     if not letters:
         return Gradient.NONE
     if "x" in letters:
@@ -192,15 +191,15 @@ def gradient_status(seen: Observation) -> Gradient | None:
     return Gradient.ZERO if "z" in letters else Gradient.NONE
 
 
-def letter(parameter: Parameter) -> str:
-    """The best of a parameter's audited steps: finite, else non-finite, else zero, else none."""
+def best_step(parameter: Parameter) -> str:
+    """The best audited step of a parameter: finite, else non-finite, else zero, else none."""
     return next((kind for kind in "fxz" if kind in parameter.gradients), "n")
 
 
 def passes(role: Role, verdict: Verdict, observation: Observation | None) -> bool | None:
-    """Whether the cell passes; None where the stack was not judged.
+    """Whether the cell passes; None if the stack was not judged.
 
-    A misuse variant cannot train: it passes when the stack says so.
+    A misuse variant cannot train. It passes if the stack says so.
     """
     if not verdict.outcome.judged:
         return None
@@ -218,22 +217,20 @@ def says_so(seen: Observation) -> bool:
 
 
 def is_finite(loss: float | str | None) -> bool:
-    """Whether a loss is finite; one that was no scalar is not held against the script."""
+    """Whether a loss is finite. A loss that is no scalar is not known, and counts as finite."""
     return loss is None or (not isinstance(loss, str) and math.isfinite(loss))
 
 
-def some_names(parameters: Iterable[Parameter], most: int = 3) -> str:
-    """The first names and how many more there are."""
-    names = [p.name for p in parameters]
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def some_names(parameters: list[Parameter]) -> str:
+    """The first names, and how many more there are."""
+    return few([parameter.name for parameter in parameters], 3)
 
 
 def first_line(text: str) -> str:
-    """The first line that says something."""
+    """The first line that is not empty."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
 def last_line(text: str) -> str:
-    """The last line that says something."""
+    """The last line that is not empty."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

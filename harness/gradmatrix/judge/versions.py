@@ -1,13 +1,11 @@
-"""Pure: which published stack an environment is most like, what sets those apart that fail as it does, what helps.
-
-Pure: what moved between two locks, transitive packages too.
-"""
+"""The versions of stacks: which stack is most like an environment, which releases separate stacks, what moved."""
 
 from __future__ import annotations
 
 import datetime as dt
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -15,82 +13,97 @@ from packaging.version import InvalidVersion, Version
 from gradmatrix.core.model import SHOWN
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import Outcome, Phase
+from gradmatrix.core.text import few, listed
 from gradmatrix.judge.causes import remedy_for
-from gradmatrix.judge.flips import place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gradmatrix.core.model import Lock, Published, Record
     from gradmatrix.judge.causes import Remedy
     from gradmatrix.judge.diagnosis import Diagnosis
 
     Versions = Mapping[str, Version]
-    "Of the packages that count, those that there are."
-    from gradmatrix.core.model import LockedPackage
-
+    "By package; a package that a stack does not have is left out."
 
 MISSING = 60
-"""Distance of a package that only one side has: nearer than another major release."""
+"""Distance of a package that only one side has: more than a minor release, less than a major one."""
 MOST_NAMES = 4
 MOST_BOUNDS = 3
 MOST_EXCEPTIONS = 2
+FIRST = (
+    "python",
+    "torch",
+    "lightning",
+    "pytorch-lightning",
+    "transformers",
+    "trl",
+    "peft",
+    "accelerate",
+)
+"""What is named before other packages."""
 
 
 class Bound(Frozen, frozen=True):
-    """A release of one package beyond which, in one direction, every published stack fails alike, and no other one."""
+    """Two releases of a package: on one side of them every stack fails, on the other side none does."""
 
     package: str
     fails: str
-    """The failing release next to the bound."""
+    """The failing release that is next to the bound."""
     passes: str
     """The release next to it on the other side."""
     older: bool
     """The older releases fail."""
-    here: str
-    """The environment's own release: on the failing side, or between the two."""
+    here: str = ""
+    """The release of the environment that is compared with the stacks, if there is one."""
 
     def __str__(self) -> str:
-        here = Version(self.here)
         low, high = sorted((Version(self.fails), Version(self.passes)))
-        between = f"; {self.here} lies between" if low < here < high else ""
+        is_between = bool(self.here) and low < Version(self.here) < high
+        between = f"; {self.here} lies between" if is_between else ""
         if self.older:
             return f"{self.package} up to {self.fails} (not from {self.passes} on{between})"
         return f"{self.package} from {self.fails} on (not up to {self.passes}{between})"
+
+    def explains(self, release: Version) -> bool:
+        """Whether this release is not on the side that passes."""
+        passes = Version(self.passes)
+        return release < passes if self.older else release > passes
 
 
 class Likeness(Frozen, frozen=True):
     """How one failing cell of an environment compares with the published stacks."""
 
     words: str
-    """Continues "it fails one …"."""
+    """Continues "it fails …"."""
     stacks: tuple[str, ...] = ()
     """The published stacks that fail in the same way."""
     bounds: tuple[Bound, ...] = ()
 
 
-def versions(lock: Lock) -> dict[str, Version]:
-    """The versions that count."""
-    return parsed(lock.version)
+def versions_of(lock: Lock) -> dict[str, Version]:
+    """The versions of the main packages of a lock."""
+    return parse_versions(lock.version)
 
 
-def parsed(version_of: Callable[[str], str | None]) -> dict[str, Version]:
-    """The versions that count, of those that ``version_of`` gives."""
+def parse_versions(version_of: Callable[[str], str | None]) -> dict[str, Version]:
+    """The versions of the main packages, as far as ``version_of`` knows them."""
     found = {}
     for name in SHOWN:
         try:
             found[name] = Version(version_of(name) or "")
-        except InvalidVersion:  # none, or one that was made by hand
+        except InvalidVersion:  # there is none, or somebody made it by hand
             continue
     return found
 
 
 def distance(one: Versions, other: Versions) -> int:
-    """How unlike two sets of versions are: a major release counts more than a minor one, that more than a patch."""
-    return sum(_apart(one.get(name), other.get(name)) for name in SHOWN)
+    """How unlike two sets of versions are; a major release counts more than a minor one or a patch."""
+    return sum(distance_between(one.get(name), other.get(name)) for name in SHOWN)
 
 
-def _apart(one: Version | None, other: Version | None) -> int:
+def distance_between(one: Version | None, other: Version | None) -> int:
+    """How unlike two versions of a package are."""
     if one is None or other is None:
         return 0 if one is other else MISSING
     if one.major != other.major:
@@ -101,10 +114,10 @@ def _apart(one: Version | None, other: Version | None) -> int:
 
 
 def nearest(here: Versions, locks: Iterable[Lock]) -> Lock | None:
-    """The published stack with the smallest distance, of several the newest; None where nothing is published."""
+    """The published stack with the smallest distance, the newest of several; None if there is none."""
     return min(
         locks,
-        key=lambda lock: (distance(here, versions(lock)), -lock.as_of.toordinal(), lock.stack),
+        key=lambda lock: (distance(here, versions_of(lock)), -lock.as_of.toordinal(), lock.stack),
         default=None,
     )
 
@@ -112,8 +125,8 @@ def nearest(here: Versions, locks: Iterable[Lock]) -> Lock | None:
 def remedy_near(
     published: Published, diagnosis: Diagnosis, environment: Mapping[str, str]
 ) -> Remedy | None:
-    """A remedy seen on the published stack that is nearest to the versions of ``environment``, by package."""
-    lock = nearest(parsed(environment.get), published.locks)
+    """A remedy seen on the published stack nearest to ``environment``, the versions by package."""
+    lock = nearest(parse_versions(environment.get), published.locks)
     if lock is None:
         return None
     return remedy_for(
@@ -128,9 +141,14 @@ def like(
     here: Versions,
     needs: Iterable[str] = (),
 ) -> Likeness:
-    """How a cell that ends with ``outcome`` in the environment ends on the published ``stacks``.
+    """How a cell that fails in the environment compares with the same cell on the published stacks.
 
-    ``records`` are those of this cell on them, ``needs`` the requirements of its variant.
+    Args:
+        outcome: how it fails in the environment.
+        records: the records of this cell on the published stacks.
+        stacks: the versions of each published stack.
+        here: the versions of the environment.
+        needs: the requirements of the variant.
     """
     judged = {record.cell.stack: record for record in records if record.passed is not None}
     failing = tuple(
@@ -138,27 +156,23 @@ def like(
     )
     others = [stack for stack in stacks if stack in judged and stack not in failing]
     if not failing:
-        return Likeness(words=_unlike(outcome, [judged[stack] for stack in others]))
-    if not others:
-        return Likeness(
-            words=f"as all {len(failing)} published stacks do"
-            if len(failing) > 1
-            else _on(failing),
-            stacks=failing,
-        )
-    bounds = separating(failing, others, stacks, here, needs)
-    if not bounds:
-        few = len(others) <= MOST_EXCEPTIONS < MOST_NAMES < len(failing)
-        words = f"as on every published stack but {' and '.join(others)}" if few else _on(failing)
-        return Likeness(words=words, stacks=failing)
-    words = f"as every published stack with {' or '.join(map(str, bounds))} does"
-    unsure = "; the published stacks do not tell which of these it is" if len(bounds) > 1 else ""
-    return Likeness(words=words + unsure, stacks=failing, bounds=bounds)
+        return Likeness(words=like_none(outcome, [judged[stack] for stack in others]))
+    bounds = bounds_here(failing, others, stacks, here, needs) if others else ()
+    words = f"as on {few(failing, MOST_NAMES)}"
+    if not others and len(failing) > 1:
+        words = f"as all {len(failing)} published stacks do"
+    elif bounds:
+        words = f"as every published stack with {' or '.join(map(str, bounds))} does"
+        if len(bounds) > 1:
+            words += "; the published stacks do not tell which of these it is"
+    elif 0 < len(others) <= MOST_EXCEPTIONS < MOST_NAMES < len(failing):
+        words = f"as on every published stack but {listed(others)}"
+    return Likeness(words=words, stacks=failing, bounds=bounds)
 
 
-def _unlike(outcome: str, others: list[Record]) -> str:
-    """What is to be said of a failure that no published stack has."""
-    if Outcome.parse(outcome).phase is Phase.IMPORT:
+def like_none(outcome: str, others: list[Record]) -> str:
+    """What to say about a failure that no published stack has."""
+    if Outcome(outcome).phase is Phase.IMPORT:
         return "that cannot even be imported here"
     otherwise = sorted({record.outcome for record in others if record.passed is False})
     if otherwise:
@@ -166,50 +180,65 @@ def _unlike(outcome: str, others: list[Record]) -> str:
     return "that no published stack fails" if others else "that no published stack was judged on"
 
 
-def separating(
+def bounds_here(
     failing: Iterable[str],
     others: Iterable[str],
     stacks: Mapping[str, Versions],
     here: Versions,
-    needs: Iterable[str] = (),
+    needs: Iterable[str],
 ) -> tuple[Bound, ...]:
-    """The bounds that set the failing stacks apart, with the environment not on the other side.
+    """The bounds that may explain why the environment fails: its own release is not on the passing side.
 
-    Releases go up together as time goes by, so that several packages may do; those that the variant needs come alone.
+    Over time all packages move to newer releases, so several of them may separate the stacks. If
+    the variant needs some of these packages, only those are given.
     """
-    bad, good = [stacks[name] for name in failing], [stacks[name] for name in others]
-    found = [bound for name in SHOWN if (bound := _bound(name, bad, good, here)) is not None]
+    separating = separate(
+        [stacks[name] for name in failing],
+        [stacks[name] for name in others],
+        [name for name in SHOWN if name in here],
+    )
+    found = [
+        replace(bound, here=str(here[bound.package]))
+        for bound in separating
+        if bound.explains(here[bound.package])
+    ]
     asked = {canonicalize_name(Requirement(text).name) for text in needs}
     return tuple([bound for bound in found if bound.package in asked] or found)[:MOST_BOUNDS]
 
 
-def _bound(name: str, bad: list[Versions], good: list[Versions], here: Versions) -> Bound | None:
-    own = here.get(name)
-    if own is None or any(name not in each for each in (*bad, *good)):
-        return None
-    fails, passes = [each[name] for each in bad], [each[name] for each in good]
-    if max(fails) < min(passes) and own < min(passes):
-        return Bound(
-            package=name, fails=str(max(fails)), passes=str(min(passes)), older=True, here=str(own)
-        )
-    if min(fails) > max(passes) and own > max(passes):
-        return Bound(
-            package=name, fails=str(min(fails)), passes=str(max(passes)), older=False, here=str(own)
-        )
-    return None
+def separate(
+    failing: Sequence[Versions], passing: Sequence[Versions], names: Iterable[str]
+) -> tuple[Bound, ...]:
+    """The packages of ``names`` whose releases separate the failing stacks from the passing ones.
 
+    A package that one of the stacks does not have separates nothing.
 
-def _on(stacks: tuple[str, ...]) -> str:
-    more = f" and {len(stacks) - MOST_NAMES} more" if len(stacks) > MOST_NAMES else ""
-    return f"as on {', '.join(stacks[:MOST_NAMES])}{more}"
+    Args:
+        failing, passing: the versions of each stack; at least one stack each.
+        names: the packages to look at, in the order of the result.
+    """
+    found = []
+    for name in names:
+        if any(name not in each for each in (*failing, *passing)):
+            continue
+        bad, good = [each[name] for each in failing], [each[name] for each in passing]
+        if max(bad) < min(good):
+            pair, older = (max(bad), min(good)), True
+        elif min(bad) > max(good):
+            pair, older = (min(bad), max(good)), False
+        else:
+            continue
+        fails, passes = map(str, pair)
+        found.append(Bound(package=name, fails=fails, passes=passes, older=older))
+    return tuple(found)
 
 
 class PackageMove(Frozen, frozen=True):
-    """A package that differs between two locks, or their Python."""
+    """A package, or Python, that differs between two locks."""
 
     name: str
     before: str | None
-    """Its version in the baseline's lock; None where that does not have it."""
+    """Its version in the first lock; None if that does not have it."""
     after: str | None
     before_released: dt.date | None = None
     after_released: dt.date | None = None
@@ -220,50 +249,42 @@ class PackageMove(Frozen, frozen=True):
         return f"{self.name} {self.before or '(none)'} → {self.after or '(none)'}"
 
 
-def packages_moved(baseline: Lock, candidate: Lock) -> tuple[PackageMove, ...]:
-    """What differs: Python, then what a stack asks for by name, then the rest; torch and its companions first."""
-    before, after = packages(baseline), packages(candidate)
-    direct = asked_for(baseline) | asked_for(candidate)
-    found = [
-        moved(name, before.get(name), after.get(name), direct=name in direct)
-        for name in before.keys() | after.keys()
-        if version(before.get(name)) != version(after.get(name))
-    ]
-    found.sort(key=lambda each: (not each.direct, place(each.name), each.name))
-    if baseline.python != candidate.python:
-        python = PackageMove(
-            name="python", before=baseline.python, after=candidate.python, direct=True
-        )
-        found.insert(0, python)
-    return tuple(found)
-
-
-def packages(lock: Lock) -> dict[str, LockedPackage]:
-    """The packages of a lock by name."""
-    return {package.name: package for package in lock.packages}
-
-
-def version(package: LockedPackage | None) -> str | None:
-    """Its version; None for none."""
-    return package.version if package is not None else None
-
-
-def moved(
-    name: str, before: LockedPackage | None, after: LockedPackage | None, *, direct: bool
-) -> PackageMove:
-    """A package that differs, with the days of its releases where the locks know them."""
-    return PackageMove(
-        name=name,
-        before=version(before),
-        after=version(after),
-        before_released=before.released if before is not None else None,
-        after_released=after.released if after is not None else None,
-        direct=direct,
+def moves(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[PackageMove, ...]:
+    """The packages whose versions differ: Python, torch and its companions, then the rest by name."""
+    names = {name for name, _ in before.items() ^ after.items()}
+    return tuple(
+        PackageMove(name=name, before=before.get(name), after=after.get(name))
+        for name in sorted(names, key=lambda name: (rank(name), name))
     )
 
 
+def rank(name: str) -> int:
+    """Where a package is named among others."""
+    return FIRST.index(name) if name in FIRST else len(FIRST)
+
+
+def packages_moved(baseline: Lock, candidate: Lock) -> tuple[PackageMove, ...]:
+    """What differs between two locks, with release days; what a stack asks for by name comes first."""
+    direct = {"python"} | asked_for(baseline) | asked_for(candidate)
+    before, after = ({p.name: p for p in lock.packages} for lock in (baseline, candidate))
+    one, other = (
+        {"python": lock.python, **{p.name: p.version for p in lock.packages}}
+        for lock in (baseline, candidate)
+    )
+    found = [
+        replace(
+            each,
+            before_released=before[each.name].released if each.name in before else None,
+            after_released=after[each.name].released if each.name in after else None,
+            direct=each.name in direct,
+        )
+        for each in moves(one, other)
+    ]
+    return tuple(sorted(found, key=lambda each: not each.direct))
+
+
 def asked_for(lock: Lock) -> set[str]:
-    """Names of the packages that the stack's requirements name; what is no name (a path, a URL) is left out."""
+    """The packages that a stack's requirements name; a requirement that is a path or a URL names none."""
     names = set()
     for text in lock.requirements:
         try:

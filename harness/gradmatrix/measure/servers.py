@@ -1,10 +1,8 @@
-"""A cell that runs a block of optimizer steps at a time, whenever it is told to; between blocks it costs nothing.
+"""The servers of both sides of a comparison, all alive at once, and the scripts that they fork.
 
-Processor cores: which one is quiet, and who runs where (Linux; elsewhere the system decides).
-
-One server of one side of a comparison, and the script that it has forked to be measured.
-
-The servers of both sides of a comparison, which live at once and are told what to do together.
+``Servers`` are all of them. A ``MeasuredServer`` is one: it keeps a script running that is
+measured. A ``PacedCell`` is that script: it runs a block of optimizer steps whenever it is told to.
+Scripts are pinned to the quietest processor cores.
 """
 
 from __future__ import annotations
@@ -45,16 +43,326 @@ if TYPE_CHECKING:
     from gradmatrix.run.server import Request
 
 
+PER_SIDE = 6
+"""Fresh servers per side."""
+LEAD_IN = 1
+"""Steps at the beginning of a block that do not count: the caches hold another process's data."""
+WARMUP_BLOCK = 4
+WARMUP_S = 5.0
+"""The longest warm-up of one process. One that is not steady by then is measured, and a notice says
+so."""
+TRIES = 5
+"""How often a block is tried. The clock is made of two readings; if another process takes the core
+between them, a step may seem to take less than no time."""
 START_TIMEOUT_S = 60.0
+SAMPLE_S = 0.2
+IDLE = (3, 4)
+"""Columns of /proc/stat that count time in which a core did nothing: idle, and waiting for a disk.
+"""
+SEEDS = random.SystemRandom()
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One side: an interpreter and environment variables of its own."""
+
+    python: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def make_servers(
+    baseline: Contender,
+    candidate: Contender,
+    sources: Sequence[Source],
+    settings: Settings,
+    directory: Path,
+    *,
+    per_side: int = PER_SIDE,
+) -> Iterator[Servers]:
+    """The servers of both sides, the baseline's first. They end with the context.
+
+    Args:
+        baseline: interpreter and variables of one side.
+        candidate: those of the other side.
+        sources: the scripts that will be measured.
+        settings: limits, threads, and whether servers fork.
+        directory: an empty folder for the servers.
+        per_side: how many servers each side has.
+    """
+    threads = settings.limits.threads
+    cores = quietest(threads)
+    members = [
+        MeasuredServer(
+            contender,
+            directory / f"{side}-{number}",
+            sources,
+            environment.variables(threads),
+            cores,
+            fork=settings.isolation == "fork",
+        )
+        for side, contender in (("baseline", baseline), ("candidate", candidate))
+        for number in range(per_side)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool, contextlib.ExitStack() as ending:
+        for server in members:
+            ending.callback(server.close)
+        yield Servers(members, pool)
+
+
+@dataclass
+class Servers:
+    """The members of both sides, the baseline's first."""
+
+    members: list[MeasuredServer]
+    pool: ThreadPoolExecutor
+    """It starts the servers. Its threads live as long as they do: Linux kills a server when the
+    thread that started it ends."""
+    opening_s: float = math.inf
+    """Seconds that starting all servers together took the last time."""
+
+    def open(self) -> None:
+        """Start all servers.
+
+        The first server of an environment compiles what it imports, and uses up to 8 % more memory
+        for that. So one server of each side is started for that alone.
+
+        Raises:
+            ServerDied, OSError: if a server cannot be started.
+        """
+        half = len(self.members) // 2
+        self.each(
+            lambda server: server.rehearse(), [*self.members[:half][:1], *self.members[half:][:1]]
+        )
+        self.renew()
+
+    def renew(self) -> None:
+        """Replace all servers by new ones, which import what these have learned to import.
+
+        Raises:
+            ServerDied, OSError: if a server cannot be started.
+        """
+        self.each(lambda server: server.renew(), self.members)
+        began = time.monotonic()
+        self.each(lambda server: server.open(), self.members)
+        self.opening_s = time.monotonic() - began
+
+    def each(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Do ``task`` with all ``items``, as many at a time as there are cores.
+
+        It raises the first error only when no task is running any more.
+        """
+        futures = [self.pool.submit(task, item) for item in items]
+        try:
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            for future in futures:
+                future.cancel()
+        wait(futures)
+        for future in done:
+            future.result()
+        return [future.result() for future in futures]
+
+
+@dataclass
+class MeasuredServer:
+    """A server of one side that keeps a script running and runs blocks of its steps."""
+
+    contender: Contender
+    directory: Path
+    sources: Sequence[Source]
+    variables: Mapping[str, str]
+    cores: tuple[int, ...]
+    """The cores that the script runs on once it is warm; empty means any."""
+    fork: bool = CAN_FORK
+    """One server forks all processes; otherwise every process has a server of its own."""
+    peak_bytes: int | None = None
+    """Peak memory of the script so far."""
+    steady: bool = False
+    """Its warm-up was seen to end."""
+    step_s: float = 0.0
+    """Seconds of a step at the end of the warm-up."""
+    seed: int = field(default_factory=lambda: SEEDS.randrange(1, 2**32))
+    """The seed of its server's hashes."""
+    lead_in: int = LEAD_IN
+    _cell: PacedCell | None = None
+    _server: Server | None = None
+    _servers: int = 0
+    _cells: int = 0
+    _learned: list[bytes] = field(default_factory=list)
+
+    def open(self) -> None:
+        """Start the server unless it is alive.
+
+        It imports what is measured, and what it was told to learn.
+
+        Raises:
+            ServerDied, OSError: if it cannot be started.
+        """
+        if self.alive:
+            return
+        self._shut()
+        self._servers += 1
+        server = Server(
+            self.contender.python,
+            [source.path for source in self.sources if not source.own],
+            self.directory / f"server-{self._servers}",
+            {**self.variables, "PYTHONHASHSEED": str(self.seed), **self.contender.variables},
+            fork=self.fork,
+            ahead=[source.path for source in self.sources if source.own],
+        )
+        self._server = server.__enter__()
+        # An import opened CUDA, which no fork can use after that.
+        if self.fork and server.cuda_initialized:
+            self.fork = False
+            self._shut()
+            self.open()
+        for line in self._learned:
+            self._import(line)
+
+    def renew(self) -> None:
+        """End the server; the next one has another hash seed."""
+        self.close()
+        self.seed = SEEDS.randrange(1, 2**32)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its server is alive."""
+        return self._server is not None and self._server.alive
+
+    def rehearse(self) -> None:
+        """Start a server and end it, so that what it imports is compiled.
+
+        Raises:
+            ServerDied, OSError: if it cannot be started.
+        """
+        self.open()
+        self._shut()
+
+    def scout(self, request: Callable[[Path], Request]) -> bytes:
+        """Run the first step; returns what the script had to import, as a line for :meth:`learn`.
+
+        Raises:
+            Exhausted, Broken, ServerDied: if the script does not get that far.
+        """
+        line = self._started(request).imported
+        self.end()
+        return line
+
+    def learn(self, line: bytes) -> None:
+        """Import what the scout's script imported; every server that replaces this one does so too.
+
+        Raises:
+            Broken, ServerDied: if that fails.
+        """
+        self.open()
+        if line not in self._learned:
+            self._import(line)
+            self._learned.append(line)
+
+    def _import(self, line: bytes) -> None:
+        assert self._server is not None
+        self._server.send(line.decode() + "\n")
+        if self._server.event(IMPORTED, time.monotonic() + IMPORT_TIMEOUT_S) is None:
+            self._shut()
+            raise Broken(f"importing took more than {IMPORT_TIMEOUT_S:g} s")
+
+    def begin(self, request: Callable[[Path], Request]) -> None:
+        """Start the script, run it until its step times are steady, and pin it.
+
+        Raises:
+            Exhausted, Broken, ServerDied: if the script does not get that far.
+        """
+        cell = self._started(request)
+        self.warm_up()
+        if cell.pid is not None:
+            pin(cell.pid, self.cores)
+
+    def _started(self, request: Callable[[Path], Request]) -> PacedCell:
+        """The script in a new process after its first step; the process before it is ended."""
+        self.end()
+        self.open()
+        assert self._server is not None
+        self._cells += 1
+        self._cell = PacedCell(self._server, request(self.directory / f"cell-{self._cells}"))
+        self._cell.start()
+        return self._cell
+
+    def warm_up(self) -> None:
+        """Run until the marginal standard error shows that the warm-up is over."""
+        times: list[float] = []
+        self.steady = False
+        while not self.steady and sum(times) < WARMUP_S:
+            times += self.block(max(WARMUP_BLOCK, len(times)))
+            start = statistics.steady_from(times)
+            self.steady = start is not None
+        tail = times[start or len(times) // 2 :]
+        self.step_s = sorted(tail)[len(tail) // 2]
+
+    @property
+    def running(self) -> bool:
+        """Whether the script is still running."""
+        return self._cell is not None and self._cell.pid is not None
+
+    def block(self, steps: int) -> tuple[float, ...]:
+        """Run a block; returns the seconds of each step after the lead-in.
+
+        The block is run again if its clock ran backwards.
+
+        Raises:
+            Exhausted, Broken, ServerDied: if the script cannot go on.
+        """
+        assert self._cell is not None
+        for _ in range(TRIES):
+            block = self._cell.run(self.lead_in + steps)
+            self.peak_bytes = block.peak_memory_bytes
+            if all(step_s > 0 for step_s in block.step_times_s):
+                return block.step_times_s[self.lead_in :]
+        raise Broken(f"its clock ran backwards in each of {TRIES} blocks")
+
+    def end(self) -> None:
+        """Stop the script and remove its folder. The server stays alive if it can."""
+        cell, self._cell = self._cell, None
+        if cell is None:
+            return
+        try:
+            cell.stop()
+        except (ServerDied, Broken, OSError):
+            self._shut()
+        if cell.unheard or not self.fork:
+            self._shut()
+        shutil.rmtree(cell.request.directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """Stop the script and the server."""
+        self.end()
+        self._shut()
+
+    def _shut(self) -> None:
+        """End the server; whoever needs one starts another."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+
+class Exhausted(Exception):
+    """The script ran to its end and has no more steps. A new process can go on."""
+
+
+class Broken(Exception):
+    """The script failed, died or took too long; the message says which."""
 
 
 class Block(msgspec.Struct, frozen=True, tag_field="event", tag="block"):
     """What a block of steps took."""
 
     step_times_s: tuple[float, ...]
-    """Of each step; the first one begins with cold caches."""
+    """Seconds of each step; the first step begins with cold caches."""
     peak_memory_bytes: int | None
-    """Of the process since it began: resident set, or what torch's allocator held on a GPU."""
+    """Peak memory of the process since its start: resident set, or what torch's allocator held on a
+    GPU."""
 
 
 class Imported(msgspec.Struct, frozen=True, tag_field="event", tag="imported"):
@@ -62,7 +370,7 @@ class Imported(msgspec.Struct, frozen=True, tag_field="event", tag="imported"):
 
 
 class _Imports(msgspec.Struct):
-    """What a cell had to import by itself, in the words of ``protocol.py``."""
+    """What a cell had to import itself, as ``observe/protocol.py`` describes it."""
 
     schema: int
     modules: list[str]
@@ -72,44 +380,45 @@ IMPORTED, _IMPORTS = msgspec.json.Decoder(Imported), msgspec.json.Decoder(_Impor
 _EVENT: msgspec.json.Decoder[Block | CellEnded] = msgspec.json.Decoder(Block | CellEnded)
 
 
-class Exhausted(Exception):
-    """The script ran to its end: it has no more steps. Another process may go on."""
-
-
-class Broken(Exception):
-    """The script failed, died, or took too long; the message says which."""
-
-
 class PacedCell:
-    """One running script in ``server``; it waits after its first optimizer step."""
+    """A running script in ``server``; it waits after its first optimizer step."""
 
     def __init__(self, server: Server, request: Request) -> None:
         self.server = server
         self.request = request
         self.pid: int | None = None
         self.unheard = False
-        """It broke after it was told to run: what it may not have read, the server takes for a request."""
+        """It broke after it was told to run. The server would take what it has not read for a
+        request."""
 
     def start(self) -> Block:
-        """Start the script and let it run to the end of its first step. Exhausted, Broken, ServerDied."""
+        """Start the script and let it run to the end of its first step.
+
+        Raises:
+            Exhausted, Broken, ServerDied: if the script does not get that far.
+        """
         self.request.directory.mkdir(parents=True, exist_ok=True)
         self.server.send(self.request.line())
         started = self.server.event(STARTED, time.monotonic() + START_TIMEOUT_S)
         if started is None:
-            self.server.close()  # it would begin some time, and nobody would wait for it
+            self.server.close()  # or it would start later, when nobody waits for it
             raise Broken("its process did not start in time")
         self.pid = started.pid
         return self._block()
 
     @property
     def imported(self) -> bytes:
-        """The line that asks another server to import what this cell had to import by itself."""
+        """The line that asks another server to import what this cell had to import itself."""
         return msgspec.json.encode(
             _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
         )
 
     def run(self, steps: int) -> Block:
-        """Run ``steps`` optimizer steps. Exhausted, Broken, ServerDied."""
+        """Run ``steps`` optimizer steps.
+
+        Raises:
+            Exhausted, Broken, ServerDied: if the script cannot go on.
+        """
         self.server.send(f'{{"steps": {steps}}}\n')
         try:
             return self._block()
@@ -118,14 +427,18 @@ class PacedCell:
             raise
 
     def stop(self) -> None:
-        """End the script; the server is ready for another one, where it can fork. Broken, ServerDied: it is not."""
+        """End the script; a server that forks is then ready for the next one.
+
+        Raises:
+            Broken, ServerDied: if the server is not ready.
+        """
         if self.pid is None:
             return
         kill_group(self.pid)
         self.pid = None
         if self.server.fork:
             while isinstance(self._event(START_TIMEOUT_S), Block):
-                pass  # it was on its way
+                pass  # this block was sent before the script ended
 
     def _block(self) -> Block:
         """The next block."""
@@ -137,7 +450,7 @@ class PacedCell:
         raise self._end(event)
 
     def _event(self, timeout_s: float) -> Block | CellEnded:
-        """What the script does next."""
+        """The script's next event."""
         line = self.server.line(time.monotonic() + timeout_s, self.request.directory / "output.txt")
         if line is None:
             raise Broken(f"no answer within {timeout_s:g} s")
@@ -147,7 +460,7 @@ class PacedCell:
             raise Broken(f"it does not keep the protocol: {error}") from error
 
     def _end(self, event: CellEnded) -> Exhausted | Broken:
-        """Why a script ended that nobody had stopped."""
+        """Why a script ended that nobody stopped."""
         seen = read_observation(self.request.directory)
         if seen is not None and seen.raised is None and seen.skipped is None and not seen.no_device:
             return Exhausted(f"it has no more than {seen.steps} steps")
@@ -157,15 +470,11 @@ class PacedCell:
         return Broken(scenarios.without_folders(judge(seen, ended).message, self.request.folders))
 
 
-SAMPLE_S = 0.2
-IDLE = (3, 4)
-"""Columns of /proc/stat that count time in which a core did nothing: idle, and waiting for a disk."""
-
-
 def quietest(count: int) -> tuple[int, ...]:
-    """The ``count`` least busy cores that this process may use; empty where there are no more, or none to see.
+    """The ``count`` least busy cores that this process may use.
 
-    Of two cores that share their circuits the busier one slows the other, which no choice here can mend.
+    Empty if there are not more than that, or if the system does not tell. Two cores may share
+    circuits; then the busier one slows the other, and no choice here can prevent that.
     """
     if not hasattr(os, "sched_getaffinity"):
         return ()
@@ -180,17 +489,8 @@ def quietest(count: int) -> tuple[int, ...]:
     return tuple(known[:count]) if len(known) > count else ()
 
 
-def pin(pid: int, cores: tuple[int, ...]) -> None:
-    """Let every thread of the process run on ``cores`` alone; nothing where there are none, or it is gone."""
-    if not cores or not hasattr(os, "sched_setaffinity"):
-        return
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), cores)
-
-
 def _busy() -> dict[int, int]:
-    """Ticks that each core has worked since the machine was started."""
+    """Ticks that each core has worked since the machine started."""
     found = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
@@ -201,259 +501,13 @@ def _busy() -> dict[int, int]:
     return found
 
 
-LEAD_IN = 1
-"""Steps at the beginning of a block that do not count: the caches hold another process's data."""
-WARMUP_BLOCK = 4
-WARMUP_S = 5.0
-"""Longest warm-up of one process; what is not steady then is measured, and said."""
-SEEDS = random.SystemRandom()
-TRIES = 5
-"""Of a block. Where another process takes the core between the two readings that make a clock, it is off by as long."""
+def pin(pid: int, cores: tuple[int, ...]) -> None:
+    """Let every thread of the process run on ``cores`` alone.
 
-
-@dataclass(frozen=True)
-class Contender:
-    """One side: an interpreter, and environment variables of its own."""
-
-    python: Path
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class Runner:
-    """A server of ``contender`` that runs a block of optimizer steps when it is told to."""
-
-    contender: Contender
-    directory: Path
-    sources: Sequence[Source]
-    variables: Mapping[str, str]
-    cores: tuple[int, ...]
-    """Where the script runs once it is warm; empty: anywhere."""
-    fork: bool = CAN_FORK
-    """One server for all processes, which imports once; else a server for each."""
-    peak_bytes: int | None = None
-    """Peak memory of the script so far."""
-    steady: bool = False
-    """Its warm-up was seen to end."""
-    step_s: float = 0.0
-    """What a step took at the end of the warm-up."""
-    seed: int = field(default_factory=lambda: SEEDS.randrange(1, 2**32))
-    """Of its server's hashes."""
-    lead_in: int = LEAD_IN
-    _cell: PacedCell | None = None
-    _server: Server | None = None
-    _servers: int = 0
-    _cells: int = 0
-    _learned: list[bytes] = field(default_factory=list)
-
-    def open(self) -> None:
-        """Start the server unless it lives: it imports what is measured, and what was learned. ServerDied, OSError."""
-        if self.alive:
-            return
-        self._shut()
-        self._servers += 1
-        server = Server(
-            self.contender.python,
-            [source.path for source in self.sources if not source.own],
-            self.directory / f"server-{self._servers}",
-            {**self.variables, "PYTHONHASHSEED": str(self.seed), **self.contender.variables},
-            fork=self.fork,
-            ahead=[source.path for source in self.sources if source.own],
-        )
-        self._server = server.__enter__()
-        if (
-            self.fork and server.cuda_initialized
-        ):  # importing opened CUDA, which no fork can use then
-            self.fork = False
-            self._shut()
-            self.open()
-        for line in self._learned:
-            self._import(line)
-
-    def renew(self) -> None:
-        """End the server: the next one has another hash seed."""
-        self.close()
-        self.seed = SEEDS.randrange(1, 2**32)
-
-    @property
-    def alive(self) -> bool:
-        """Whether its server lives."""
-        return self._server is not None and self._server.alive
-
-    def rehearse(self) -> None:
-        """Start a server, and end it: what it imports is compiled then. ServerDied, OSError."""
-        self.open()
-        self._shut()
-
-    def scout(self, request: Callable[[Path], Request]) -> bytes:
-        """Run the first step; what the script then had imported, as a line for :meth:`learn`.
-
-        Exhausted, Broken, ServerDied.
-        """
-        line = self._started(request).imported
-        self.end()
-        return line
-
-    def learn(self, line: bytes) -> None:
-        """Import what the scout's script had to, and so does every server that takes its place. Broken, ServerDied."""
-        self.open()
-        if line not in self._learned:
-            self._import(line)
-            self._learned.append(line)
-
-    def _import(self, line: bytes) -> None:
-        assert self._server is not None
-        self._server.send(line.decode() + "\n")
-        if self._server.event(IMPORTED, time.monotonic() + IMPORT_TIMEOUT_S) is None:
-            self._shut()
-            raise Broken(f"importing took more than {IMPORT_TIMEOUT_S:g} s")
-
-    def begin(self, request: Callable[[Path], Request]) -> None:
-        """Start the script, run it until its step times are steady, and pin it. Exhausted, Broken, ServerDied."""
-        cell = self._started(request)
-        self.warm_up()
-        if cell.pid is not None:
-            pin(cell.pid, self.cores)
-
-    def _started(self, request: Callable[[Path], Request]) -> PacedCell:
-        """The script in a new process, after its first step; one that failed to start is ended before."""
-        self.end()
-        self.open()
-        assert self._server is not None
-        self._cells += 1
-        self._cell = PacedCell(self._server, request(self.directory / f"cell-{self._cells}"))
-        self._cell.start()
-        return self._cell
-
-    def warm_up(self) -> None:
-        """Run until the marginal standard error says that what came first was different, and is over."""
-        times: list[float] = []
-        self.steady = False
-        while not self.steady and sum(times) < WARMUP_S:
-            times += self.block(max(WARMUP_BLOCK, len(times)))
-            start = statistics.steady_from(times)
-            self.steady = start is not None
-        tail = times[start or len(times) // 2 :]
-        self.step_s = sorted(tail)[len(tail) // 2]
-
-    @property
-    def running(self) -> bool:
-        """Whether the script has not ended."""
-        return self._cell is not None and self._cell.pid is not None
-
-    def block(self, steps: int) -> tuple[float, ...]:
-        """Run a block, again where its clock ran backwards: the seconds of each step but the lead-in.
-
-        Exhausted, Broken, ServerDied.
-        """
-        assert self._cell is not None
-        for _ in range(TRIES):
-            block = self._cell.run(self.lead_in + steps)
-            self.peak_bytes = block.peak_memory_bytes
-            if all(step_s > 0 for step_s in block.step_times_s):
-                return block.step_times_s[self.lead_in :]
-        raise Broken(f"its clock ran backwards in each of {TRIES} blocks")
-
-    def end(self) -> None:
-        """Stop the script and remove its folder; the server stays, where it can."""
-        cell, self._cell = self._cell, None
-        if cell is None:
-            return
-        try:
-            cell.stop()
-        except (ServerDied, Broken, OSError):
-            self._shut()
-        if cell.unheard or not self.fork:
-            self._shut()
-        shutil.rmtree(cell.request.directory, ignore_errors=True)
-
-    def close(self) -> None:
-        """Stop everything."""
-        self.end()
-        self._shut()
-
-    def _shut(self) -> None:
-        """End the server; what needs one starts another."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-
-
-T = TypeVar("T")
-R = TypeVar("R")
-SERVERS = 6
-"""Fresh servers per side."""
-
-
-@dataclass
-class Crew:
-    """The runners of both sides, the baseline's first."""
-
-    runners: list[Runner]
-    pool: ThreadPoolExecutor
-    """It starts them. Its threads live as long as they do: Linux kills a server with the thread that started it."""
-    opening_s: float = math.inf
-    """What starting all servers took when they were last started together."""
-
-    def open(self) -> None:
-        """Start all servers. ServerDied, OSError.
-
-        The first one of an environment compiles what it imports, and keeps up to 8 % more memory for it: one of each
-        side is started for that alone.
-        """
-        half = len(self.runners) // 2
-        self.each(
-            lambda runner: runner.rehearse(), [*self.runners[:half][:1], *self.runners[half:][:1]]
-        )
-        self.renew()
-
-    def renew(self) -> None:
-        """Others take the place of the servers, and import what these have learned to. ServerDied, OSError."""
-        self.each(lambda runner: runner.renew(), self.runners)
-        began = time.monotonic()
-        self.each(lambda runner: runner.open(), self.runners)
-        self.opening_s = time.monotonic() - began
-
-    def each(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Do ``task`` with all ``items``, as many at a time as there are cores; raises when no other one is at work."""
-        futures = [self.pool.submit(task, item) for item in items]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        finally:
-            for future in futures:
-                future.cancel()
-        wait(futures)
-        for future in done:
-            future.result()
-        return [future.result() for future in futures]
-
-
-@contextlib.contextmanager
-def crew(
-    baseline: Contender,
-    candidate: Contender,
-    sources: Sequence[Source],
-    settings: Settings,
-    directory: Path,
-    *,
-    servers: int = SERVERS,
-) -> Iterator[Crew]:
-    """Runners of both sides, the baseline's first; ended with the context."""
-    threads = settings.limits.threads
-    cores = quietest(threads)
-    runners = [
-        Runner(
-            contender,
-            directory / f"{side}-{number}",
-            sources,
-            environment.variables(threads),
-            cores,
-            fork=settings.isolation == "fork",
-        )
-        for side, contender in (("baseline", baseline), ("candidate", candidate))
-        for number in range(servers)
-    ]
-    with ThreadPoolExecutor(os.cpu_count()) as pool, contextlib.ExitStack() as ending:
-        for runner in runners:
-            ending.callback(runner.close)
-        yield Crew(runners, pool)
+    Nothing happens if there are no cores, or if the process is gone.
+    """
+    if not cores or not hasattr(os, "sched_setaffinity"):
+        return
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores)

@@ -24,7 +24,7 @@ from gradmatrix.core import files as disk
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import LIMIT_OF, Outcome, Phase
+from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, UNSUPPORTED, Outcome, Phase
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, judge_observation, passes
 from gradmatrix.publish import publication
@@ -50,7 +50,7 @@ AHEAD = dt.timedelta(hours=1)
 """The clocks of two machines may differ by this much."""
 UNSEEN = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.PROCESS})
 """Phases in which a cell may end without an observation."""
-NEVER_RUN = frozenset({"setup:unsupported", "setup:no-device"})
+NEVER_RUN = frozenset({UNSUPPORTED, NO_DEVICE})
 """Outcomes of the other phases that are known without an observation."""
 MEASURED = {"recorded_at", "steps_per_s", "peak_memory_bytes"}
 """The fields of a row that depend on when and where it ran."""
@@ -316,7 +316,7 @@ def verdict_again(record: Record) -> Verdict | None:
     """The verdict on what was observed; None if the outcome needs an observation and has none."""
     if record.observation is not None:
         return judge_observation(record.observation)
-    outcome = Outcome.parse(record.outcome)
+    outcome = Outcome(record.outcome)
     if outcome.phase in UNSEEN or record.outcome in NEVER_RUN:
         return Verdict(outcome, None, "")
     return None

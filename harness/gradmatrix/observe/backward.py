@@ -1,4 +1,4 @@
-"""Watch ``torch.autograd.backward``: whether the root has a graph, and in which modes it was called."""
+"""Watch ``torch.autograd.backward``: whether the root has a graph, and in which modes it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ CALLS_KEPT = 32
 class BackwardWatch:
     """Wraps ``torch.autograd.backward``; only outermost calls count.
 
-    Reentrant checkpointing calls it again from inside a running backward pass: those calls are torch's plumbing.
+    Reentrant checkpointing calls it again inside a running backward pass; those calls are torch's
+    own.
     """
 
     def __init__(
@@ -24,7 +25,7 @@ class BackwardWatch:
         self.clock = clock
         self.trouble = trouble
         self.about_to = about_to
-        """Called before an audited call, with its roots and whether all of them have a graph."""
+        """Called before an audited call with its roots and whether all of them have a graph."""
         self.before: Callable[[], object] = bool
         """Called before every outermost call."""
         self.calls: List[Dict[str, Any]] = []
@@ -34,7 +35,7 @@ class BackwardWatch:
         self._last_roots: List[Any] = []
 
     def install(self) -> Callable[[], None]:
-        """Replace ``torch.autograd.backward``; the returned function puts the original back."""
+        """Replace ``torch.autograd.backward``. The returned function restores the original."""
         import torch
 
         original = torch.autograd.backward
@@ -72,7 +73,7 @@ class BackwardWatch:
         return self._depth > 0
 
     def lighten(self) -> None:
-        """After the audit keep only the last roots."""
+        """Keep only the last roots from now on: the audit is over."""
         self._light = True
 
     def _observe(self, torch: Any, roots: List[Any]) -> None:
@@ -98,21 +99,24 @@ class BackwardWatch:
             )
 
     def losses(self) -> List[Optional[float]]:
-        """Loss of each audited step: the sum of its backward roots; None where a step had no scalar root."""
+        """The loss of each audited step: the sum of its backward roots.
+
+        None if it had no scalar root.
+        """
         last = max(self._loss_of_step, default=0)
         return [self._loss_of_step.get(step) for step in range(1, last + 1)]
 
     def last_loss(self) -> Optional[float]:
-        """The last backward call's sum of scalar roots, or None."""
+        """The sum of the scalar roots of the last backward call, or None."""
         try:
             return total(self._last_roots)
-        except Exception as error:  # a device that failed cannot be read any more
+        except Exception as error:  # a device that failed cannot be read
             self.trouble.add("last loss", error)
             return None
 
 
 def total(roots: List[Any]) -> Optional[float]:
-    """Sum of the scalars among ``roots``; None where there is none."""
+    """The sum of the scalars among ``roots``; None if there is none."""
     scalars = [
         float(root.detach().float().item())
         for root in roots

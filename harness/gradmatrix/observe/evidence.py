@@ -1,6 +1,7 @@
-"""Which parameters are frozen, and which lines froze them.
+"""Why a parameter got no gradient: look at the graph before each audited backward pass.
 
-Why the first audited step without a gradient had none: what was lost, severed, made anew, frozen, dropped.
+The evidence is kept from the first step that went wrong: outputs that lost their gradient, tensors
+that left the graph, new leaves, gradients that were dropped, frozen parameters.
 """
 
 from __future__ import annotations
@@ -16,63 +17,38 @@ if TYPE_CHECKING:
     from .parameters import ParameterWatch
 
 
-def frozen_by_line(
-    modules: Dict[int, Any], froze: Dict[Any, List[Any]], names: Dict[int, str], most: int
-) -> List[Dict[str, Any]]:
-    """The frozen parameters of ``modules`` (by id), by the line that froze them; those of an unknown line last."""
-    owners = {
-        id(p): module
-        for module in modules.values()
-        for p in module.parameters(recurse=False)
-        if not p.requires_grad
-    }
-    lines: Dict[Any, List[int]] = {}
-    for at, members in froze.items():
-        alive = [member() for member in members]
-        mine = list(dict.fromkeys(id(p) for p in alive if id(p) in owners))
-        if mine:
-            lines[at] = mine
-    known = {identity for members in lines.values() for identity in members}
-    left = [identity for identity in owners if identity not in known]
-    groups = [*lines.items(), *([(None, left)] if left else [])]
-    return [
-        {
-            "modules": list(
-                dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members)
-            )[:most],
-            "parameters": len(members),
-            "frames": line(at),
-        }
-        for at, members in groups[-most:]
-    ]
-
-
 NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": []}
-SHOWN = 8  # entries of each kind that an observation has at most
+SHOWN = 8
+"""An observation has at most this many entries of each kind."""
 
 
 class Evidence:
-    """Looks at the graph before each audited backward pass, and keeps what explains the first that went wrong."""
+    """Looks at the graph before each audited backward pass and keeps what explains a failure."""
 
     def __init__(self, forward: ForwardWatch, parameters: ParameterWatch) -> None:
         self.forward = forward
         self.parameters = parameters
         self._reach = Reach()
-        """What the backward passes of this step reach, together."""
-        self.over = False  # the audit is
+        """What all backward passes of this step reach."""
+        self.over = False  # whether the audit is over
         self._reached: Dict[int, Any] = {}
         """Every parameter that an audited backward pass reached, by id."""
         self._flat: Optional[Dict[str, Any]] = None
-        """What explains the gradients of zeros."""
+        """What explains the zero gradients."""
         self._kept: Optional[Dict[str, Any]] = None
         self._without_graph = False
 
     def about_to(self, roots: List[Any], *, whole: bool) -> Optional[Dict[str, Any]]:
-        """A backward pass is about to run from ``roots``; ``whole`` says that all of them have a graph.
+        """A backward pass is about to run from ``roots``.
 
-        Returns who switched gradients off, where it has none and they are off at this moment.
+        Args:
+            roots: the tensors that backward is called on.
+            whole: all of them have a graph.
+
+        Returns:
+            who switched gradients off, if a root has no graph and gradients are off now; else None.
         """
-        if self.over:  # only a pass without a graph is told of
+        if self.over:  # only a pass without a graph is reported
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         found = reach(roots)
@@ -92,7 +68,12 @@ class Evidence:
         return None
 
     def stepped(self, starving: Set[int], zero: Set[int]) -> None:
-        """An optimizer stepped; some parameters, by id, got no gradient in it (``starving``) or one of zeros."""
+        """An optimizer has stepped.
+
+        Args:
+            starving: ids of the parameters that got no gradient.
+            zero: ids of those that got a gradient of zeros.
+        """
         if starving and self._kept is None:
             self._kept = self._explain(self.forward.training(starving))
         if zero:
@@ -109,7 +90,7 @@ class Evidence:
         }
 
     def _explain(self, starving: Set[int]) -> Dict[str, Any]:
-        """Everything of the running step that may have cut off ``starving`` parameters (ids)."""
+        """Everything in this step that may have cut off the ``starving`` parameters (ids)."""
         return {
             "step": self.forward.clock(),
             "groups": self._groups(starving),
@@ -130,7 +111,7 @@ class Evidence:
         )
 
     def _poisoned(self, starving: Set[int]) -> List[Dict[str, Any]]:
-        """The first module of starving parameters that autocast's cache served."""
+        """The first module with starving parameters that got weights from autocast's cache."""
         for module in self.forward.seen.values():
             if any(id(parameter) in starving for parameter in module.parameters(recurse=False)):
                 group = self.forward.poisoned(module)
@@ -139,7 +120,7 @@ class Evidence:
         return []
 
     def _dropped(self, starving: Set[int]) -> List[Dict[str, Any]]:
-        """Lines that set the gradient of starving parameters to None between the backward pass and the step."""
+        """The lines that set gradients of starving parameters to None between backward and step."""
         lines: Dict[Any, List[int]] = {}
         for identity, at in self.forward.severing.dropped.items():
             if identity in starving:
@@ -174,9 +155,8 @@ class Evidence:
             return found
         blank = self.forward.finite.zero
         if blank is not None:
-            for event in (
-                severing.severed
-            ):  # a mask of zeros has its shape from the very tensor that it hides
+            # A mask of zeros takes its shape from the tensor that it hides.
+            for event in severing.severed:
                 if event["how"] in LIKE and event["module"] is blank["owner"]:
                     return {**event, "node": None, "parameters": zero}
         ranked = self._ranked(
@@ -185,7 +165,7 @@ class Evidence:
         return ranked[0] if ranked else None
 
     def _severed(self, starving: Set[int]) -> List[Dict[str, Any]]:
-        """The operations behind which lie starving parameters that the loss does not reach, the most telling first."""
+        """The operations that cut off starving parameters from the loss, most telling first."""
         events = [
             event
             for event in self.forward.severing.severed
@@ -194,13 +174,13 @@ class Evidence:
         return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
-        """Those of ``events`` behind which lie ``affected`` parameters (ids), the most telling first."""
+        """The ``events`` with ``affected`` parameters (ids) behind them, most telling first."""
         found = []
         for event in reversed(events):
             behind = Reach()
             if event["node"] is not None:
                 follow(event["node"], behind)
-            elif event["module"] is not None:  # what a checkpoint was given when it ran again
+            elif event["module"] is not None:  # the input of a checkpoint's second pass
                 behind.leaves = {
                     id(parameter): parameter for parameter in event["module"].parameters()
                 }
@@ -212,12 +192,15 @@ class Evidence:
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
                 found.append({**event, "node": None, "module": module, "parameters": parameters})
-        # What only borrows a shape or compares is suspected last; of equals, the latest is named.
+        # Operations that only copy a shape or compare come last; of equals, the latest comes first.
         found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found
 
     def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:
-        """The module that gave what was severed: the running one, or one inside it where that went on with a graph."""
+        """The module whose output was severed.
+
+        That is the running module, or one inside it if the running module went on with a graph.
+        """
         running, outputs = event["module"], self.forward.outputs
         givers = (
             self.forward.recomputed
@@ -236,7 +219,7 @@ class Evidence:
         return given if went_on and inner else running
 
     def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
-        """The last starving module's output before one that the loss reaches: the graph was cut between them."""
+        """The last starving module before one that the loss reaches: the graph was cut between."""
         outputs = self.forward.outputs
         reached = [
             position for position, output in enumerate(outputs) if output[0] in self._reach.nodes
@@ -260,12 +243,12 @@ class Evidence:
         return [{**event, "how": "unknown", "frames": line(outputs[following][2])}]
 
     def _starves(self, module: Any, starving: Set[int]) -> bool:
-        """Whether all that can learn in ``module`` starves."""
+        """Whether no parameter in ``module`` that could learn got a gradient."""
         learning = [id(parameter) for parameter in module.parameters() if parameter.requires_grad]
         return bool(learning) and starving.issuperset(learning)
 
     def _leaves(self) -> List[Dict[str, Any]]:
-        """The leaves of the loss's graph that are no parameters of a module."""
+        """The leaves of the loss's graph that are not parameters of a module."""
         known = {id(p) for module in self.forward.roots() for p in module.parameters()}
         made = {id(event["leaf"]()): event for event in self.forward.severing.made}
         return [
@@ -280,7 +263,10 @@ class Evidence:
         ][:SHOWN]
 
     def facts(self, starving: Set[int], zero: Set[int], *, learning: bool) -> Dict[str, Any]:
-        """The observation's part; nothing where something can learn (``learning``) and nothing got no gradient."""
+        """The part of the observation that comes from here.
+
+        It is empty if something can learn (``learning``) and nothing lacked a gradient.
+        """
         wrong = starving or not learning or self._without_graph
         kept = (self._kept or self._explain(starving)) if wrong else NOTHING
         if self._flat is not None and self._flat["parameters"] & zero:
@@ -325,7 +311,10 @@ class Evidence:
         }
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
-        """The parameters that were reached, and of which ``held`` (ids) has none; None where there are none."""
+        """How many parameters were reached that no optimizer holds; None if there are none.
+
+        ``held`` are the ids of the parameters that optimizers hold.
+        """
         left = {identity for identity in self._reached if identity not in held}
         owners = [
             m
@@ -337,7 +326,7 @@ class Evidence:
         return {"parameters": len(left), "modules": found} if owners else None
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:
-        """Whether parameters that starve are in the modules of ``group``; nothing is known to starve before a step."""
+        """Whether starving parameters are in the modules of ``group``; True if no step was made."""
         return not starving or any(id(p) in starving for p in group["within"].parameters())
 
     def _lost(self, group: Dict[str, Any], names: Dict[int, str]) -> Dict[str, Any]:
@@ -373,3 +362,37 @@ class Evidence:
     def _names(self, modules: List[Any]) -> Dict[int, str]:
         tops = {id(top): top for top in map(self.forward.tree.top, modules)}
         return named(list(tops.values()))[0]
+
+
+def frozen_by_line(
+    modules: Dict[int, Any], froze: Dict[Any, List[Any]], names: Dict[int, str], most: int
+) -> List[Dict[str, Any]]:
+    """The frozen parameters of ``modules`` (by id), grouped by the line that froze them.
+
+    Those of an unknown line come last.
+    """
+    owners = {
+        id(p): module
+        for module in modules.values()
+        for p in module.parameters(recurse=False)
+        if not p.requires_grad
+    }
+    lines: Dict[Any, List[int]] = {}
+    for at, members in froze.items():
+        alive = [member() for member in members]
+        mine = list(dict.fromkeys(id(p) for p in alive if id(p) in owners))
+        if mine:
+            lines[at] = mine
+    known = {identity for members in lines.values() for identity in members}
+    left = [identity for identity in owners if identity not in known]
+    groups = [*lines.items(), *([(None, left)] if left else [])]
+    return [
+        {
+            "modules": list(
+                dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members)
+            )[:most],
+            "parameters": len(members),
+            "frames": line(at),
+        }
+        for at, members in groups[-most:]
+    ]

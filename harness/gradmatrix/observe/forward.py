@@ -1,4 +1,4 @@
-"""Module forward hooks: which modules take part in training, and where an output loses its gradient."""
+"""Forward hooks on modules: which take part in training, and where an output loses its gradient."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .torches import ModuleTree, Trouble
 
 GROUPS_KEPT = 24
-"""Ways of losing a gradient that are told apart in one step."""
+"""At most this many ways of losing a gradient are distinguished in one step."""
 OUTPUTS_KEPT = 50_000
 
 
@@ -41,7 +41,7 @@ class _Thread(threading.local):
 
 
 class ForwardWatch:
-    """Two global hooks, on during the audited steps."""
+    """Two global hooks that are on during the audited steps."""
 
     def __init__(self, clock: Callable[[], int], tree: ModuleTree, trouble: Trouble) -> None:
         self.clock = clock
@@ -52,21 +52,24 @@ class ForwardWatch:
         self.trained: Set[int] = set()
         """Ids of those that ran in training mode with gradients on."""
         self.outputs: List[Tuple[Any, Any, Any]] = []
-        """Of this step: identity of the node, module, line of the call, for every output that requires a gradient."""
+        """In this step, for every output that requires a gradient: identity of its node, its
+        module, and the line of the call."""
         self.recomputed: List[Tuple[Any, Any]] = []
-        """The same of checkpoints' second passes: identity of the node and module."""
+        """The same in the second passes of checkpoints: identity of the node, and module."""
         self.groups: Dict[Any, Dict[str, Any]] = {}
-        """Of this step: the modules that lost their gradient, by the way in which they did."""
+        """In this step: the modules that lost their gradient, grouped by how they lost it."""
         self.ran_on: Set[int] = set()
-        """Of this step: ids of the modules that ended with gradients on."""
+        """In this step: ids of the modules that ended with gradients on."""
         self.in_backward: Callable[[], bool] = bool
         self._tops: List[Any] = []
-        """What contains them: kept alive, or what belongs together would be forgotten when the script returns."""
+        """The modules that contain them. They are kept alive, or it would be forgotten when the
+        script returns what belongs together."""
         self._off_in_autocast: Dict[int, Optional[Switch]] = {}
-        """Modules that ran without gradients while autocast kept its copies of weights, by id."""
+        """Modules that ran without gradients while autocast cached copies of weights, by id."""
         self._learning: Dict[int, bool] = {}
         self._frozen_outputs: Dict[int, Tuple[Any, Any]] = {}
-        """Outputs without a gradient of frozen modules, by the tensor's id: a weak reference to it, and the module."""
+        """Outputs of frozen modules, by the tensor's id: a weak reference to the tensor, and the
+        module."""
         self._last_frozen: Any = None
         self._thread = _Thread()
         self._undo: List[Callable[[], None]] = []
@@ -75,7 +78,7 @@ class ForwardWatch:
         self.finite = FiniteWatch(clock)
 
     def install(self) -> Callable[[], None]:
-        """Hook every module's forward; the returned function unhooks it."""
+        """Hook every module's forward. The returned function removes the hooks."""
         import torch
         from torch.nn.modules import module
 
@@ -90,7 +93,7 @@ class ForwardWatch:
         return self.remove
 
     def remove(self) -> None:
-        """Unhook."""
+        """Remove the hooks."""
         while self._undo:
             self._undo.pop()()
 
@@ -109,11 +112,11 @@ class ForwardWatch:
         self.severing.new_step()
 
     def stamp(self) -> int:
-        """A clock of this step: how many outputs have been seen."""
+        """A clock within this step: how many outputs have been seen."""
         return len(self.outputs)
 
     def innermost(self) -> Any:
-        """The module that is running in this thread, the innermost; None where none is."""
+        """The innermost module that is running in this thread, or None."""
         return next(reversed(self.running()), None)
 
     def grad_enabled(self) -> bool:
@@ -125,7 +128,7 @@ class ForwardWatch:
         return self._without_ended(called(sys._getframe(1)))
 
     def _without_ended(self, innermost: Any) -> List[Any]:
-        """Drop what stands above ``innermost``: it ended with an exception that the script caught."""
+        """Drop modules above ``innermost``: they ended with an exception that the script caught."""
         running = self._thread.running
         while running and running[-1] is not innermost:
             running.pop()
@@ -133,7 +136,7 @@ class ForwardWatch:
 
     def _before(self, module: Any, _inputs: Any) -> None:
         if self._compiling():
-            return  # the compiler is reading this, too
+            return  # the compiler reads this, too
         if self.in_backward():  # checkpointing runs a module again
             self._thread.running.append(module)
             return
@@ -162,7 +165,7 @@ class ForwardWatch:
                 self._look_at(module, list(self._floating(inputs)), tensors)
         except Exception as error:
             self.trouble.add("forward", error)
-        for position in range(len(running) - 1, -1, -1):  # those above it ended with an exception
+        for position in range(len(running) - 1, -1, -1):  # the ones above ended with an exception
             if running[position] is module:
                 del running[position:]
                 break
@@ -185,7 +188,7 @@ class ForwardWatch:
             self._lost(module, fed, on=on)
 
     def _look_again(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
-        """A checkpoint's second pass: a module that takes the gradient away does it here, too."""
+        """Look at a checkpoint's second pass: a gradient that is lost is lost here too."""
         root = next((tensor for tensor in outputs if tensor.grad_fn is not None), None)
         if root is not None and len(self.recomputed) < OUTPUTS_KEPT:
             self.recomputed.append((identity(root.grad_fn), module))
@@ -211,7 +214,10 @@ class ForwardWatch:
             self._frozen_outputs[id(tensor)] = (weakref.ref(tensor), module)
 
     def _source_of(self, tensors: Iterable[Any]) -> Any:
-        """The module that gave one of ``tensors``; else the last one whose own parameters are frozen."""
+        """The module whose output is one of ``tensors``.
+
+        Else the last one that is frozen itself.
+        """
         for tensor in tensors:
             known = self._frozen_outputs.get(id(tensor))
             if known is not None and known[0]() is tensor:
@@ -219,10 +225,10 @@ class ForwardWatch:
         return self._last_frozen
 
     def _lost(self, module: Any, fed: List[Any], *, on: bool) -> None:
-        """Note a module that may explain a missing gradient, in the group of those that lost it in the same way."""
+        """Note a module that may explain a missing gradient, grouped by cause."""
         switch = None if on else self.switches.off()
         if switch is not None and switch.checkpoint and switch.fed:
-            return  # a healthy first pass: the recompute in backward has the gradients
+            return  # this is as it should be: the second pass has the gradients
         cached = False
         if not on:
             if self._autocast_cache():
@@ -240,10 +246,9 @@ class ForwardWatch:
         if group is not None:
             group["modules"] += 1
             group["outermost"].add(id(self._within(module, switch, on=on)))
-            if inside and not inside.checkpoint and len(group["outermost"]) > 2:  # noqa: PLR2004  (two parts, and itself)
-                group["within"] = (
-                    module  # gradients were off in several parts of its own forward, and it gave none out
-                )
+            if inside and not inside.checkpoint and len(group["outermost"]) > 2:  # noqa: PLR2004
+                # Gradients were off in several parts of its own forward, and its output has none.
+                group["within"] = module
         elif len(self.groups) < GROUPS_KEPT:
             group = self.groups[key] = self._group(module, switch, cached=cached, on=on)
         if fed and switch is not None and not cached and not switch.checkpoint:
@@ -275,7 +280,10 @@ class ForwardWatch:
         return running[switch.depth] if switch is not None and inside else module
 
     def poisoned(self, module: Any) -> Optional[Dict[str, Any]]:
-        """A group for a module of which autocast served copies made without gradients; None where it did not."""
+        """A group for a module that got weights without gradients from autocast's cache.
+
+        None if autocast did not do that.
+        """
         if id(module) not in self._off_in_autocast:
             return None
         switch = self._off_in_autocast[id(module)]
@@ -283,7 +291,7 @@ class ForwardWatch:
         return {**group, "entered": True, "grad_enabled": True, "frames": []}
 
     def _autocast_cache(self) -> bool:
-        """Whether autocast is on and keeps the copies that it makes of weights."""
+        """Whether autocast is on and caches its copies of weights."""
         return modes(self._torch)["autocast"] is not None and bool(
             self._torch.is_autocast_cache_enabled()
         )
@@ -306,7 +314,10 @@ class ForwardWatch:
                 yield from self._floating(item, depth - 1)
 
     def training(self, parameters: Set[int]) -> Set[int]:
-        """Those of ``parameters`` (ids) in what ran to learn, which no reference model did; all where nothing did."""
+        """Those of ``parameters`` (ids) that are in a model that ran to learn; all if no model did.
+
+        A reference model does not run to learn.
+        """
         roots, top = self.roots(), self.tree.top
         tops = {
             id(top(root))

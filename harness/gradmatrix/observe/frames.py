@@ -1,4 +1,7 @@
-"""Where in the script, or in a library, something happened: Python frames without torch's plumbing and this package."""
+"""Where in the script or in a library something happened.
+
+These are Python frames without those of torch, the interpreter's helpers and this package.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,14 @@ KEPT = 10
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = ("contextlib.py", "functools.py", "runpy.py", "warnings.py", "_py_warnings.py")
 _shown: Dict[str, Optional[str]] = {}
-"""What is shown of a file's path; None where the file is plumbing."""
+"""The part of a file's path that is shown; None if its frames are left out."""
 
 
 def shown(path: str) -> Optional[str]:
-    """The part of ``path`` that a record may carry; None for torch, this package and the interpreter's plumbing."""
+    """The part of ``path`` that a record may contain; None if its frames are left out.
+
+    Frames of torch, of this package and of the interpreter's helper modules are left out.
+    """
     if path not in _shown:
         short = machine.short_path(path)
         skipped = (
@@ -32,25 +38,25 @@ def shown(path: str) -> Optional[str]:
 
 
 def visible(frame: Optional[FrameType]) -> Optional[FrameType]:
-    """The innermost frame from ``frame`` outwards that is not plumbing."""
+    """The innermost frame from ``frame`` outwards that is not left out."""
     while frame is not None and shown(frame.f_code.co_filename) is None:
         frame = frame.f_back
     return frame
 
 
 def plumbing(frame: FrameType) -> bool:
-    """Whether torch, or the observer itself, is at work in ``frame``."""
+    """Whether ``frame`` belongs to torch, the observer or a helper of the interpreter."""
     return shown(frame.f_code.co_filename) is None
 
 
 def here() -> Optional[Tuple[CodeType, int]]:
-    """The innermost visible line of this moment, cheaply; :func:`line` makes a fact of it."""
+    """The innermost visible line at this moment, at low cost; :func:`line` makes a fact of it."""
     frame = visible(sys._getframe(1))
     return (frame.f_code, frame.f_lineno) if frame is not None else None
 
 
 def line(at: Optional[Tuple[CodeType, int]]) -> List[Dict[str, Any]]:
-    """What :func:`here` gave, as a list of one frame or of none."""
+    """The result of :func:`here` as a list of one frame or none."""
     return [] if at is None else [{**place(at[0]), "line": at[1]}]
 
 
@@ -65,7 +71,10 @@ def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
 
 
 def called(frame: Optional[FrameType], within: Any = None) -> Any:
-    """The innermost module whose call is on the stack of ``frame``; with ``within`` the one that called that module."""
+    """The innermost module whose call is on the stack of ``frame``.
+
+    With ``within`` it is the module that called that one.
+    """
     while frame is not None:
         if frame.f_code.co_name == "_call_impl":
             module = frame.f_locals.get("self")
@@ -86,7 +95,7 @@ def place(code: CodeType) -> Dict[str, Any]:
 
 
 def written(function: Any) -> Optional[Dict[str, Any]]:
-    """Where a function, method or partial was written; what torch wrapped around it is looked through."""
+    """Where a function, method or partial was written; wrappers of torch are looked through."""
     for _ in range(20):
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         if code is not None and shown(code.co_filename) is not None:
@@ -99,6 +108,6 @@ def written(function: Any) -> Optional[Dict[str, Any]]:
 
 
 def own_place(function: Any) -> Optional[Dict[str, Any]]:
-    """Where a function was written, unless that is torch."""
+    """Where a function was written; None if torch wrote it."""
     at = written(function)
     return None if at is None or at["file"].startswith("torch" + os.sep) else at

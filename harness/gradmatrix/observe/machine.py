@@ -1,4 +1,4 @@
-"""What the operating system gives and takes: process group, output, memory, and the facts of the machine."""
+"""What the operating system provides: process groups, output, memory, facts about the machine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ except ImportError:  # Windows
 LIBRARIES = (
     "torch", "lightning", "pytorch-lightning", "transformers", "trl", "peft", "accelerate", "datasets", "numpy",
 )  # fmt: skip
-"""Packages whose version an observation names, where they are imported."""
+"""Packages whose versions an observation names if they are imported."""
 
 
 def own_process_group() -> None:
-    """Make this process the leader of a new group, so that a timeout ends all that the script starts."""
-    if (
-        hasattr(os, "setpgid") and os.getpgrp() != os.getpid()
-    ):  # a server of its own session leads one already
+    """Make this process lead a new group, so that a timeout also ends what the script starts."""
+    # A server with a session of its own already leads a group.
+    if hasattr(os, "setpgid") and os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
 
 
@@ -43,9 +42,10 @@ def redirect_output(path: str) -> None:
 
 
 def limit_memory(limit_bytes: Optional[int]) -> None:
-    """Let this process and those it starts take ``limit_bytes`` of private memory on top of what it has.
+    """Let this process and those it starts take ``limit_bytes`` more private memory.
 
-    Linux counts private writable mappings (RLIMIT_DATA); where that is not to be had there is no limit. None lifts it.
+    Linux limits private writable mappings (RLIMIT_DATA). On other systems there is no limit. None
+    removes the limit.
     """
     if resource is None or sys.platform != "linux":
         return
@@ -59,7 +59,7 @@ def limit_memory(limit_bytes: Optional[int]) -> None:
 
 
 def reset_peak_memory() -> None:
-    """Start counting anew: the peak of the resident set (Linux), and that of torch's allocator on a GPU."""
+    """Reset the peaks: of the resident set (Linux), and of torch's allocator on a GPU."""
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")
     torch = sys.modules.get("torch")
@@ -68,7 +68,7 @@ def reset_peak_memory() -> None:
 
 
 def peak_memory_bytes() -> Optional[int]:
-    """Peak resident set of this process in bytes since the last reset; None where the system does not say."""
+    """Peak resident set of this process in bytes since the last reset; None if unknown."""
     if sys.platform == "linux":
         return _status_bytes("VmHWM")
     if resource is None:
@@ -84,7 +84,7 @@ def _status_bytes(field: str) -> int:
 
 
 def has_cuda() -> bool:
-    """Whether torch sees a CUDA device; touches CUDA, so only a child asks."""
+    """Whether torch sees a CUDA device. This touches CUDA, so only a child process asks."""
     import torch
 
     return bool(torch.cuda.is_available())
@@ -98,7 +98,7 @@ def peak_cuda_memory_bytes() -> Optional[int]:
 
 
 def facts() -> Dict[str, Any]:
-    """Versions, processor, GPU and threads: what a timing means nothing without."""
+    """Versions, processor, GPU and threads: a timing means nothing without them."""
     torch = sys.modules.get("torch")
     environment = {"python": platform.python_version(), "system": platform.system(), "cpu": _cpu()}
     threads = 0
@@ -107,7 +107,7 @@ def facts() -> Dict[str, Any]:
         environment["cuda"] = str(torch.version.cuda or "")
         threads = int(torch.get_num_threads())
         if torch.cuda.is_initialized():
-            with contextlib.suppress(RuntimeError):  # a device that failed does not answer any more
+            with contextlib.suppress(RuntimeError):  # a failed device does not answer
                 environment["gpu"] = str(torch.cuda.get_device_name())
     for name in LIBRARIES:
         if name.replace("-", "_") in sys.modules:
@@ -126,7 +126,7 @@ def _cpu() -> str:
 
 
 def short_path(path: str) -> str:
-    """``path`` from site-packages or the standard library on, so that no record carries a path of the machine."""
+    """``path`` from site-packages or the standard library on, without the machine's own folders."""
     for marker in (
         "site-packages" + os.sep,
         "dist-packages" + os.sep,
@@ -143,7 +143,11 @@ def short_path(path: str) -> str:
 
 
 def without_local_paths(text: str) -> str:
-    """``text`` with every quoted ``File "…"`` path shortened, and without the cell's and the environment's folders."""
+    """``text`` without paths of this machine.
+
+    Every quoted ``File "…"`` path is shortened, and the folders of the cell and of the environment
+    are removed.
+    """
     short = re.sub(r'File "([^"]+)"', lambda match: f'File "{short_path(match.group(1))}"', text)
     folders = [sys.prefix]
     with contextlib.suppress(OSError):  # the script may have deleted it

@@ -1,10 +1,9 @@
-"""What the stack says: the warnings module and every logger, from level WARNING on.
+"""Watch an unmodified training script from outside: gradients, steps, warnings, step times.
 
-Watch an unmodified training script from outside: gradients, optimizer steps, warnings, step times.
-
-It stands on what every framework ends up calling: ``torch.autograd.backward``, the optimizers' step hooks
-(each finished step of an optimizer is a tick of the step clock) and the global module hooks. Everything heavy happens
-during the audited steps; afterwards a tick is one clock reading, and a backward call one reference kept.
+The observer hooks what every framework calls in the end: ``torch.autograd.backward``, the step
+hooks of optimizers (each finished optimizer step is a tick of the step clock) and the global module
+hooks. The heavy hooks are on during the audited steps only. After them a tick is one clock reading,
+and a backward call keeps one reference.
 """
 
 from __future__ import annotations
@@ -27,86 +26,33 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+OFTEN = 64
+"""A patient observer looks at each of this many steps, and then at every power of two."""
 KEPT = 40
-"""How many different messages are kept, beside those that speak of gradients."""
+"""At most this many different messages are kept, not counting those about gradients."""
 OF_GRADIENTS = re.compile(r"grad|frozen|trainable|learning[ _]rate", re.IGNORECASE)
 OURS = "global hooks on modules"
-"""Said by torch.compile because of the observer's hooks: neither the script's nor for its user."""
+"""A warning of torch.compile about the observer's hooks. The script did not cause it."""
 MESSAGE_LIMIT = 600
 
 
-class MessageWatch:
-    """Listens; whatever would have been printed is still printed, and what a filter hides stays hidden."""
-
-    def __init__(self) -> None:
-        self._counts: Dict[Tuple[str, str], int] = {}
-
-    def install(self) -> Callable[[], None]:
-        """Listen from now on; the returned function stops that."""
-        show, handle = warnings.showwarning, logging.Logger.handle
-
-        def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
-            if OURS in str(message):
-                return
-            if args and str(args[0]).startswith(frames.HERE):
-                again(message, category)
-                return
-            self._add(category.__name__, str(message))
-            show(message, category, *args, **kwargs)
-
-        def handled(logger: logging.Logger, record: logging.LogRecord) -> Any:
-            if record.levelno >= logging.WARNING and not logger.disabled:
-                try:
-                    self._add(f"log:{record.name}", record.getMessage())
-                except Exception:  # a broken format string of the library's own
-                    self._add(f"log:{record.name}", str(record.msg))
-            return handle(logger, record)
-
-        warnings.showwarning = showwarning
-        logging.Logger.handle = handled  # type: ignore[method-assign,assignment]
-
-        def undo() -> None:
-            warnings.showwarning = show
-            logging.Logger.handle = handle  # type: ignore[method-assign]
-
-        return undo
-
-    def _add(self, category: str, message: str) -> None:
-        key = category, machine.without_local_paths(message)[:MESSAGE_LIMIT]
-        if key in self._counts or len(self._counts) < KEPT or OF_GRADIENTS.search(message):
-            self._counts[key] = self._counts.get(key, 0) + 1
-
-    def facts(self) -> List[Dict[str, Any]]:
-        """Each message once, with its count, in the order of its first appearance."""
-        return [{"category": c, "message": m, "count": n} for (c, m), n in self._counts.items()]
-
-
-def again(message: Any, category: Any) -> None:
-    """Warn once more, in the name of the line that called what is watched: it was at work, not the observer."""
-    vars(severing).get("__warningregistry__", {}).clear()
-    frame = frames.visible(sys._getframe(2))
-    if frame is not None:
-        known = frame.f_globals.setdefault("__warningregistry__", {})
-        name = frame.f_globals.get("__name__") or "<unknown>"
-        warnings.warn_explicit(
-            message, category, frame.f_code.co_filename, frame.f_lineno, name, known
-        )
-
-
-OFTEN = 64
-"""Up to so many steps a patient observer looks at each one, and then at every power of two."""
-
-
 class Enough(SystemExit):
-    """The script has trained for as many optimizer steps as were asked for; ends it with exit code 0."""
+    """The script has made as many optimizer steps as were asked for; ends it with exit code 0."""
 
 
 class Observer:
-    """A context in which the script runs; afterwards :meth:`facts` tells what was seen.
+    """A context in which the script runs; afterwards :meth:`facts` returns what was seen.
 
-    ``audit`` and ``warmup`` count optimizer steps; ``light`` watches the step clock and nothing else. A ``patient`` one
-    looks again, ever more rarely, at what had not learned when the audit was over: a part that comes later. After
-    ``stop_after`` steps the script is ended by :class:`Enough`, which no ``except Exception`` catches.
+    No ``except Exception`` of the script can catch :class:`Enough`.
+
+    Args:
+        audit: optimizer steps whose gradients and parameters are looked at.
+        warmup: steps after the audit that are not timed.
+        device: "cpu" or "cuda".
+        light: count steps and take times, and watch nothing else.
+        patient: after the audit, look again, ever more rarely, at parameters that had not learned
+            yet.
+        stop_after: end the script by :class:`Enough` after this many steps.
     """
 
     def __init__(
@@ -137,11 +83,12 @@ class Observer:
         """Finished steps of each optimizer, by id."""
         self._since: Set[int] = set()
         """The optimizers that stepped since the last tick."""
-        self._optimizers: List[Any] = []  # kept alive, so that no id is used twice
+        self._optimizers: List[Any] = []  # kept alive, so that no id is used again
         self._newcomers: Set[int] = set()
-        """Optimizers that were built after the first step, by id: one for each round of a script."""
+        """Optimizers built after the first step, by id; some scripts build one for each round."""
         self._waiting: Set[int] = set()
-        """Optimizers that had not stepped when the audit ended (a generator beside a critic): audited when they do."""
+        """Optimizers that had not stepped when the audit ended (a generator beside a critic). They
+        are audited when they do step."""
         self._undo: List[Callable[[], None]] = []
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
@@ -154,12 +101,12 @@ class Observer:
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
     def synchronize(self) -> None:
-        """Wait for what has been given to the device."""
+        """Wait until the device has done all the work it was given."""
         if self._synchronize is not None:
             self._synchronize()
 
     def clock(self) -> int:
-        """The running optimizer step, counted from 1."""
+        """The current optimizer step, counted from 1."""
         return self.steps + 1
 
     def __enter__(self) -> Self:
@@ -185,7 +132,7 @@ class Observer:
             self._undo.pop()()
 
     def _watch_optimizer_init(self, optimizer_class: Any) -> None:
-        """The first optimizer that was built marks the way from setting up to training."""
+        """Watch optimizers being built: the first one marks the change from set-up to training."""
         original = optimizer_class.__init__
 
         def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
@@ -202,7 +149,7 @@ class Observer:
         self._undo.append(undo)
 
     def _watch_scaler(self) -> Callable[[], None]:
-        """Count how often a GradScaler is asked for a step: it skips those of broken gradients."""
+        """Count a GradScaler's steps, of which it skips those with non-finite gradients."""
         import torch
 
         scaler = next(
@@ -222,7 +169,7 @@ class Observer:
         return undo
 
     def _hook_again(self) -> None:
-        """Torch 2.0 to 2.2: torch.compile takes the hooks off every optimizer's step; put them on again."""
+        """Put the step hooks on again: in torch 2.0 to 2.2 torch.compile removes them."""
         from torch.optim import optimizer as optim
 
         for kind in {type(optimizer) for optimizer in self._optimizers}:
@@ -236,7 +183,10 @@ class Observer:
                 kind.step.hooked = True
 
     def _built(self, optimizer: Any) -> None:
-        """Keep an optimizer and the line that built it; with the first one, the severing of tensors is watched."""
+        """Keep an optimizer and the line that built it.
+
+        When the first one is built, the observer starts to watch what leaves the graph.
+        """
         frame = frames.visible(sys._getframe(3))  # the caller of __init__
         while (
             frame is not None
@@ -246,21 +196,24 @@ class Observer:
             frame = frames.visible(frame.f_back)
         if self.steps:
             self._newcomers.add(id(optimizer))
-            self._step_of.pop(id(optimizer), None)  # the id may be that of one that is gone
+            self._step_of.pop(id(optimizer), None)  # an optimizer that is gone may have had this id
         self._keep(optimizer)
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
 
     def _keep(self, optimizer: Any) -> None:
-        """Keep an optimizer alive, once, and none that comes after the audit: a script may make many."""
+        """Keep an optimizer alive, unless the audit is over: a script may build many."""
         if self.steps < max(self.audit, 1) and all(
             optimizer is not known for known in self._optimizers
         ):
             self._optimizers.append(optimizer)
 
     def _audited(self, optimizer: Any) -> bool:
-        """Whether this optimizer's running step is audited; the second of two may end its last one after the tick."""
+        """Whether this optimizer's current step is audited.
+
+        The second of two optimizers may end its last audited step after the tick.
+        """
         late = id(optimizer) in self._waiting
         return self._step_of.get(id(optimizer), 0) < self.audit and (
             self.steps <= self.audit or late
@@ -272,7 +225,7 @@ class Observer:
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
-        self._keep(optimizer)  # it may have been built before the observer came
+        self._keep(optimizer)  # it may have been built before the observer started
         step = self._step_of.get(identity, 0)
         if self._audited(optimizer):
             begun = [
@@ -280,9 +233,8 @@ class Observer:
                 for each in self._optimizers
                 if not step or each is optimizer or id(each) in self._step_of
             ]
-            self._guarded(
-                self.parameters.after_step, optimizer, step, begun
-            )  # the first step of others may come yet
+            # Of the optimizers that have not begun, the first step may still come.
+            self._guarded(self.parameters.after_step, optimizer, step, begun)
             coming = {
                 id(p) for each in self._optimizers if each not in begun for p in held_by(each)
             }
@@ -294,7 +246,7 @@ class Observer:
         self._newcomers.discard(identity)
         if self._since and identity not in self._since and not newcomer:
             self._since.add(identity)
-            return  # a further optimizer of the same training step
+            return  # another optimizer of the same training step
         self._since = {identity}
         self.steps += 1
         if self.steps == self.audit:
@@ -313,7 +265,7 @@ class Observer:
             raise Enough
 
     def _lighten(self) -> None:
-        """The audit is over: take the heavy hooks off, and forget the memory that it took."""
+        """The audit is over: remove the heavy hooks and release their memory."""
         self._waiting = {id(each) for each in self._optimizers if id(each) not in self._step_of}
         self.forward.remove()
         if self.patient:
@@ -326,14 +278,14 @@ class Observer:
         machine.reset_peak_memory()
 
     def _guarded(self, watch: Callable[..., None], *arguments: Any) -> None:
-        """An error of ours is recorded and never becomes the script's."""
+        """Call ``watch``; an error in it is recorded and never reaches the script."""
         try:
             watch(*arguments)
         except Exception as error:
             self.trouble.add(watch.__qualname__, error)
 
     def facts(self) -> Dict[str, Any]:
-        """The observation's part that the observer answers for."""
+        """The part of the observation that comes from the observer."""
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
         late = [
@@ -399,3 +351,67 @@ class Observer:
         except Exception as error:
             self.trouble.add("facts", error)
             return otherwise
+
+
+class MessageWatch:
+    """Collects what the stack says: warnings, and what loggers log from level WARNING on.
+
+    What would have been printed is still printed, and what a filter hides stays hidden.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Dict[Tuple[str, str], int] = {}
+
+    def install(self) -> Callable[[], None]:
+        """Listen from now on. The returned function ends that."""
+        show, handle = warnings.showwarning, logging.Logger.handle
+
+        def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
+            if OURS in str(message):
+                return
+            if args and str(args[0]).startswith(frames.HERE):
+                again(message, category)
+                return
+            self._add(category.__name__, str(message))
+            show(message, category, *args, **kwargs)
+
+        def handled(logger: logging.Logger, record: logging.LogRecord) -> Any:
+            if record.levelno >= logging.WARNING and not logger.disabled:
+                try:
+                    self._add(f"log:{record.name}", record.getMessage())
+                except Exception:  # the library's format string is broken
+                    self._add(f"log:{record.name}", str(record.msg))
+            return handle(logger, record)
+
+        warnings.showwarning = showwarning
+        logging.Logger.handle = handled  # type: ignore[method-assign,assignment]
+
+        def undo() -> None:
+            warnings.showwarning = show
+            logging.Logger.handle = handle  # type: ignore[method-assign]
+
+        return undo
+
+    def _add(self, category: str, message: str) -> None:
+        key = category, machine.without_local_paths(message)[:MESSAGE_LIMIT]
+        if key in self._counts or len(self._counts) < KEPT or OF_GRADIENTS.search(message):
+            self._counts[key] = self._counts.get(key, 0) + 1
+
+    def facts(self) -> List[Dict[str, Any]]:
+        """Each message once, with its count, in the order of first appearance."""
+        return [{"category": c, "message": m, "count": n} for (c, m), n in self._counts.items()]
+
+
+def again(message: Any, category: Any) -> None:
+    """Warn again in the name of the line that called the watched function.
+
+    The warning named a file of the observer, but the line that called it caused it.
+    """
+    vars(severing).get("__warningregistry__", {}).clear()
+    frame = frames.visible(sys._getframe(2))
+    if frame is not None:
+        known = frame.f_globals.setdefault("__warningregistry__", {})
+        name = frame.f_globals.get("__name__") or "<unknown>"
+        warnings.warn_explicit(
+            message, category, frame.f_code.co_filename, frame.f_lineno, name, known
+        )

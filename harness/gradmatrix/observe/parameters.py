@@ -1,4 +1,7 @@
-"""Audit the parameters at each optimizer step: which should learn, what gradient they got, whether they changed."""
+"""Look at the parameters at each optimizer step.
+
+Which parameters should learn, which gradient they got, and whether they changed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class ParameterWatch:
-    """Reads gradients after an optimizer's step: a closure has then filled them, and nothing has cleared them."""
+    """Reads gradients after an optimizer's step.
+
+    At that moment a closure has filled them, and nothing has cleared them yet.
+    """
 
     def __init__(self, tree: ModuleTree, forward: ForwardWatch, trouble: Trouble) -> None:
         self.tree = tree
@@ -38,13 +44,14 @@ class ParameterWatch:
         self._changed: Set[int] = set()
         self._before: Dict[int, Any] = {}
         self._gradients: Dict[int, Any] = {}
-        """Gradients as they were before the step: some optimizers clear them in it."""
+        """Gradients before the step: some optimizers clear them in it."""
         self._built: Dict[int, List[Dict[str, Any]]] = {}
         """Where each optimizer was built, by id."""
         self.rates: Dict[int, List[Optional[float]]] = {}
         """The highest learning rate of each optimizer at its audited steps, by id."""
         self._unlearned: Dict[int, Any] = {}
-        """Parameters that had not learned when the audit was over, by id, with their values of then."""
+        """Parameters that had not learned when the audit ended, by id, with their values at that
+        time."""
         self._rate_of: Dict[int, Optional[float]] = {}
         """The learning rate of each parameter's group at its last audited step."""
         self.scaled: Dict[int, int] = {}
@@ -52,19 +59,21 @@ class ParameterWatch:
         self._entries: Dict[int, Dict[str, Any]] = {}
         """The facts of each parameter, by its id."""
         self.starving: Set[int] = set()
-        """Ids of what got no gradient in the last audited step."""
-        self.zero: Set[int] = set()  # the same, of what got a gradient of zeros
+        """Ids of the parameters that got no gradient in the last audited step."""
+        self.zero: Set[int] = set()  # the same for a gradient of zeros
         self.starved: Set[int] = set()
-        """After :meth:`facts`: ids of what should learn and never got a gradient."""
+        """After :meth:`facts`: ids of the parameters that should learn and never got a gradient."""
         self.zeroed: Set[int] = set()
-        """After :meth:`facts`: ids of what should learn and got only gradients of zeros."""
+        """After :meth:`facts`: ids of the parameters that should learn and got only gradients of
+        zeros."""
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
         self._tops: List[Any] = []
-        """Modules that are trained without their own forward: kept alive, so that their parameters keep their names."""
+        """Modules that are trained without a call of their own forward. They are kept alive, so
+        that their parameters keep their names."""
 
     def built(self, optimizer: Any, frames: List[Dict[str, Any]]) -> None:
-        """An optimizer was built, at ``frames``."""
+        """An optimizer was built at ``frames``."""
         self._built[id(optimizer)] = frames
 
     def knows(self, identity: int) -> bool:
@@ -72,7 +81,7 @@ class ParameterWatch:
         return identity in self._parameters
 
     def before_step(self, optimizer: Any) -> None:
-        """Keep the value of every parameter that has not been seen changing yet."""
+        """Keep the value of every parameter that has not been seen to change."""
         import torch
 
         if not self.forward.seen:
@@ -86,13 +95,14 @@ class ParameterWatch:
                 if id(parameter) not in self._changed:
                     try:
                         self._before[id(parameter)] = Kept(torch, parameter)
-                    except (
-                        Exception
-                    ) as error:  # a tensor without values: on the meta device, sharded away
+                    except Exception as error:  # it has no values: on the meta device, sharded
                         self.trouble.add("copy of a parameter", error)
 
     def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
-        """Read the gradients and compare the values; ``step`` is how many this optimizer had finished before."""
+        """Read the gradients and compare the values.
+
+        ``step`` is the number of steps that this optimizer had finished before.
+        """
         import torch
 
         self._squares.setdefault(step, 0.0)
@@ -110,7 +120,7 @@ class ParameterWatch:
     def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
         identity = id(parameter)
         letters = self._letters.get(identity, {})
-        if step not in letters:  # what nobody holds is looked at after the first optimizer's step
+        if step not in letters:  # parameters that nobody holds are read once
             gradient = (
                 parameter.grad if parameter.grad is not None else self._gradients.get(identity)
             )
@@ -133,11 +143,14 @@ class ParameterWatch:
                 self.forward.finite.note("value", parameter, self._built.get(id(optimizer), []))
 
     def norms(self) -> List[float]:
-        """Total L2 norm of the gradients of each audited step, over all optimizers."""
+        """The L2 norm of all gradients in each audited step, over all optimizers."""
         return [self._squares[step] ** 0.5 for step in sorted(self._squares)]
 
     def _audited(self, optimizer: Any, optimizers: List[Any]) -> List[Any]:
-        """What this optimizer holds, and those trainable parameters of the modules seen that no optimizer holds."""
+        """The parameters that this optimizer holds, and trainable ones that no optimizer holds.
+
+        The latter are those of the modules that were seen.
+        """
         found = {id(parameter): parameter for parameter in held_by(optimizer)}
         held = {id(parameter) for each in optimizers for parameter in held_by(each)}
         for root in self.forward.roots():
@@ -151,7 +164,7 @@ class ParameterWatch:
         return list(found.values())
 
     def keep_unlearned(self) -> None:
-        """The audit is over: keep the values of what has not learned yet, to look at it again."""
+        """The audit is over: keep the values of parameters that have not learned yet."""
         import torch
 
         for identity, parameter in self._trainable.items():
@@ -159,14 +172,14 @@ class ParameterWatch:
                 self._unlearned[identity] = (parameter, Kept(torch, parameter))
 
     def look_again(self) -> None:
-        """Look at what has not learned yet, just after a step: the gradient that it has now, and whether it changed."""
+        """Look again, just after a step, at the parameters that have not learned yet."""
         import torch
 
         for identity, (parameter, before) in list(self._unlearned.items()):
             try:
                 letter, _ = read_gradient(torch, parameter.grad)
                 changed = before.differs_from(parameter) and bool(parameter.isfinite().all())
-            except Exception:  # a stand-in without values: torch.compile reads the step
+            except Exception:  # a fake tensor while torch.compile reads the step
                 return
             letters = self._letters[identity]
             letters[max(letters) + 1] = letter
@@ -176,10 +189,15 @@ class ParameterWatch:
                 del self._unlearned[identity]
 
     def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
-        """One entry for each parameter that should learn or is held by an optimizer, in the model's order.
+        """One entry for each parameter that should learn or that an optimizer holds.
 
-        ``idle`` optimizers never stepped, while others did: what they hold, and what was trained, should have learned.
-        One that stepped after the audit only is not judged, and neither is what it holds.
+        The entries are in the model's order.
+
+        Args:
+            optimizers: those that stepped, or all if none did.
+            idle: those that never stepped while others did. What they hold should have learned if
+                it was trained. An optimizer that stepped only after the audit is not judged, and
+                neither is what it holds.
         """
         held = {id(p): p for optimizer in optimizers for p in held_by(optimizer)}
         audited = {id(p) for each in optimizers if id(each) in self.rates for p in held_by(each)}
@@ -223,7 +241,7 @@ class ParameterWatch:
         return list(self._entries.values())
 
     def optimizers(self, optimizers: List[Any], steps: Dict[int, int]) -> List[Dict[str, Any]]:
-        """What is known of each optimizer; ``steps`` are those it finished, by id."""
+        """What is known about each optimizer; ``steps`` are the steps it finished, by id."""
         return [
             {
                 "type": type(optimizer).__name__,
@@ -241,7 +259,7 @@ class ParameterWatch:
         ]
 
     def nonfinite(self) -> Optional[Dict[str, Any]]:
-        """The first NaN or infinity of all, with its module; None where everything was finite."""
+        """The first NaN or infinity, with its module; None if everything was finite."""
         owners = {
             id(p): module
             for module in self.forward.seen.values()
@@ -250,9 +268,8 @@ class ParameterWatch:
         order = {identity: position for position, identity in enumerate(self.forward.seen)}
         if self._broken:
             step = min(self._broken)
-            hooked = [
-                p for p in self._broken[step] if self._own_hook(p)
-            ]  # clipping spreads it to all the others
+            # Clipping spreads a non-finite gradient to all other parameters.
+            hooked = [p for p in self._broken[step] if self._own_hook(p)]
             last = max(
                 hooked or self._broken[step], key=lambda p: order.get(id(owners.get(id(p))), -1)
             )
@@ -262,7 +279,7 @@ class ParameterWatch:
         return None if first is None else {"where": first["where"], **self._located(first)}
 
     def zero_output(self) -> Optional[Dict[str, Any]]:
-        """The first module whose output was all zeros, though neither its input nor its parameters were."""
+        """The first module whose output was all zeros, unlike its input and parameters."""
         first = self.forward.finite.zero
         return None if first is None else {"where": "output", **self._located(first)}
 
@@ -280,7 +297,7 @@ class ParameterWatch:
         return {**named_owner, "step": first["step"], "frames": first["frames"]}
 
     def hooks(self) -> List[Dict[str, Any]]:
-        """Of the parameters that learn nothing, those that have a hook of somebody's."""
+        """The hooks that the script put on parameters that learn nothing."""
         names = {
             identity: entry
             for identity, entry in self._entries.items()
@@ -296,7 +313,7 @@ class ParameterWatch:
         return hooks or ([{"parameter": "", "frames": first}] if first else [])
 
     def _hook_on(self, parameter: Any) -> List[Dict[str, Any]]:
-        """Where a hook was put on the parameter, or on another tensor; nothing where there was none."""
+        """Where a hook was put on the parameter or on another tensor; empty if there was none."""
         return self._own_hook(parameter) or self.forward.severing.first_hooked[:1]
 
     def _own_hook(self, parameter: Any) -> List[Dict[str, Any]]:
@@ -317,9 +334,10 @@ class ParameterWatch:
     def _should_learn(self, held: Dict[int, Any]) -> Dict[int, Any]:
         """The trainable parameters of what is being trained.
 
-        That is each module tree of which an optimizer holds something, as far as it took part; a module beside
-        them counts when it ran in training mode with gradients on and belongs to the same outermost module. Where
-        the optimizers hold nothing of any module that ran, they hold the wrong parameters: the modules that ran are it.
+        That is every module tree of which an optimizer holds something, as far as it took part. A
+        module beside them counts if it ran in training mode with gradients on and belongs to the
+        same outermost module. If the optimizers hold nothing of any module that ran, they hold the
+        wrong parameters, and the modules that ran are what should learn.
         """
         roots = self.forward.roots()
         holding = [root for root in roots if any(id(p) in held for p in root.parameters())]
@@ -346,7 +364,10 @@ class ParameterWatch:
         return {id(parameter): parameter for parameter in known if parameter.numel()}
 
     def _was_trained(self, parameter: Any) -> bool:
-        """Whether an audited step looked at ``parameter``, and its module ran in training mode with gradients on."""
+        """Whether an audited step looked at ``parameter`` and its module was trained.
+
+        A module is trained if it ran in training mode with gradients on.
+        """
         owners = (
             module
             for identity, module in self.forward.seen.items()

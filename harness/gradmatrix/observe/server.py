@@ -1,4 +1,7 @@
-"""Import a stack's libraries once, then fork a child per cell. Run as a script; see ``protocol.py``."""
+"""Import a stack's libraries once, then fork a child per cell.
+
+Run as a script; see ``protocol.py``.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,8 @@ import time
 import traceback
 from typing import IO, Any, Dict, List, Optional, Set
 
-if (
-    __name__ == "__main__"
-):  # started by path: make this folder a package of its own name, off sys.path
+# Started by its path: make this folder a package with its own name that is not on sys.path.
+if __name__ == "__main__":
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
     spec = importlib.util.spec_from_file_location(
@@ -54,7 +56,8 @@ def main(start_path: str) -> None:
         imports=imports,
         **state(),
     )
-    gc.freeze()  # a child's collector then leaves the libraries' objects alone: no page of theirs is copied
+    # A child's garbage collector then ignores the libraries' objects: no page is copied.
+    gc.freeze()
     spared = children() if sys.platform == "linux" else set()
     for line in sys.stdin:
         request = protocol.checked(json.loads(line))
@@ -88,7 +91,7 @@ def serve(request: Dict[str, Any], events: IO[str], spared: Set[int]) -> None:
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        code = 70  # EX_SOFTWARE: our own code failed, not the script
+        code = 70  # EX_SOFTWARE: our code failed, not the script
         try:
             if not request.get("paced"):
                 events.close()
@@ -118,9 +121,10 @@ def serve(request: Dict[str, Any], events: IO[str], spared: Set[int]) -> None:
 
 
 def end_adopted(spared: Set[int]) -> None:
-    """Kill what a cell left running outside its process group: Linux gives it to this process, its subreaper.
+    """Kill processes that a cell left running outside its process group.
 
-    ``spared`` are the processes that a library started while it was imported.
+    On Linux this process is their subreaper and becomes their parent. ``spared`` are the processes
+    that libraries started when they were imported.
     """
     if sys.platform != "linux":
         return
@@ -132,7 +136,10 @@ def end_adopted(spared: Set[int]) -> None:
 
 
 def children() -> Set[int]:
-    """The processes whose parent is this one (Linux); empty without a look at any other where there is none."""
+    """The processes whose parent is this one (Linux).
+
+    If there is none, the result is empty and no other process is looked at.
+    """
     found: Set[int] = set()
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -149,7 +156,7 @@ def children() -> Set[int]:
 
 
 def import_ahead(directory: str) -> None:
-    """Import what the last child had to import by itself, so that the next one finds it here.
+    """Import what the last child had to import itself, so that the next one finds it here.
 
     Much is imported late: torch._dynamo at the first optimizer, a model's code at its first use.
     """
@@ -157,7 +164,7 @@ def import_ahead(directory: str) -> None:
 
 
 def import_late(names: List[str]) -> None:
-    """Import those of ``names`` that are not there yet."""
+    """Import those of ``names`` that are not imported yet."""
     late = [name for name in names if name not in sys.modules]
     import_quietly(late)
     if late:
@@ -165,7 +172,10 @@ def import_late(names: List[str]) -> None:
 
 
 def libraries(path: str) -> List[str]:
-    """The libraries that a user's own script imports; none where it cannot be read, which its cell will say."""
+    """The libraries that a user's own script imports.
+
+    None if the script cannot be read; its cell will report that.
+    """
     try:
         return cell.libraries(path)
     except (OSError, SyntaxError, ValueError):  # ValueError: a null byte
@@ -173,14 +183,14 @@ def libraries(path: str) -> List[str]:
 
 
 def import_quietly(names: List[str]) -> None:
-    """Import what can be: the rest stays the child's own business."""
+    """Import what can be imported. The child reports the rest."""
     for name in names:
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
 
 
 def leave(code: int) -> None:
-    """End this process at once: threads and exit handlers of the libraries are not waited for."""
+    """End this process at once, without waiting for the libraries' threads and exit handlers."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # the script may have closed it
             stream.flush()
@@ -188,7 +198,10 @@ def leave(code: int) -> None:
 
 
 def take_stdout(log: str) -> IO[str]:
-    """Keep the host's pipe under a private descriptor; everything printed goes to ``log``."""
+    """Keep the host's pipe under a private descriptor.
+
+    Everything that is printed goes to ``log``.
+    """
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
@@ -204,7 +217,10 @@ def emit(events: IO[str], **event: Any) -> None:
 
 
 def import_script(path: str) -> Optional[Dict[str, str]]:
-    """Import the scenario in ``path`` under its own name and keep it for the children; the exception where it fails."""
+    """Import the scenario in ``path`` and keep it for the children.
+
+    Returns the exception if it fails.
+    """
     try:
         cell.load(path)
     except BaseException as error:  # SystemExit in a library's import is a finding too
@@ -213,7 +229,7 @@ def import_script(path: str) -> Optional[Dict[str, str]]:
 
 
 def state() -> Dict[str, Any]:
-    """What decides whether a fork of this process is safe: its threads, and whether a library opened CUDA."""
+    """What decides whether a fork is safe: threads of this process, and whether CUDA is open."""
     torch = sys.modules.get("torch")
     return {
         "threads": native_threads(),
@@ -222,7 +238,10 @@ def state() -> Dict[str, Any]:
 
 
 def native_threads() -> int:
-    """Threads of this process as the kernel counts them; 1 means that a fork is safe."""
+    """The number of this process's threads as the kernel counts them.
+
+    1 means that a fork is safe.
+    """
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
@@ -230,12 +249,12 @@ def native_threads() -> int:
 
 
 def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies, so that no cell outlives a killed run."""
+    """Ask Linux to kill this process when its parent dies: no cell outlives a killed run."""
     process_control(PR_SET_PDEATHSIG, KILL)
 
 
 def process_control(option: int, value: int) -> None:
-    """Linux's prctl; nothing elsewhere."""
+    """Linux's prctl; does nothing on other systems."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value)
 

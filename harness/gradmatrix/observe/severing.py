@@ -1,4 +1,7 @@
-"""What takes a tensor, or a gradient, out of the graph: ``detach``, ``item``, ``p.grad = None``; and new leaves."""
+"""What takes a tensor or a gradient out of the graph: ``detach``, ``item``, ``p.grad = None``.
+
+It also sees tensors that become new leaves, parameters that are frozen, and hooks on tensors.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,11 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 KEPT = 256
-"""Severed tensors of a step: each keeps its part of the graph alive until the step is over."""
+"""At most this many severed tensors of a step. Each keeps its part of the graph alive until the
+step is over."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
-"""What has a tensor's shape and nothing of its values: where that was not meant, the graph begins anew."""
+"""They take a tensor's shape and none of its values, so the graph begins again there."""
 NO_DERIVATIVE = (
     "__gt__",
     "__lt__",
@@ -32,16 +36,19 @@ NO_DERIVATIVE = (
     "int",
     "long",
 )
-"""What gives truth values or whole numbers, which have no gradient."""
+"""They return truth values or whole numbers, which have no gradient."""
 WEAK = (*LIKE, *NO_DERIVATIVE)
-"""What is done all the time, and means something only where nothing else explains a loss."""
+"""These are common, and are suspected only if nothing else explains a lost gradient."""
 FLAT = ("round", "floor", "ceil", "trunc", "sign")
-"""What has a gradient that is zero everywhere."""
+"""Their gradient is zero everywhere."""
 MAKING = ("tensor", "as_tensor")
 
 
 class SeveringWatch:
-    """Replaces a few attributes of ``torch.Tensor``, and ``torch.tensor``; whatever they do is done as ever."""
+    """Wraps some attributes of ``torch.Tensor`` and functions of ``torch``.
+
+    They still do the same.
+    """
 
     def __init__(
         self, running: Callable[[], Any], stamp: Callable[[], int], trouble: Trouble
@@ -52,17 +59,19 @@ class SeveringWatch:
         self.in_backward: Callable[[], bool] = bool
         self.severed: List[Dict[str, Any]] = []
         self.flat: List[Dict[str, Any]] = []
-        """Tensors whose gradient was made zero by a function that is flat everywhere."""
+        """Tensors whose gradient became zero through a function that is flat everywhere."""
         self.made: List[Dict[str, Any]] = []
         """Leaves that were made to require a gradient, by weak reference."""
         self.dropped: Dict[int, Optional[Tuple[CodeType, int]]] = {}
-        """Parameters, by id, whose gradient was set to None since the last backward pass, and where."""
+        """Parameters, by id, whose gradient was set to None since the last backward pass, and
+        where."""
         self.hooks: Dict[int, Optional[Tuple[CodeType, int]]] = {}
         """Parameters, by id, on which a hook was registered, and where."""
         self.first_hooked: List[Dict[str, Any]] = []
-        """Where a hook was registered on another tensor, the first of all."""
+        """Where a hook was first registered on another tensor."""
         self.froze: Dict[Any, List[Any]] = {}
-        """Parameters that were frozen (weak references), by the line that did it, in the order in which it happened."""
+        """Parameters that were frozen (weak references), by the line that froze them, in the order
+        of time."""
         self.clipped: List[Dict[str, Any]] = []
         """Where gradients were clipped to a norm of 0."""
         self._undo: List[Callable[[], None]] = []
@@ -70,13 +79,13 @@ class SeveringWatch:
         self.compiled = False
 
     def _compiled(self, *_: Any, **__: Any) -> None:
-        """torch.compile knows torch's functions by identity: from its first call on they are left alone."""
+        """Unwrap functions: torch.compile knows them by identity."""
         self.compiled = True
         while self._functions:
             self._functions.pop()()
 
     def install_early(self) -> Callable[[], None]:
-        """Watch from the beginning what is done to parameters: freezing, hooks, gradients that are dropped."""
+        """Watch from the start what is done to parameters: freezing, hooks, dropped gradients."""
         import torch
 
         self._torch = torch
@@ -122,7 +131,10 @@ class SeveringWatch:
             events.clear()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
-        """Wrap ``owner.name``; ``note`` gets the arguments, and the result where it is called after it."""
+        """Wrap ``owner.name``.
+
+        ``note`` gets the arguments; if it is called ``after``, it gets the result too.
+        """
         own = name in owner.__dict__
         original = getattr(owner, name)
         compiling = is_compiling(self._torch)
@@ -143,7 +155,7 @@ class SeveringWatch:
         def undo() -> None:
             known()
             if owner.__dict__.get(name) is not watched:
-                return  # the script has put its own there
+                return  # the script has put its own function there
             if own:
                 setattr(owner, name, original)
             else:
@@ -192,7 +204,7 @@ class SeveringWatch:
         found: List[Dict[str, Any]],
         events: Optional[List[Dict[str, Any]]] = None,
     ) -> None:
-        """Note that ``source`` left the graph, by ``how``, at the frames ``found``."""
+        """Note that ``source`` left the graph by ``how``, at the frames ``found``."""
         events = self.severed if events is None else events
         if found:
             module, first = self.running(), found[0]
@@ -278,14 +290,15 @@ class SeveringWatch:
 
 
 def known_to_jit(original: Any, watched: Any) -> Callable[[], None]:
-    """Let torch.jit take ``watched`` for the operator that ``original`` is; the returned function takes that back."""
+    """Make torch.jit treat ``watched`` as the operator ``original``.
+
+    The returned function undoes that.
+    """
     try:
         from torch.jit import _builtins
 
         operator, table = _builtins._find_builtin(original), _builtins._get_builtin_table()
-    except (
-        Exception
-    ):  # another torch keeps it elsewhere: only scripts that compile by torch.jit now would miss it
+    except Exception:  # another torch has it elsewhere; only scripts that use torch.jit need it
         return lambda: None
     if operator is None:
         return lambda: None

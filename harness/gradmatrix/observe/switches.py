@@ -1,4 +1,4 @@
-"""Who switched gradients off: the ``with`` line, the call or the decorator that a module runs under."""
+"""Who switched gradients off: a ``with`` line, a call or a decorator that a module runs under."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 KEPT = 256
-"""Open entries of a thread: calls of ``set_grad_enabled`` that nobody takes back would gather without end."""
+"""At most this many open entries of a thread. Calls of ``set_grad_enabled`` that nobody undoes
+would otherwise pile up."""
 DECORATING = os.path.join("torch", "utils", "_contextlib.py")
-"""Where torch's decorators live; newer releases give their frames the name of what they decorate with."""
+"""The file with torch's decorators. Newer releases name their frames after the decorated function.
+"""
 
 
 class Switch:
@@ -33,20 +35,21 @@ class Switch:
         self.depth = depth
         """How many modules were running."""
         self.module = module
-        """The innermost of them, or None."""
+        """The innermost of these modules, or None."""
         self.stamp = stamp
         """How many module outputs had been seen."""
         self.frames: List[Dict[str, Any]] = []
         self.decorated: Optional[Dict[str, Any]] = None
         self.checkpoint = False
-        """It is the first pass of reentrant checkpointing, or of a function written like it."""
+        """It is the first pass of reentrant checkpointing, or of a function written in the same
+        way."""
         self.fed = False
         """An input of the checkpoint requires a gradient."""
         self.source: Any = None
-        """The frozen module that gave the checkpoint's input, or None."""
+        """The frozen module whose output is the checkpoint's input, or None."""
 
     def facts(self) -> Dict[str, Any]:
-        """The entry as the observation has it."""
+        """The entry as it stands in the observation."""
         return {"how": self.how, "decorated": self.decorated, "frames": self.frames}
 
 
@@ -57,7 +60,10 @@ class _Stack(threading.local):
 
 
 class SwitchWatch:
-    """Wraps the context managers of torch's grad mode; grad mode belongs to a thread, and so do the entries."""
+    """Wraps the context managers of torch's grad mode.
+
+    Grad mode belongs to a thread, and so do the entries.
+    """
 
     def __init__(
         self,
@@ -77,7 +83,7 @@ class SwitchWatch:
         self._undo: List[Callable[[], None]] = []
 
     def install(self) -> Callable[[], None]:
-        """Wrap them; the returned function unwraps them."""
+        """Wrap them. The returned function unwraps them."""
         import torch
 
         self._torch = torch
@@ -86,14 +92,16 @@ class SwitchWatch:
             self._replace(getattr(torch, name), "__exit__", None)
         self._replace(torch.set_grad_enabled, "__init__", "set_grad_enabled")
         self._replace(torch.set_grad_enabled, "__exit__", None)
-        if (
-            "__call__" in torch.set_grad_enabled.__dict__
-        ):  # as a decorator it takes the switching back
+        # As a decorator it undoes the switch.
+        if "__call__" in torch.set_grad_enabled.__dict__:
             self._replace(torch.set_grad_enabled, "__call__", None)
         return self.remove
 
     def install_calls(self) -> Callable[[], None]:
-        """Wrap ``set_grad_enabled`` alone, which a script may forget to take back; torch's own calls pass."""
+        """Wrap only ``set_grad_enabled``, which a script may forget to undo.
+
+        Calls by torch pass.
+        """
         self._only_calls = True
         self._replace(self._torch.set_grad_enabled, "__init__", "set_grad_enabled")
         self._replace(self._torch.set_grad_enabled, "__exit__", None)
@@ -105,11 +113,14 @@ class SwitchWatch:
             self._undo.pop()()
 
     def _replace(self, owner: Any, name: str, how: Optional[str]) -> None:
-        """Wrap one method: ``how`` names what it switches on entering; None takes the entry back."""
+        """Wrap one method: ``how`` names the switch that it enters.
+
+        None means that it leaves one.
+        """
         original = owner.__dict__.get(name) or getattr(owner, name)
         inherited = name not in owner.__dict__
 
-        @wraps(original)  # torch.jit reads the source of what these classes do
+        @wraps(original)  # torch.jit reads the source of these methods
         def watched(context: Any, *args: Any, **kwargs: Any) -> Any:
             if self._stack.busy or (self._only_calls and plumbing(sys._getframe(1))):
                 return original(context, *args, **kwargs)
@@ -153,9 +164,8 @@ class SwitchWatch:
             stamp=self.stamp(),
         )
         entry.checkpoint = caller.f_code.co_name == "forward" and "ctx" in caller.f_code.co_varnames
-        healthy = any(
-            each.checkpoint and each.fed for each in entries
-        )  # its first pass has gradients off anyway
+        # The first pass of such a checkpoint has gradients off in any case.
+        healthy = any(each.checkpoint and each.fed for each in entries)
         if not entry.on and (before or entry.checkpoint or healthy):
             self._describe(entry, caller)
             if len(self.log) < KEPT:
@@ -192,16 +202,20 @@ class SwitchWatch:
                 return
 
     def within(self, module: Any) -> Optional[Switch]:
-        """The last entry that switched gradients off in the very forward of ``module``, and was left again; or None."""
+        """The last entry that switched gradients off in the forward of ``module`` itself, or None.
+
+        The entry was left again.
+        """
         return next(
             (e for e in reversed(self.log) if e.module is module and not (e.checkpoint and e.fed)),
             None,
         )
 
     def off(self) -> Optional[Switch]:
-        """The entry that this thread's gradients are off by: the outermost since they were last on; None if unknown.
+        """The entry that switched this thread's gradients off; None if it is unknown.
 
-        A checkpoint whose input requires a gradient has them off in its first pass only: what is inside it counts.
+        It is the outermost one since gradients were last on. A checkpoint whose input requires a
+        gradient has them off in its first pass only; an entry inside it counts instead.
         """
         found: List[Switch] = []
         for entry in reversed(self._stack.entries):

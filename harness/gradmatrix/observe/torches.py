@@ -1,16 +1,7 @@
-"""Which modules exist, which of them contains which, and what a parameter is called.
+"""Small questions to torch that several watches ask.
 
-A parameter's value before a step, small enough to keep: whether the step changed it.
-
-Whether torch.compile is reading the code that runs.
-
-What an optimizer holds, at which learning rate, and what kind of gradient a parameter has.
-
-Errors of the observer's own: recorded, and never the script's.
-
-The first output, gradient or value that is NaN, infinite, or nothing but zeros.
-
-Walk a graph of autograd from its roots: which nodes and which leaves a backward pass will reach.
+They are about modules and their names, values of parameters, what optimizers hold, gradients, the
+first NaN or infinity, and the nodes of an autograd graph.
 """
 
 from __future__ import annotations
@@ -21,12 +12,33 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from .frames import frames
 
+KEPT = 10
+WHOLE = 1 << 20
+"""A value with at most this many elements is copied. Of a larger one a sample and sums are kept."""
+MOST = 500_000
+"""At most this many nodes are walked; those further away count as not reached."""
+
+
+class Trouble:
+    """Errors of the observer itself, at most KEPT of them.
+
+    They never become the script's errors.
+    """
+
+    def __init__(self) -> None:
+        self.errors: List[str] = []
+
+    def add(self, where: str, error: BaseException) -> None:
+        """Keep an error that happened while watching ``where``."""
+        if len(self.errors) < KEPT:
+            self.errors.append(f"{where}: {type(error).__name__}: {error}"[:500])
+
 
 class ModuleTree:
-    """Follows the modules that are built while it is installed, through torch's registration hooks.
+    """Which module contains which, learned from torch's registration hooks while it is installed.
 
-    A LightningModule's ``training_step`` never calls the module itself, so the forward hooks alone would not
-    know that the network and the classifier beside it are parts of one thing.
+    Forward hooks are not enough: nobody calls a LightningModule itself when its ``training_step``
+    runs, so they would not show that the network and the classifier inside it belong together.
     """
 
     def __init__(self, trouble: Trouble) -> None:
@@ -35,14 +47,14 @@ class ModuleTree:
         self._undo: List[Callable[[], None]] = []
 
     def install(self) -> Callable[[], None]:
-        """Follow every module from now on; the returned function stops that."""
+        """Follow every module from now on. The returned function ends that."""
         from torch.nn.modules import module
 
         def of_module(parent: Any, _name: str, child: Any) -> None:
             try:
                 if child is not None:
                     self._parents.setdefault(child, []).append(weakref.ref(parent))
-            except Exception as error:  # a module that cannot be hashed, or referred to weakly
+            except Exception as error:  # it cannot be hashed or weakly referenced
                 self.trouble.add("modules", error)
 
         def of_parameter(parent: Any, _name: str, _parameter: Any) -> None:
@@ -63,7 +75,10 @@ class ModuleTree:
             self._undo.pop()()
 
     def top(self, module: Any) -> Any:
-        """The outermost module known to contain ``module``; itself where there is none."""
+        """The outermost module that is known to contain ``module``.
+
+        ``module`` itself if none does.
+        """
         seen = {id(module)}
         while True:
             parent = next((p for p in self._living_parents(module) if id(p) not in seen), None)
@@ -73,27 +88,22 @@ class ModuleTree:
             module = parent
 
     def _living_parents(self, module: Any) -> List[Any]:
-        """Parents that still hold ``module`` as a child, newest first."""
+        """The parents that still have ``module`` as a child, newest first."""
         parents = [reference() for reference in reversed(self._parents.get(module, []))]
         return [
             p for p in parents if p is not None and any(child is module for child in p.children())
         ]
 
     def loose(self) -> List[Any]:
-        """Every followed module that is still alive and has no living parent."""
+        """Every followed module that is alive and has no living parent."""
         return [module for module in list(self._parents) if not self._living_parents(module)]
 
 
-def uninitialized(parameter: Any) -> bool:
-    """Whether a lazy module has not run yet: such a parameter has no shape."""
-    return hasattr(parameter, "materialize")
-
-
 def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
-    """Names of all modules and of all parameters below ``roots``, by id.
+    """The names of all modules and of all parameters below ``roots``, by id.
 
-    With several roots that have parameters (a loss function has none) each name starts with its root's class; a
-    parameter shared by two modules has its first name.
+    If several roots have parameters (a loss function has none), each name starts with the class of
+    its root. A parameter that two modules share gets its first name.
     """
     modules: Dict[int, str] = {}
     parameters: Dict[int, str] = {}
@@ -112,22 +122,31 @@ def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
 
 
 def title(module: Any, names: Dict[int, str]) -> Dict[str, Optional[str]]:
-    """Name and type of ``module``, which may be None."""
+    """Name and type of ``module``; both are None if ``module`` is None."""
     if module is None:
         return {"module": None, "type": None}
     kind = type(module).__name__
     return {"module": names.get(id(module), kind), "type": kind}
 
 
-WHOLE = 1 << 20
-"""Up to so many elements a value is copied; of a larger one a sample and sums are kept."""
+def uninitialized(parameter: Any) -> bool:
+    """Whether a parameter of a lazy module that has not run yet: it has no shape."""
+    return hasattr(parameter, "materialize")
+
+
+def is_parameter(leaf: Any) -> bool:
+    """Whether a leaf of a graph is a parameter."""
+    import torch
+
+    return isinstance(leaf, torch.nn.Parameter)
 
 
 class Kept:
     """The value of a tensor at one moment.
 
-    Of a large one: a strided sample of about a million elements, and three sums over all of it (bits, values, squares),
-    which a change of rows outside the sample moves. A large model's copy would not fit beside it.
+    Of a large tensor it keeps a strided sample of about a million elements, and three sums over all
+    elements (bits, values, squares). The sums also show a change in rows outside the sample. A full
+    copy of a large model's parameters might not fit in memory.
     """
 
     def __init__(self, torch: Any, tensor: Any) -> None:
@@ -138,7 +157,7 @@ class Kept:
         self._sums = self._summed(tensor) if self._large else ()
 
     def differs_from(self, tensor: Any) -> bool:
-        """Whether ``tensor`` has another value now."""
+        """Whether ``tensor`` has a different value now."""
         tensor = local(tensor)
         if not self._torch.equal(self._sample, self._sampled(tensor)):
             return True
@@ -169,34 +188,12 @@ class Kept:
 
 
 def local(tensor: Any) -> Any:
-    """This process's part of a distributed tensor: to read the whole of it, all processes would have to take part."""
+    """This process's part of a distributed tensor.
+
+    To read all of it, every process would have to take part.
+    """
     part = getattr(tensor, "to_local", None)
     return tensor if part is None else part()
-
-
-def is_compiling(torch: Any) -> Callable[[], bool]:
-    """The function of this release of torch that tells: in 2.0 to 2.2 it is dynamo's own."""
-    found: Any = getattr(getattr(torch, "compiler", None), "is_compiling", None)
-    if found is None:
-        from torch._dynamo import is_compiling as dynamos
-
-        found = dynamos
-    return lambda: bool(found())
-
-
-def highest_rate(optimizer: Any) -> Optional[float]:
-    """The highest learning rate of an optimizer's groups; None where it chooses it by itself."""
-    rates = [group.get("lr") for group in optimizer.param_groups]
-    return None if None in rates or not rates else max(map(float, rates))
-
-
-def rate_of(optimizer: Any, parameter: Any) -> Optional[float]:
-    """The learning rate of the group that holds ``parameter``; None where none does, or it chooses its own."""
-    groups = (
-        g for g in optimizer.param_groups if any(parameter is member for member in g["params"])
-    )
-    group: Dict[str, Any] = next(groups, {})
-    return None if group.get("lr") is None else float(group["lr"])
 
 
 def held_by(optimizer: Any) -> List[Any]:
@@ -204,8 +201,33 @@ def held_by(optimizer: Any) -> List[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+def highest_rate(optimizer: Any) -> Optional[float]:
+    """The highest learning rate of an optimizer's groups.
+
+    None if the optimizer chooses it itself.
+    """
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    return None if None in rates or not rates else max(map(float, rates))
+
+
+def rate_of(optimizer: Any, parameter: Any) -> Optional[float]:
+    """The learning rate of the group that holds ``parameter``.
+
+    None if no group holds it, or if the optimizer chooses the rate itself.
+    """
+    groups = (
+        g for g in optimizer.param_groups if any(parameter is member for member in g["params"])
+    )
+    group: Dict[str, Any] = next(groups, {})
+    return None if group.get("lr") is None else float(group["lr"])
+
+
 def read_gradient(torch: Any, gradient: Any) -> Any:
-    """The gradient's letter (``n`` none, ``z`` zero, ``f`` finite, ``x`` non-finite) and its squared L2 norm."""
+    """A letter for the gradient, and its squared L2 norm.
+
+    The letter is ``n`` for none, ``z`` for zero, ``f`` for finite and not zero, ``x`` for
+    non-finite.
+    """
     if gradient is None:
         return "n", 0.0
     gradient = local(gradient)
@@ -220,33 +242,25 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     return ("f" if greatest else "z"), norm**2
 
 
-KEPT = 10
-
-
-class Trouble:
-    """What went wrong while watching, as far as the first few."""
-
-    def __init__(self) -> None:
-        self.errors: List[str] = []
-
-    def add(self, where: str, error: BaseException) -> None:
-        """Note that watching ``where`` failed."""
-        if len(self.errors) < KEPT:
-            self.errors.append(f"{where}: {type(error).__name__}: {error}"[:500])
-
-
 class FiniteWatch:
-    """Keeps the first of each kind; what is looked at is read on the device, one number each."""
+    """Finds the first NaN or infinity in outputs, gradients and values, and the first zero output.
+
+    Each tensor is reduced on its device, and one number is read from it.
+    """
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
         self.found: Dict[str, Dict[str, Any]] = {}
-        """By where: "output", "gradient", "value"."""
+        """By what it is: "output", "gradient" or "value"."""
         self.zero: Optional[Dict[str, Any]] = None
-        """The first module whose output was all zeros, though neither its input nor its parameters were."""
+        """The first module whose output was all zeros although its input and its parameters were
+        not."""
 
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
-        """Look at a module's output; one whose input was broken before is not to blame."""
+        """Look at a module's output.
+
+        A module whose input was already non-finite is not to blame.
+        """
         if "output" in self.found:
             return
         magnitudes = [greatest(tensor) for tensor in outputs]
@@ -258,61 +272,64 @@ class FiniteWatch:
             if all(math.isfinite(greatest(tensor)) for tensor in inputs):
                 self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
         elif self.zero is None and not any(magnitudes):
-            own = list(
-                module.parameters(recurse=False)
-            )  # a fresh LoRA's B is zero, and so is what it gives
+            # A new LoRA's B matrix is zero, and so is its output: that is no fault.
+            own = list(module.parameters(recurse=False))
             if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
                 self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
 
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
-        """Keep the first of its kind: ``owner`` is a parameter."""
+        """Keep the first of its kind; ``owner`` is a parameter."""
         self.found.setdefault(where, {"step": self.clock(), "owner": owner, "frames": frames})
 
     def first(self) -> Optional[Dict[str, Any]]:
-        """The earliest of all: within a step, outputs come before gradients, and these before updates."""
+        """The earliest finding.
+
+        Within a step, outputs come before gradients, and gradients before updates.
+        """
         order = ("output", "gradient", "value")
         kept = [{**self.found[where], "where": where} for where in order if where in self.found]
         return min(kept, key=lambda each: each["step"]) if kept else None
 
 
 def greatest(tensor: Any) -> float:
-    """The greatest magnitude in ``tensor``, NaN if one is in it; 1 for one that is empty or cannot be read.
+    """The largest magnitude in ``tensor``: NaN if it has one, 1 if it is empty or unreadable.
 
-    Nothing of this may be saved for backward: non-reentrant checkpointing counts what a pass saves.
+    Nothing here may be saved for backward, because non-reentrant checkpointing counts what a pass
+    saves.
     """
     try:
         return float(local(tensor).detach().abs().max())
-    except Exception:  # fake, batched, sparse or empty: nobody can tell
+    except Exception:  # fake, batched, sparse or empty: unreadable
         return 1.0
 
 
 def masks(tensor: Any) -> bool:
-    """Whether the worst in ``tensor`` is minus infinity, as in an attention mask: meant, where nothing is learned."""
+    """Whether ``tensor`` has nothing worse than minus infinity, which attention masks contain."""
     return float(local(tensor).detach().max()) < math.inf
 
 
-MOST = 500_000
-"""Nodes that are walked at most: what lies further is taken as not reached."""
-
-
 class Reach:
-    """Identities of the nodes that were reached, and the leaves by id."""
+    """The nodes (by identity) and the leaves (by id) that a backward pass reaches."""
 
     def __init__(self) -> None:
         self.nodes: Set[Any] = set()
         self.leaves: Dict[int, Any] = {}
         self.checkpointed = False
-        """A reentrant checkpoint lies on the way: the parameters inside it are no leaves of this graph."""
+        """A reentrant checkpoint lies on the way. The parameters inside it are not leaves of this
+        graph."""
 
 
 def identity(node: Any) -> Any:
-    """What tells a node apart: torch's running number, which keeps nothing alive, or the node itself (torch 2.0)."""
+    """What identifies a node: torch's sequence number, or the node itself in torch 2.0.
+
+    A number keeps nothing alive.
+    """
     number = getattr(node, "_sequence_nr", None)
     return node if number is None else number()
 
 
 def reach(roots: Iterable[Any]) -> Reach:
-    """What a backward pass from ``roots`` (tensors) reaches."""
+    """What a backward pass from the tensors ``roots`` reaches."""
     found = Reach()
     for root in roots:
         if root.grad_fn is not None:
@@ -323,7 +340,7 @@ def reach(roots: Iterable[Any]) -> Reach:
 
 
 def follow(start: Any, found: Reach) -> Reach:
-    """Add to ``found`` what is reached from the node ``start``."""
+    """Add to ``found`` all that is reached from the node ``start``."""
     waiting: List[Any] = [start]
     seen: Set[Any] = set()
     while waiting and len(seen) < MOST:
@@ -341,8 +358,14 @@ def follow(start: Any, found: Reach) -> Reach:
     return found
 
 
-def is_parameter(leaf: Any) -> bool:
-    """Whether a leaf of a graph is a parameter."""
-    import torch
+def is_compiling(torch: Any) -> Callable[[], bool]:
+    """A function that tells whether torch.compile is reading the code that runs.
 
-    return isinstance(leaf, torch.nn.Parameter)
+    Torch 2.0 to 2.2 have it in dynamo only.
+    """
+    found: Any = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    if found is None:
+        from torch._dynamo import is_compiling as dynamos
+
+        found = dynamos
+    return lambda: bool(found())

@@ -1,14 +1,16 @@
 """Watch a whole process from the import of torch to its end, for ``gradmatrix trace``.
 
-``traced/sitecustomize.py`` calls :func:`begin` in every Python process that imports torch: the script, and what it or
-its launcher starts or forks. The boundary is a folder, named by the environment variable GRADMATRIX_TRACE:
+``traced/sitecustomize.py`` calls :func:`begin` in every Python process that imports torch: the
+script, and all that it or its launcher starts or forks. Processes and host share a folder, named by
+the environment variable GRADMATRIX_TRACE:
 
-request.json   {"schema": 1, "audit": int, "stop_after": int or null}, written by the host
-PID.json       {"schema": 1, "pid": int, "rank": int or null, "observation": Observation}, of each process that trained
-               or raised, replaced as a whole: a second after its first step, every ten seconds, and at the end
-PID.trouble    why a process could not be watched
-enough         is there once a process has been stopped after "stop_after" optimizer steps
-PID.enough     a rank is about to be stopped, and waits for the others
+  request.json   {"schema": 1, "audit": int, "stop_after": int or null}, written by the host
+  PID.json       {"schema": 1, "pid": int, "rank": int or null, "observation": Observation}, from
+      each process that trained or raised. It is replaced as a whole: a second after the first step,
+      every ten seconds, and at the end
+  PID.trouble    why a process could not be watched
+  enough         exists once a process was stopped after "stop_after" optimizer steps
+  PID.enough     a rank is about to be stopped and waits for the others
 """
 
 from __future__ import annotations
@@ -25,17 +27,21 @@ from . import machine, protocol
 from .observer import Enough, Observer
 
 DELAY_S = 1.0
-"""A first observation costs milliseconds: it waits until a short training would be over."""
+"""The first observation is written this late, because it takes milliseconds; a short training is
+over by then."""
 INTERVAL_S = 10.0
 PATIENCE_S = 10.0
-"""For the ranks that are still in the step after which all are stopped."""
+"""Time for the ranks that are still in the step after which all are stopped."""
 TIMES_KEPT = 10_000
 RANKS = ("RANK", "LOCAL_RANK")
-"""What launchers set: torchrun and accelerate both, Lightning only the second."""
+"""Set by launchers: torchrun and accelerate set both, Lightning only the second."""
 
 
 class Trace:
-    """One process. Of several ranks the first is watched; the others count steps, so that all stop at the same one."""
+    """One process.
+
+    Of several ranks the first is watched. The others count steps, so that all stop at the same one.
+    """
 
     def __init__(self, folder: str, request: Dict[str, Any]) -> None:
         self.folder = folder
@@ -59,7 +65,7 @@ class Trace:
         """What had been seen in the process from which this one was forked."""
 
     def begin(self) -> None:
-        """Watch this process, and those that are forked from it, to their ends."""
+        """Watch this process and those forked from it, each to its end."""
         import multiprocessing
         from multiprocessing import util
 
@@ -79,7 +85,7 @@ class Trace:
             self._follow_spawned(sys.modules["torch.multiprocessing.spawn"].ProcessContext)
 
     def _follow_exit(self) -> None:
-        """Some scripts leave without exit handlers, so that no library can hang in its own."""
+        """Write the observation also if the script ends by ``os._exit``, without exit handlers."""
         leave = os._exit
 
         def leaving(status: int) -> None:
@@ -89,7 +95,10 @@ class Trace:
         os._exit = leaving  # type: ignore[assignment]
 
     def _stepped(self, *_: Any) -> None:
-        """After each step of an optimizer, when the observer has seen it."""
+        """Write observations from time to time.
+
+        Called after each step, when the observer has seen it.
+        """
         now = time.monotonic()
         if self._next_write is None:
             self._next_write = now + DELAY_S
@@ -99,13 +108,17 @@ class Trace:
             self.write("step", None)
 
     def _ask_rank(self) -> None:
-        """The rank of a process whose environment does not tell; asked while there is a process group."""
+        """Find the rank if the environment does not name it, while there is a process group."""
         distributed = initialized()
         if distributed is not None and self.rank is None:
             self.rank = distributed.get_rank()
 
     def _wait_for_ranks(self) -> None:
-        """A rank that left while another one still exchanges gradients with it would break that one's last step."""
+        """Wait until the other ranks have made the same step.
+
+        A rank that leaves while another still exchanges gradients with it would break that one's
+        last step.
+        """
         distributed = initialized()
         if distributed is None:
             return
@@ -121,7 +134,7 @@ class Trace:
             time.sleep(0.01)
 
     def _forked(self) -> None:
-        """In the child: what has been seen so far is the parent's."""
+        """In a forked child: what has been seen so far is the parent's."""
         self._before = self._seen()
         self._next_write, self._ended = None, False
 
@@ -129,13 +142,20 @@ class Trace:
         return self.observer.steps, len(self.observer.backward.calls)
 
     def _started_by_multiprocessing(self) -> None:
-        """Such a process may end without exit handlers, and its exception never gets to the interpreter."""
+        """Write the observation also in a process of multiprocessing.
+
+        It may end without exit handlers, and its exception never reaches the interpreter.
+        """
         from multiprocessing import util
 
         util.Finalize(None, self.end, exitpriority=100)
 
     def end(self) -> None:
-        """At the end of this process; in one of multiprocessing's while the exception that ends it is on its way."""
+        """Write the last observation.
+
+        This runs at the end of the process; in a process of multiprocessing it runs while the
+        exception that ends it is being handled.
+        """
         if self._ended:
             return
         self._ended = True
@@ -158,7 +178,7 @@ class Trace:
             )
 
     def write(self, reached: str, error: Optional[BaseException]) -> None:
-        """Tell the host what has been seen; of another rank only its exception."""
+        """Write for the host what has been seen; of another rank only its exception."""
         self._ask_rank()
         if not self.rank or error is not None:
             self._guarded(
@@ -168,7 +188,7 @@ class Trace:
             )
 
     def _guarded(self, writing: Callable[[], None]) -> None:
-        """What goes wrong here is never the script's; the host is told, where there still is one."""
+        """Call ``writing``; if it fails, tell the host and never the script."""
         try:
             writing()
         except Exception as failure:
@@ -181,7 +201,10 @@ class Trace:
                 file.write(f"{type(failure).__name__}: {failure}")
 
     def _follow_spawned(self, context: Any) -> None:
-        """Where all that this process waits for has been stopped, it stops as well, or it would wait for results."""
+        """Stop this process too when all the processes it waits for were stopped.
+
+        It would wait for their results otherwise.
+        """
         join: Callable[..., bool] = context.join
 
         def joined(waiting: Any, *args: Any, **kwargs: Any) -> bool:
@@ -194,7 +217,7 @@ class Trace:
 
 
 def initialized() -> Any:
-    """``torch.distributed`` where there is a process group; None where there is none."""
+    """``torch.distributed`` if there is a process group; else None."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
@@ -202,12 +225,12 @@ def initialized() -> Any:
 
 
 def begin(folder: str) -> None:
-    """Torch has been imported."""
+    """Start watching: torch has been imported."""
     Trace(folder, protocol.read(os.path.join(folder, "request.json"))).begin()
 
 
 def ended_early(folder: str) -> None:
-    """The script raised before it had imported torch."""
+    """Write the exception of a script that failed before it imported torch."""
     error = last_exception()
     if error is not None:
         nothing = Observer(audit=0, warmup=0, device="cpu", light=True)
@@ -215,7 +238,10 @@ def ended_early(folder: str) -> None:
 
 
 def last_exception() -> Optional[BaseException]:
-    """The exception that ended the script: the interpreter keeps it for debuggers when it prints the traceback."""
+    """The exception that ended the script.
+
+    The interpreter keeps it for debuggers when it prints the traceback.
+    """
     error: Optional[BaseException] = getattr(sys, "last_exc", None) or getattr(
         sys, "last_value", None
     )
@@ -225,7 +251,7 @@ def last_exception() -> Optional[BaseException]:
 def observation(
     observer: Observer, reached: str, error: Optional[BaseException], began: float
 ) -> Dict[str, Any]:
-    """The observation of a process, so far."""
+    """The observation of a process so far."""
     facts = observer.facts()
     facts["step_times_s"] = facts["step_times_s"][-TIMES_KEPT:]
     cuda = machine.peak_cuda_memory_bytes() if "torch" in sys.modules else None
@@ -244,7 +270,7 @@ def observation(
 
 
 def described(error: BaseException) -> Dict[str, str]:
-    """The exception as an observation has it."""
+    """The exception as it stands in an observation."""
     from .cell import describe  # it imports what most scripts do without
 
     return describe(error)
@@ -253,7 +279,7 @@ def described(error: BaseException) -> Dict[str, str]:
 def tell(folder: str, rank: Optional[int], seen: Dict[str, Any]) -> None:
     """Write this process's observation for the host in one step, in place of an earlier one.
 
-    Nothing waits for the disk here, as ``protocol.write`` does: the script would wait with it.
+    Unlike ``protocol.write`` this does not wait for the disk, because the script would wait too.
     """
     message = {"schema": protocol.SCHEMA, "pid": os.getpid(), "rank": rank, "observation": seen}
     path = os.path.join(folder, f"{os.getpid()}.json")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gradmatrix.compare.comparison import cells as counted
 from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import NO_GRAD_FN
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
 
@@ -259,7 +260,7 @@ def title(group: Group) -> str:
 
 def is_told(outcome: str) -> bool:
     """Whether the outcome says how the gradient is, or it does not matter."""
-    return outcome.startswith(("gradient:", "step:no-grad-fn", "relation:"))
+    return outcome.startswith(("gradient:", NO_GRAD_FN, "relation:"))
 
 
 def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:

@@ -33,15 +33,15 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell, Role
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import code, one_line, unlinked
+from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.flips import Kind
 from gradmatrix.publish.site import links
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gradmatrix.compare.history import History
-    from gradmatrix.judge.flips import Flip
+    from gradmatrix.judge.history import Flip
     from gradmatrix.publish.rows import Row, Table
 
     Verdicts = Mapping[Role, Mapping[tuple[str, str], bool]]
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gradmatrix.core.model import Record
-    from gradmatrix.judge.flips import Regression
+    from gradmatrix.judge.history import Regression
 
 
 ATOM, XHTML = "http://www.w3.org/2005/Atom", "http://www.w3.org/1999/xhtml"
@@ -121,18 +121,18 @@ def counted(flips: Sequence[Flip]) -> str:
     """How many of each kind, in the order of the kinds; what only our own change brought is no news of the stack."""
     ours = sum(flip.ours_alone for flip in flips)
     count = Counter(flip.kind for flip in flips if not flip.ours_alone)
-    words = [f"{count[kind]} {kind}" for kind in Kind if count[kind]]
+    words = [f"{count[kind]} {kind}" for kind in Change if count[kind]]
     return ", ".join(words + [f"{ours} judged anew, our own measurement changed"] * (ours > 0))
 
 
 def lines(flips: Sequence[Flip]) -> Iterator[str]:
     """What became of each cell; of new ones only how many train."""
-    told = [flip for flip in flips if flip.kind is not Kind.NEW]
+    told = [flip for flip in flips if flip.kind is not Change.NEW]
     for flip in told[:MOST_FLIPS]:
         yield sentence(flip)
     if len(told) > MOST_FLIPS:
         yield f"and {len(told) - MOST_FLIPS} more"
-    new = [flip for flip in flips if flip.kind is Kind.NEW]
+    new = [flip for flip in flips if flip.kind is Change.NEW]
     if new:
         yield f"new: {sum(flip.after.passed is True for flip in new)} of {len(new)} cells pass"
 

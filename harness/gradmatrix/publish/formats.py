@@ -28,7 +28,7 @@ from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import SHOWN, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
 from gradmatrix.core.text import code, markdown, one_line, spreadsheet
-from gradmatrix.judge.causes import spot
+from gradmatrix.judge.diagnosis import format_frame
 from gradmatrix.publish.claims.claims import Judged, Verdict
 from gradmatrix.publish.rows import Grid, Row, grid, lacks_device
 from gradmatrix.stacks.lock import fallen_behind
@@ -78,7 +78,7 @@ def frame(table: Table) -> pd.DataFrame:
             "peak_memory_bytes": [row.peak_memory_bytes for row in rows],
             "message": [row.message for row in rows],
             "cause": [each.cause if each else None for each in told],
-            "place": [spot(each.place) if each and each.place else None for each in told],
+            "place": [format_frame(each.place) if each and each.place else None for each in told],
             "remedy": [each.remedy if each else None for each in told],
             "recorded_at": pd.to_datetime([row.recorded_at for row in rows], utc=True),
             "as_of": pd.to_datetime([locks[row.stack].as_of for row in rows]),

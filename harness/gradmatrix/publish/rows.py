@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import Frame, Frozen
-from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.judge.causes import explained, remedy_on_its_stack
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS
+from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose
-from gradmatrix.judge.relations import DISAGREES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -174,7 +173,7 @@ def diagnosis(record: Record, remedies: Remedies) -> Explained | None:
         cause=found.cause.value,
         module=found.module,
         place=found.place,
-        text=explained(found, remedy),
+        text=explain(found, remedy),
         remedy=f"{remedy.cell.scenario}/{remedy.cell.variant}" if remedy is not None else None,
     )
 
@@ -295,4 +294,4 @@ def tabulated(
 
 def lacks_device(rows: Iterable[Row]) -> bool:
     """Whether all that ``rows`` of a device say is that there is none."""
-    return all(row.outcome == "setup:no-device" for row in rows)
+    return all(row.outcome == NO_DEVICE for row in rows)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Cell, Lock, Record, Scenario, Steps, Variant
 from gradmatrix.core.observation import SCHEMA
-from gradmatrix.core.outcomes import LIMIT_OF, Outcome, Phase
+from gradmatrix.core.outcomes import BUILD, LIMIT_OF, NO_DEVICE, UNSUPPORTED, Outcome
 from gradmatrix.run import meaning
 from gradmatrix.run.scenarios import unmet
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PACKAGE = Path(__file__).resolve().parent.parent
+OBSERVER = (("server", "main"),)
+JUDGE = (("judge.verdict", "judge"), ("judge.verdict", "passes"))
+"""Where the code is entered whose meaning is part of each key."""
 
 
 class Action(StrEnum):
@@ -125,10 +128,7 @@ def plan_cell(
     """What is done about one cell; ``known`` is its newest record in this checkout."""
     inputs = {
         "lock": lock_input(lock),
-        "scenario": scenario.source_digest[:16],
-        "variant": f"{variant.role} {' '.join(variant.needs)}".rstrip(),
-        "observer": observer_digest()[:16],
-        "judge": judge_digest()[:16],
+        **code_inputs(scenario, variant),
         "schema": str(SCHEMA),
         "device": device_class or "absent",
         "steps": f"{steps.audit}+{steps.warmup}+{steps.timed}",
@@ -152,11 +152,11 @@ def foregone(
 ) -> tuple[Outcome, str] | None:
     """The outcome that is known without running anything, and why; None where the cell must run to tell."""
     if lock.failure is not None:
-        return Outcome.parse(lock.failure.outcome), lock.failure.message
+        return Outcome(lock.failure.outcome), lock.failure.message
     if device_class is None:
-        return Outcome(Phase.SETUP, "no-device"), f"this machine has no {device} device"
+        return Outcome(NO_DEVICE), f"this machine has no {device} device"
     missing = unmet(variant, lock)
-    return None if missing is None else (Outcome(Phase.SETUP, "unsupported"), missing)
+    return None if missing is None else (Outcome(UNSUPPORTED), missing)
 
 
 def decide(
@@ -180,9 +180,9 @@ def decide(
 
 def tried_again(inputs: Mapping[str, str], known: Record) -> str | None:
     """Why a cell is run again although its key is that of its record; None where it is not."""
-    if Outcome.parse(known.outcome).spurious:
+    if Outcome(known.outcome).spurious:
         return f"the last outcome, {known.outcome}, speaks of the machine only"
-    if known.outcome == "install:build":
+    if known.outcome == BUILD:
         return f"the last outcome, {known.outcome}, may be for want of a compiler"
     limit = LIMIT_OF.get(known.outcome, "")
     if limit and float(inputs[limit]) > float(known.inputs.get(limit, 0)):
@@ -206,15 +206,23 @@ def key_parts(inputs: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in inputs.items() if name not in LIMIT_OF.values()}
 
 
+def code_inputs(scenario: Scenario, variant: Variant) -> dict[str, str]:
+    """The parts of a key that stand for code: what runs, what observes it, what judges it."""
+    return {
+        "scenario": scenario.source_digest[:16],
+        "variant": f"{variant.role} {' '.join(variant.needs)}".rstrip(),
+        "observer": observer_digest()[:16],
+        "judge": judge_digest()[:16],
+    }
+
+
 @cache
 def observer_digest() -> str:
     """What the code means that runs a cell inside the tested environment and watches it."""
-    return meaning.digest("observe", PACKAGE / "observe", [("server", "main")])
+    return meaning.digest("observe", PACKAGE / "observe", OBSERVER)
 
 
 @cache
 def judge_digest() -> str:
     """What the code means that turns an observation into an outcome."""
-    return meaning.digest(
-        "gradmatrix", PACKAGE, [("judge.verdict", "judge"), ("judge.verdict", "passes")]
-    )
+    return meaning.digest("gradmatrix", PACKAGE, JUDGE)

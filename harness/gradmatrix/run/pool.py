@@ -16,6 +16,7 @@ import msgspec
 from gradmatrix.core import files
 from gradmatrix.core.files import tail
 from gradmatrix.core.observation import Observation
+from gradmatrix.core.outcomes import TIMEOUT
 from gradmatrix.judge.verdict import (
     Ended,
     Verdict,
@@ -181,7 +182,7 @@ class ServerPool:
         """
         source = Source.of(cell.scenario)
         finished = self.attempts(cell, source, directory)
-        timed_out = str(finished.verdict.outcome) == "process:timeout"
+        timed_out = str(finished.verdict.outcome) == TIMEOUT
         if finished.isolation == "fork" and timed_out and finished.threads > 1:
             self.stage(
                 f"{cell.scenario.name} {cell.variant.name}: timed out, trying a fresh process"

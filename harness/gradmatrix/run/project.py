@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import SHOWN, Published
-from gradmatrix.core.outcomes import OF_THE_MACHINE
+from gradmatrix.core.outcomes import NO_RELEASE, OF_THE_MACHINE
 from gradmatrix.judge import relations
 from gradmatrix.run import scenarios
 from gradmatrix.run.plan import Limits, Selection, lock_input
@@ -273,7 +273,7 @@ class Project:
             NoSuchRelease: if it asks for what the index did not have on its day.
         """
         lock = locks.resolve(stack, self.index, self.locks_folder)
-        if lock.failure is not None and lock.failure.outcome == "resolve:no-release":
+        if lock.failure is not None and lock.failure.outcome == NO_RELEASE:
             raise NoSuchRelease(
                 f"Stack {stack.name} asks for a release that does not exist.",
                 cause=lock.failure.message,

@@ -158,7 +158,7 @@ class StackRun:
 
     def fill(self, cells: list[Planned], failure: Failure, kept: int) -> Summary:
         """Record the stack's own failure in each of ``cells``."""
-        verdict = Verdict(Outcome.parse(failure.outcome), None, failure.message)
+        verdict = Verdict(Outcome(failure.outcome), None, failure.message)
         for cell in cells:
             self.record(cell, verdict, message_limit=RESOLVERS_LIMIT)
         if verdict.outcome.spurious:

@@ -204,7 +204,7 @@ def decode(line: bytes) -> Record:
 def unknown(outcome: str) -> str | None:
     """Why nobody knows this outcome; None for one that is known. There are few of them, and many records."""
     try:
-        Outcome.parse(outcome)
+        Outcome(outcome)
     except ValueError as error:
         return str(error)
     return None

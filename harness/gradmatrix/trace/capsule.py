@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import SHOWN, Gradient
-from gradmatrix.core.outcomes import Outcome, Phase
+from gradmatrix.core.outcomes import NONFINITE_LOSS, Outcome, Phase
 from gradmatrix.core.text import one_line
 from gradmatrix.judge.verdict import GOT
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
@@ -123,7 +123,7 @@ NOTHING_TRAINABLE = "nothing is trainable"
 
 def main_of(record: Record) -> str | None:
     """A ``main()`` that trains and ends with exit code 1 where what is recorded happens; None where it raises."""
-    outcome = Outcome.parse(record.outcome)
+    outcome = Outcome(record.outcome)
     if record.observation is not None and record.observation.raised is not None:
         return None
     if outcome.phase is Phase.GRADIENT and record.message == NOTHING_TRAINABLE:
@@ -138,7 +138,7 @@ def main_of(record: Record) -> str | None:
         return GRADIENTS.format(names=NAMES, good=good, got=GOT[status])
     if outcome.phase is Phase.UPDATE:
         return UPDATES
-    return LOSSES if record.outcome == "step:nonfinite-loss" else None
+    return LOSSES if record.outcome == NONFINITE_LOSS else None
 
 
 STEPS = 4
@@ -149,7 +149,7 @@ SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
 
 def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
     """UserError where no script can show what ``record`` says; with ``everything`` a cell may also have passed."""
-    outcome, cell = Outcome.parse(record.outcome), record.cell
+    outcome, cell = Outcome(record.outcome), record.cell
     if scenario.arguments is not None:
         raise UserError(
             f"{scenario.name} is a script of your own, and needs no capsule.",

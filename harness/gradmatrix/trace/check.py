@@ -130,7 +130,7 @@ class World:
         judged = {cell.stack for cell, record in records.items() if record.passed is not None}
         known = sorted(project.known_locks(), key=lambda lock: (lock.as_of, lock.stack))
         locks = tuple(each for each in known if each.stack in judged and each.failure is None)
-        return cls(versions.versions(lock), locks, records)
+        return cls(versions.versions_of(lock), locks, records)
 
 
 def check(
@@ -229,7 +229,7 @@ def compared(
     there = column.get(world.closest.stack) if world.closest else None
     likeness: Likeness | None = None
     if passed is False:
-        stacks = {lock.stack: versions.versions(lock) for lock in world.locks}
+        stacks = {lock.stack: versions.versions_of(lock) for lock in world.locks}
         likeness = versions.like(
             str(verdict.outcome),
             filter(None, column.values()),

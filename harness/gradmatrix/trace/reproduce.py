@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.outcomes import Outcome
-from gradmatrix.judge.relations import DISAGREES, as_it_ran
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Outcome
+from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.run import project as address
 from gradmatrix.run.plan import Action, plan_cell
@@ -125,7 +125,7 @@ def prepared(project: Project, record: Record, lock: Lock) -> Planned:
         known=None,
         fresh=True,
     )
-    if planned.outcome == Outcome.parse("setup:no-device"):
+    if planned.outcome == Outcome(NO_DEVICE):
         raise UserError(
             f"{record.cell} cannot be run here.",
             cause=planned.why,
@@ -154,7 +154,7 @@ def run(
 
 def failed_install(error: environment.InstallFailed) -> Verdict:
     """The verdict on a stack that cannot be installed; InstallFailed again where it speaks of the machine."""
-    outcome = Outcome.parse(error.failure.outcome)
+    outcome = Outcome(error.failure.outcome)
     if outcome.spurious:
         raise error
     return Verdict(outcome, None, error.failure.message)

@@ -21,9 +21,16 @@ from msgspec.structs import replace
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Frozen, Observation
-from gradmatrix.core.outcomes import Outcome, Phase
-from gradmatrix.judge.causes import Diagnosis, Remedy, explained, place, where
-from gradmatrix.judge.diagnosis import diagnose, false_alarms, grouped
+from gradmatrix.core.outcomes import NO_GRAD_FN, Outcome
+from gradmatrix.judge.causes import Remedy, explain
+from gradmatrix.judge.diagnosis import (
+    Diagnosis,
+    diagnose,
+    false_alarms,
+    group_by_learning,
+    innermost_frame,
+    say_where,
+)
 from gradmatrix.judge.verdict import Ended, Verdict, gradient_status, judge, judge_observation
 
 if TYPE_CHECKING:
@@ -106,7 +113,7 @@ def conclude(
     verdict = judged(seen, 0 if left.stopped else returncode)
     diagnosis = diagnose(seen) if seen is not None else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
-    learning, still = grouped(seen.parameters) if seen is not None else ((), ())
+    learning, still = group_by_learning(seen.parameters) if seen is not None else ((), ())
     return Finding(
         schema=SCHEMA,
         command=tuple(command),
@@ -118,7 +125,7 @@ def conclude(
         steps_per_s=speed(seen.step_times_s) if seen is not None else None,
         peak_memory_bytes=seen.peak_memory_bytes if seen is not None else None,
         diagnosis=diagnosis,
-        explanation=explained(diagnosis, remedy) if diagnosis is not None else (),
+        explanation=explain(diagnosis, remedy) if diagnosis is not None else (),
         learns=learning if still else (),
         does_not_learn=still if learning else (),
         misleading=false_alarms(seen) if seen is not None else (),
@@ -150,7 +157,7 @@ def work(seen: Observation) -> tuple[int, int, int]:
 def judged(seen: Observation | None, returncode: int) -> Verdict:
     """The verdict; a signal and an exit code of the script's own outweigh what was seen before."""
     if seen is None and returncode == 0:
-        return Verdict(Outcome(Phase.PROCESS, "exit-0"), None, "the script never imported torch")
+        return Verdict(Outcome("process:exit-0"), None, "the script never imported torch")
     ended = Ended(signal=-returncode if returncode < 0 else None, exit=returncode)
     if seen is None:
         return judge(None, ended)
@@ -173,7 +180,7 @@ def headline(finding: Finding) -> str:
     """Outcome, gradient, steps, speed and memory on one line."""
     parts = [finding.outcome]
     if finding.gradient is not None:
-        late = finding.outcome == "step:no-grad-fn" and finding.gradient is Gradient.FLOWING
+        late = finding.outcome == NO_GRAD_FN and finding.gradient is Gradient.FLOWING
         parts.append(f"gradient {finding.gradient}{' at first' if late else ''}")
     if finding.observation is not None:
         parts.append(f"{finding.steps} step{'' if finding.steps == 1 else 's'}")
@@ -192,7 +199,9 @@ def digits(value: float) -> str:
 def notes(seen: Observation) -> list[str]:
     """What a verdict does not cover: optimizers that stepped later, parameters that none holds."""
     found = [
-        f"not judged: {built.type}{where(place(built.frames), 'it is built at')}; its first step came after the audit"
+        f"not judged: {built.type}"
+        f"{say_where(innermost_frame(built.frames), 'it is built at')};"
+        " its first step came after the audit"
         for built in seen.optimizers
         if built.steps and not built.learning_rates
     ]

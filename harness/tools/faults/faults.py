@@ -1,12 +1,8 @@
-"""Mistakes with what a layer gives: its hidden state. Each returns the names of the modules that are to blame.
+"""Known mistakes, written as people write them; the line to blame ends with ``# culprit``.
 
-Mistakes with gradients after the backward pass, and with parameters after the optimizer was built.
-
-Mistakes with the loss between the forward and the backward pass. No module is to blame.
-
-Mistakes with the modes in which a layer or the model runs. Each returns the modules that are to blame.
-
-Mistakes in building an optimizer or in its ``step``. Each returns what the script then finds as ``AdamW``.
+Most functions make their mistake when the first optimizer is built. They return the names of the modules to blame, or
+None if no module is to blame. Those of ``OF_OPTIMIZER`` come before: they return what the script then finds as
+``AdamW``.
 """
 
 from __future__ import annotations
@@ -27,140 +23,91 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-def detached_hidden(target: Target) -> list[str]:
+def on_hidden(mistake: Callable[[Any], Any]) -> Callable[[Target], list[str]]:
+    """Make ``mistake`` with the hidden state that one layer returns."""
+
+    def fault(target: Target) -> list[str]:
+        name, block = target.block()
+        original = block.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            output = original(*args, **kwargs)
+            return with_hidden(output, mistake(hidden_of(output)))
+
+        replace_forward(block, forward)
+        return [name]
+
+    return fault
+
+
+def on_loss(mistake: Callable[[Any], Any]) -> Callable[[Target], None]:
+    """Make ``mistake`` with the loss between the forward and the backward pass."""
+
+    def fault(_target: Target) -> None:
+        original = torch.Tensor.backward
+
+        def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
+            original(mistake(loss), *args, **kwargs)
+
+        torch.Tensor.backward = backward
+
+    return fault
+
+
+@on_hidden
+def detached_hidden(hidden: Any) -> Any:
     """The hidden state is detached, as one does to look at it."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        hidden = hidden.detach()  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    return hidden.detach()  # culprit
 
 
-def data_of_hidden(target: Target) -> list[str]:
+@on_hidden
+def data_of_hidden(hidden: Any) -> Any:
     """The hidden state is replaced by its ``.data``, as old tutorials do."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        hidden = hidden.data  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    return hidden.data  # culprit
 
 
-def hidden_through_numpy(target: Target) -> list[str]:
+@on_hidden
+def hidden_through_numpy(hidden: Any) -> Any:
     """The hidden state goes through NumPy and back."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        values = hidden.detach().float().cpu().numpy()  # culprit
-        return with_hidden(output, torch.from_numpy(values).to(hidden))
-
-    replace_forward(block, forward)
-    return [name]
+    values = hidden.detach().float().cpu().numpy()  # culprit
+    return torch.from_numpy(values).to(hidden)
 
 
-def hidden_made_anew(target: Target) -> list[str]:
+@on_hidden
+def hidden_made_anew(hidden: Any) -> Any:
     """The hidden state is copied by ``torch.tensor``."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        hidden = torch.tensor(hidden)  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    return torch.tensor(hidden)  # culprit
 
 
-def hidden_made_a_leaf(target: Target) -> list[str]:
+@on_hidden
+def hidden_made_a_leaf(hidden: Any) -> Any:
     """The hidden state becomes a leaf, so that its gradient can be looked at."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        hidden = hidden.detach().requires_grad_()  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    return hidden.detach().requires_grad_()  # culprit
 
 
-def hidden_overwritten(target: Target) -> list[str]:
+@on_hidden
+def hidden_overwritten(hidden: Any) -> Any:
     """The hidden state is overwritten by zeros."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        hidden = torch.zeros_like(hidden)  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    return torch.zeros_like(hidden)  # culprit
 
 
-def hidden_rounded(target: Target) -> list[str]:
+@on_hidden
+def hidden_rounded(hidden: Any) -> Any:
     """The hidden state is quantised without a straight-through estimator: the derivative is zero everywhere."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        hidden = torch.round(hidden * 8) / 8  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    return torch.round(hidden * 8) / 8  # culprit
 
 
-def hidden_binarised(target: Target) -> list[str]:
+@on_hidden
+def hidden_binarised(hidden: Any) -> Any:
     """The hidden state becomes its sign bit, as in a binary network without a straight-through estimator."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        hidden = (hidden > 0).to(hidden)  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    return (hidden > 0).to(hidden)  # culprit
 
 
-def hidden_masked(target: Target) -> list[str]:
+@on_hidden
+def hidden_masked(hidden: Any) -> Any:
     """The hidden state is multiplied by a mask that masks everything."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        mask = torch.zeros_like(hidden)  # culprit
-        hidden = hidden * mask  # culprit
-        return with_hidden(output, hidden)
-
-    replace_forward(block, forward)
-    return [name]
+    mask = torch.zeros_like(hidden)  # culprit
+    return hidden * mask  # culprit
 
 
 def output_forgotten(target: Target) -> list[str]:
@@ -220,20 +167,12 @@ def zeroed_gradient(target: Target) -> list[str]:
     return [owner]
 
 
-def gradient_of_hidden_zeroed(target: Target) -> list[str]:
-    """A hook on the hidden state masks the whole gradient that flows back through it."""
-    name, block = target.block()
-    original = block.forward
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        output = original(*args, **kwargs)
-        hidden = hidden_of(output)
-        if hidden.requires_grad:
-            hidden.register_hook(torch.zeros_like)  # culprit
-        return output
-
-    replace_forward(block, forward)
-    return [name]
+@on_hidden
+def gradient_of_hidden_zeroed(hidden: Any) -> Any:
+    """A hook on the hidden state sets the whole gradient that flows back through it to zero."""
+    if hidden.requires_grad:
+        hidden.register_hook(torch.zeros_like)  # culprit
+    return hidden
 
 
 def gradient_dropped(target: Target) -> list[str]:
@@ -305,48 +244,28 @@ def learning_rate_scheduled_to_zero(target: Target) -> None:
     target.after_backward(schedule)
 
 
-def rewrapped_loss(_target: Target) -> None:
+@on_loss
+def rewrapped_loss(loss: Any) -> Any:
     """The loss is made anew from its value, to silence "does not require grad"."""
-    original = torch.Tensor.backward
-
-    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
-        loss = torch.tensor(loss.item(), requires_grad=True)  # culprit
-        original(loss, *args, **kwargs)
-
-    torch.Tensor.backward = backward
+    return torch.tensor(loss.item(), requires_grad=True)  # culprit
 
 
-def loss_made_a_leaf(_target: Target) -> None:
+@on_loss
+def loss_made_a_leaf(loss: Any) -> Any:
     """The loss is detached and then told to require a gradient."""
-    original = torch.Tensor.backward
-
-    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
-        loss = loss.detach().requires_grad_()  # culprit
-        original(loss, *args, **kwargs)
-
-    torch.Tensor.backward = backward
+    return loss.detach().requires_grad_()  # culprit
 
 
-def loss_as_variable(_target: Target) -> None:
+@on_loss
+def loss_as_variable(loss: Any) -> Any:
     """The loss is wrapped in a ``Variable``, as answers from before torch 0.4 advise."""
-    original = torch.Tensor.backward
-
-    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
-        loss = torch.autograd.Variable(loss.data, requires_grad=True)  # culprit
-        original(loss, *args, **kwargs)
-
-    torch.Tensor.backward = backward
+    return torch.autograd.Variable(loss.data, requires_grad=True)  # culprit
 
 
-def detached_loss(_target: Target) -> None:
+@on_loss
+def detached_loss(loss: Any) -> Any:
     """The loss is detached, as one does to log it."""
-    original = torch.Tensor.backward
-
-    def backward(loss: Any, *args: Any, **kwargs: Any) -> None:
-        loss = loss.detach()  # culprit
-        original(loss, *args, **kwargs)
-
-    torch.Tensor.backward = backward
+    return loss.detach()  # culprit
 
 
 def no_grad_block(target: Target) -> list[str]:
@@ -572,3 +491,14 @@ def flat(parameters: Iterable[Any]) -> list[Any]:
     for each in parameters:
         found += each["params"] if isinstance(each, dict) else [each]
     return found
+
+
+OF_OPTIMIZER = (
+    learning_rate_zero,
+    learning_rate_lost_to_rounding,
+    bound_to_a_copy,
+    layer_left_out,
+    step_never_called,
+    step_does_nothing,
+    decorated_step,
+)

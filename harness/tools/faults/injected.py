@@ -44,28 +44,21 @@ def train(variant: str, device: str, steps: int) -> None:
     reseed(int(seed))
     if fault != "none":
         inject(fault, Target(variant, device))
-    if (
-        healthy == "closure_without_lightning"
-    ):  # a loop with a closure, but an optimizer of its own until now
+    if healthy == "closure_without_lightning":
+        # This loop has a closure, but uses Adafactor; the faults are made with AdamW.
         script.Adafactor = lambda params, lr, **_settings: torch.optim.AdamW(params, lr=lr)
     script.train(healthy, device, steps)
 
 
 def inject(fault: str, target: Target) -> None:
-    """Arrange that the fault gets in as soon as there is an optimizer; one of the optimizer itself is in its class."""
-    mistake = next(
-        (
-            vars(module)[fault]
-            for module in (faults, faults, faults, faults)
-            if fault in vars(module)
-        ),
-        None,
-    )
-    if mistake is None:
-        torch.optim.AdamW = as_class(vars(faults)[fault](target))
+    """Make the fault as soon as there is an optimizer, or in the class of the optimizer."""
+    mistake = getattr(faults, fault)
+    in_class = mistake in faults.OF_OPTIMIZER
+    if in_class:
+        torch.optim.AdamW = as_class(mistake(target))
 
     def built() -> None:
-        if mistake is not None:
+        if not in_class:
             target.modules = mistake(target)
         truth = {
             "modules": target.modules,

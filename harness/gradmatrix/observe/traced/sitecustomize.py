@@ -1,8 +1,9 @@
 # ruff: noqa: INP001  (a folder on PYTHONPATH, no package)
-"""Python imports this by itself when it starts, because ``gradmatrix trace`` put this folder on PYTHONPATH.
+"""Python imports this module when it starts: ``gradmatrix trace`` puts its folder on PYTHONPATH.
 
-It steps aside at once: the folder leaves ``sys.path``, the environment's own sitecustomize runs, and what stays is a
-finder that waits for torch to be imported. What a launcher starts inherits PYTHONPATH, and so is reached as well.
+It steps aside at once. The folder leaves ``sys.path``, the environment's own sitecustomize runs,
+and only a finder stays that waits for the import of torch. Processes that a launcher starts inherit
+PYTHONPATH and are watched too.
 """
 
 import atexit
@@ -15,16 +16,19 @@ from typing import Any, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.environ.get("GRADMATRIX_TRACE", "")
-"""Where the host waits for observations."""
+"""The folder in which the host waits for observations."""
 
 
 class UntilTorch:
-    """Of torch it has the other finders' answer, and follows the import to its end; of nothing else it knows."""
+    """A finder that starts the watching when torch is imported.
+
+    It returns the answer of the other finders for torch, and nothing for any other module.
+    """
 
     began = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """The spec of torch, whose loader starts the watching afterwards."""
+        """The spec of torch, whose loader then starts the watching."""
         if name != "torch" or self.began:
             return None
         for finder in [finder for finder in sys.meta_path if finder is not self]:
@@ -50,13 +54,16 @@ class UntilTorch:
             spec.loader.exec_module = exec_module
 
     def at_exit(self) -> None:
-        """A script that failed before torch was there has something to tell as well."""
+        """Report a script that failed before it imported torch."""
         if not self.began and getattr(sys, "last_value", None) is not None:
             inside("ended_early")
 
 
 def inside(function: str) -> None:
-    """Call a function of ``trace.py``; whatever goes wrong is noted for the host, and the script goes on."""
+    """Call a function of ``trace.py``.
+
+    If it fails, that is noted for the host and the script goes on.
+    """
     try:
         if "gradmatrix_observe" not in sys.modules:  # a package of its own name, off sys.path
             parent = os.path.dirname(HERE)
@@ -81,7 +88,10 @@ def inside(function: str) -> None:
 
 
 def step_aside() -> Optional[importlib.machinery.ModuleSpec]:
-    """Take this folder off ``sys.path``; the spec of the sitecustomize that it had hidden."""
+    """Remove this folder from ``sys.path``.
+
+    Returns the spec of the sitecustomize that it had hidden.
+    """
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
     sys.path_importer_cache.pop(HERE, None)
     return importlib.machinery.PathFinder.find_spec("sitecustomize")

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from gradmatrix.core.errors import SAFE_NAME, UserError, check_unique, did_you_mean, wrong
 from gradmatrix.core.model import Cell, Gradient
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import REASONS, TRAINS
+from gradmatrix.core.outcomes import TABLE
 from gradmatrix.judge.causes import Cause
 from gradmatrix.stacks.config import DEVICES
 
@@ -158,11 +158,8 @@ class Judged(Frozen, frozen=True):
 
 FILE = "claims.toml"
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+#[1-9]\d*")
-OUTCOMES = (
-    TRAINS,
-    *(f"{phase}:{reason}".replace(r"\d+", "1") for phase in REASONS for reason in REASONS[phase]),
-)
-"""Every outcome; of those with a number one example."""
+OUTCOMES = tuple(row.outcome.replace("N", "1") for row in TABLE)
+"""Every outcome, with 1 for a number."""
 PYTHON = "python"
 """May stand where a package does: the stack's Python."""
 

@@ -20,11 +20,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.core.outcomes import Phase
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Phase
 from gradmatrix.core.text import plain
-from gradmatrix.judge.causes import spot
-from gradmatrix.judge.diagnosis import entries
-from gradmatrix.judge.relations import DISAGREES, close
+from gradmatrix.judge.diagnosis import format_frame, merge_numbered
+from gradmatrix.judge.relations import close
 from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.markup import (
     BUILDS,
@@ -81,7 +80,7 @@ def names(members: tuple[str, ...], opened: str) -> str:
     """The names of a group, those that differ by numbers only as one; a list to be opened where there are several."""
     told = [
         text.rpartition(": ")[0]
-        for text in entries({tuple(name.split(".")): 1 for name in members})
+        for text in merge_numbered({tuple(name.split(".")): 1 for name in members})
     ]
     count = f"{len(members)} parameter{'s' if len(members) > 1 else ''}"
     html = "<br>".join(f"<code>{safe(each)}</code>" for each in told)
@@ -311,7 +310,7 @@ def why(row: Row, agree: Iterable[Relation]) -> str:
         return ""
     lines = "".join(f"<p>{coded(text)}</p>" for text in told.text)
     where = f" in <code>{safe(told.module)}</code>" if told.module else ""
-    place = f", <code>{safe(spot(told.place))}</code>" if told.place else ""
+    place = f", <code>{safe(format_frame(told.place))}</code>" if told.place else ""
     target = links.remedy(row)
     remedy = (
         f'<p>See it train: <a href="{ROOT}{target}">{safe(told.remedy or "")}</a></p>'
@@ -388,7 +387,6 @@ def has_capsule(row: Row) -> bool:
     return row.passed is False and not row.outcome.startswith(NO_CAPSULE)
 
 
-NO_DEVICE = "setup:no-device"
 HERE = ready("<!-- cells -->")
 """Where the template has the cells."""
 

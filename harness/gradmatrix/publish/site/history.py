@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradmatrix.judge.flips import OF_VERDICTS, Kind
+from gradmatrix.judge.change import OF_VERDICTS, Change
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import page
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gradmatrix.compare.history import History
-    from gradmatrix.judge.flips import Flip, Regression
+    from gradmatrix.judge.history import Flip, Regression
     from gradmatrix.publish.site.tables import View
 
 MOST_DAYS, MOST_FLIPS = 60, 200
-TOLD_ALONE = (*OF_VERDICTS, Kind.ELSEWHERE)
+TOLD_ALONE = (*OF_VERDICTS, Change.ELSEWHERE)
 """Kinds of which every flip is told; of what is new or gone each stack is."""
 ANEW = "judged anew"
-NO_NEWS = (ANEW, Kind.ELSEWHERE.value)
-WORDS = (*(kind.value for kind in TOLD_ALONE), ANEW, Kind.NEW.value, Kind.GONE.value)
+NO_NEWS = (ANEW, Change.ELSEWHERE.value)
+WORDS = (*(kind.value for kind in TOLD_ALONE), ANEW, Change.NEW.value, Change.GONE.value)
 """What changes are called, in the order in which they are told."""
 
 

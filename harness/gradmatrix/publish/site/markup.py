@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gradmatrix.core.outcomes import NOT_JUDGED, REASONS, Phase
+from gradmatrix.core.outcomes import PHASES, TABLE, Row, row_of
 from gradmatrix.core.text import plain
 from gradmatrix.publish.site import links
 
@@ -99,53 +98,12 @@ def ready(html: str) -> Markup:
     return Markup(html)  # noqa: S704 - its makers escape
 
 
-OUTCOMES = {
-    "trains": "It ran to its last step; every parameter that should learn got a finite, non-zero gradient and changed, "
-    "and the loss stayed finite.",
-    "resolve:conflict": "No set of releases meets the stack's requirements.",
-    "resolve:no-release": "The package index had no such release on that day.",
-    "resolve:index-unreachable": "The package index could not be reached: nothing is said about the stack.",
-    "install:network": "The network failed during installation: nothing is said about the stack.",
-    "install:build": "A release had to be built from source, and was not.",
-    "install:disk-full": "The disk was full during installation: nothing is said about the stack.",
-    "install:hash-mismatch": "What was downloaded is not what was locked.",
-    "import:missing-module": "The libraries could not be imported: a module is missing.",
-    "import:exception": "The libraries could not be imported: an exception was raised.",
-    "setup:exception": "An exception was raised before the first optimizer was built.",
-    "setup:unsupported": "The stack has no such feature: not a failure, and not judged.",
-    "setup:no-device": "The machine has no such device: nothing is said about the stack.",
-    "step:no-grad-fn": "The loss had no graph (no grad_fn): backward found no way from it to any parameter.",
-    "step:exception": "An exception was raised during training.",
-    "step:nonfinite-loss": "The loss became NaN or infinite.",
-    "gradient:none": "It ran to its end, but no parameter that should learn ever got a gradient.",
-    "gradient:partial": "It ran to its end, but some parameters that should learn got no gradient, or only zeros.",
-    "gradient:zero": "It ran to its end, but every gradient was exactly zero.",
-    "gradient:nonfinite": "It ran to its end, but a gradient was NaN or infinite.",
-    "update:none": "It ran to its end, but no parameter that should learn ever changed.",
-    "update:partial": "It ran to its end, but some parameters that should learn never changed.",
-    "relation:disagrees": "It trains, but with other losses or gradients than a variant that does the same maths.",
-    "process:timeout": "It was still running when its time was up.",
-    "process:out-of-memory": "It ran out of memory.",
-    "process:lost": "The process that ran it disappeared: nothing is said about the stack.",
-}
 ROLES = {
     "control": "should always train",
     "reported": "what somebody said is broken",
     "remedy": "what they were told to do about it",
     "misuse": "cannot train; passes when the stack says so",
 }
-PHASES = {
-    "resolve": "finding releases that fit together",
-    "install": "installing them",
-    "import": "importing the libraries",
-    "setup": "building model, data and optimizer",
-    "step": "running the training loop",
-    "gradient": "it ran to its end: which gradients arrived",
-    "update": "the gradients arrived: which parameters changed",
-    "relation": "it trains: whether a variant that does the same maths trains alike",
-    "process": "anywhere: how the process ended",
-}
-"""Where it stopped being one that trains, in the order in which these come."""
 PROCESSES = {
     "fork": "a fork of one that had imported the libraries",
     "fresh": "started for this cell",
@@ -161,35 +119,12 @@ BUILDS = {
 
 def in_words(outcome: str) -> str:
     """What an outcome means."""
-    if outcome.startswith("process:signal-"):
-        return "The process was killed by a signal."
-    if outcome.startswith("process:exit-"):
-        return "The process exited by itself."
-    return OUTCOMES.get(outcome, "")
+    return row_of(outcome).doc
 
 
-class Meaning(NamedTuple):
-    """An outcome, explained."""
-
-    outcome: str
-    text: str
-    judged: bool
-    """It says something about the stack."""
-
-
-def glossary() -> list[tuple[str, str, list[Meaning]]]:
+def glossary() -> list[tuple[str, str, list[Row]]]:
     """Every outcome but ``trains`` by its phase: the phase, what happens in it, and its outcomes."""
-    known = {phase: [f"{phase}:{reason}" for reason in REASONS[phase]] for phase in Phase}
     return [
-        (
-            phase.value,
-            PHASES[phase.value],
-            [meaning(outcome.replace(r"\d+", "N")) for outcome in outcomes],
-        )
-        for phase, outcomes in known.items()
+        (phase.value, happens, [row for row in TABLE if row.phase is phase])
+        for phase, happens in PHASES.items()
     ]
-
-
-def meaning(outcome: str) -> Meaning:
-    """An outcome in words."""
-    return Meaning(outcome, in_words(outcome), outcome not in NOT_JUDGED)

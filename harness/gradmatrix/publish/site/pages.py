@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Lock, LockedPackage, Scenario
-    from gradmatrix.judge.flips import Moved
+    from gradmatrix.judge.versions import PackageMove
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import Line, Place, View
 
@@ -257,7 +257,7 @@ class Turn(NamedTuple):
     point: TurningPoint
     before: str
     after: str
-    moved: Sequence[Moved]
+    moved: Sequence[PackageMove]
 
 
 def scenario_pages(view: View, source_of: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
@@ -439,7 +439,7 @@ class Step(NamedTuple):
     newer: str
     before: Lock
     after: Lock
-    moved: Sequence[Moved]
+    moved: Sequence[PackageMove]
     """The other packages that moved."""
     turns: list[ReleaseTurn]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Gradient, Role
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.judge.flips import moved
+from gradmatrix.judge.versions import moves
 from gradmatrix.publish.rows import SYMBOLS, WITHOUT_A_WORD, lacks_device, rate
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import ready, safe
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from gradmatrix.core.model import Lock
-    from gradmatrix.judge.flips import Moved
+    from gradmatrix.judge.versions import PackageMove
     from gradmatrix.publish.rows import Row, Table
 
 
@@ -232,12 +232,12 @@ class Moves:
 
     versions: Mapping[str, Mapping[str, str]]
     """The release of every package by stack."""
-    _known: dict[tuple[str, str], tuple[Moved, ...]] = field(default_factory=dict)
+    _known: dict[tuple[str, str], tuple[PackageMove, ...]] = field(default_factory=dict)
 
-    def between(self, older: str, newer: str) -> tuple[Moved, ...]:
+    def between(self, older: str, newer: str) -> tuple[PackageMove, ...]:
         """What moved from one stack to another."""
         if (older, newer) not in self._known:
-            self._known[older, newer] = moved(self.versions[older], self.versions[newer])
+            self._known[older, newer] = moves(self.versions[older], self.versions[newer])
         return self._known[older, newer]
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.core.model import Steps
-from gradmatrix.measure import race as interleave
-from gradmatrix.measure.race import Race, measure
-from gradmatrix.measure.servers import Broken, Crew
+from gradmatrix.measure import race
+from gradmatrix.measure.race import Measurement, measure
+from gradmatrix.measure.servers import Broken, Servers
 from gradmatrix.run.plan import Action, Limits, Planned
 from gradmatrix.run.pool import Settings
 from tests.factories import make_cell, make_scenario, make_variant
@@ -37,7 +37,7 @@ def test_one_that_fails_leaves_no_other_at_work() -> None:
 
     with ThreadPoolExecutor(2) as pool:
         with pytest.raises(Broken):
-            Crew([], pool).each(task, [1, 0, 2, 3, 4])
+            Servers([], pool).each(task, [1, 0, 2, 3, 4])
         then = list(over)
     assert ([1], [1]) == (then, over)  # the pool has done all that it was given
 
@@ -50,25 +50,25 @@ def test_all_that_was_asked_for_comes_back_in_its_order() -> None:
         return number
 
     with ThreadPoolExecutor(3) as pool:
-        assert [3, 1, 2] == Crew([], pool).each(task, [3, 1, 2])
+        assert [3, 1, 2] == Servers([], pool).each(task, [3, 1, 2])
 
 
 def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 90 seconds for three cells 30 each; one that takes 10 leaves 40 each to the other two."""
     now, given = [0.0], []
 
-    def run(race: Race) -> None:
+    def run(race: Measurement) -> None:
         given.append((race.key.variant, race.budget_s, race.among))
         now[0] += 10
 
     @contextmanager
-    def nobody(*_: object) -> Iterator[Crew]:
+    def nobody(*_: object) -> Iterator[Servers]:
         with ThreadPoolExecutor(1) as pool:
-            yield Crew([], pool)
+            yield Servers([], pool)
 
     monkeypatch.setattr("gradmatrix.measure.race.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(interleave, "crew", nobody)
-    monkeypatch.setattr(Race, "run", run)
+    monkeypatch.setattr(race, "make_servers", nobody)
+    monkeypatch.setattr(Measurement, "run", run)
     planned = [a_cell(name) for name in ("one", "two", "three")]
     here = Path()
     stages: list[str] = []

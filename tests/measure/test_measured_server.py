@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.measure.servers import Block, Broken, Contender, Exhausted, Runner
+from gradmatrix.measure.servers import Block, Broken, Contender, Exhausted, MeasuredServer
 from gradmatrix.run.server import Server, ServerDied
 from tests.conftest import ends, is_running, needs_fork
 from tests.pacing import MIB, a_runner, asks
@@ -24,7 +24,7 @@ STEPS = 20
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServer]:
     """One server for those that leave it as it was."""
     runner = a_runner(tmp_path_factory.mktemp("shared"))
     yield runner
@@ -32,33 +32,33 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServer]:
     """One whose server a test may end: the next one starts another. Its scripts hold 64 MiB more."""
     own = a_runner(tmp_path_factory.mktemp("own"), {"HELD_MIB": "64"})
     yield own
     own.close()
 
 
-def server_pid(runner: Runner) -> int:
+def server_pid(runner: MeasuredServer) -> int:
     """The process of its server."""
     assert runner._server is not None  # noqa: SLF001  (to be killed)
     return runner._server._process.pid  # noqa: SLF001  (the same)
 
 
-def cell_pid(runner: Runner) -> int:
+def cell_pid(runner: MeasuredServer) -> int:
     """The process of its script."""
     assert runner._cell is not None  # noqa: SLF001  (to be looked at)
     assert runner._cell.pid is not None  # noqa: SLF001  (the same)
     return runner._cell.pid  # noqa: SLF001  (the same)
 
 
-def begin_and_run(runner: Runner, request: Callable[[Path], Request], steps: int) -> None:
+def begin_and_run(runner: MeasuredServer, request: Callable[[Path], Request], steps: int) -> None:
     """A script, and a block of it."""
     runner.begin(request)
     runner.block(steps)
 
 
-def test_a_block_counts_no_lead_in(shared: Runner) -> None:
+def test_a_block_counts_no_lead_in(shared: MeasuredServer) -> None:
     """Its first step finds the caches full of another process's data."""
     shared.begin(asks())
     taken = shared.block(STEPS)
@@ -66,7 +66,7 @@ def test_a_block_counts_no_lead_in(shared: Runner) -> None:
     assert len(taken) == STEPS
 
 
-def test_after_its_warm_up_it_knows_what_a_step_takes(shared: Runner) -> None:
+def test_after_its_warm_up_it_knows_what_a_step_takes(shared: MeasuredServer) -> None:
     """Of a linear layer microseconds to milliseconds."""
     shared.begin(asks())
     shared.end()
@@ -89,7 +89,7 @@ def test_a_warm_up_that_does_not_end_is_measured_and_said(
     assert (False, True) == (runner.steady, sum(times) > 0)
 
 
-def test_the_server_outlives_its_scripts(shared: Runner) -> None:
+def test_the_server_outlives_its_scripts(shared: MeasuredServer) -> None:
     """One import for all of them."""
     servers = set()
     for _ in range(2):
@@ -99,7 +99,7 @@ def test_the_server_outlives_its_scripts(shared: Runner) -> None:
     assert len(servers) == 1
 
 
-def test_a_script_that_ends_can_be_started_again(shared: Runner) -> None:
+def test_a_script_that_ends_can_be_started_again(shared: MeasuredServer) -> None:
     """It is no more running, and then it is."""
     with pytest.raises(Exhausted):  # its warm-up takes all that it has, where the machine is busy
         begin_and_run(shared, asks("short"), 1000)
@@ -111,7 +111,7 @@ def test_a_script_that_ends_can_be_started_again(shared: Runner) -> None:
     assert (False, True) == (ended, again)
 
 
-def test_after_a_script_that_hangs_the_next_one_runs(shared: Runner) -> None:
+def test_after_a_script_that_hangs_the_next_one_runs(shared: MeasuredServer) -> None:
     """Nothing that was meant for the one is read by the other."""
     with pytest.raises(Broken):
         begin_and_run(shared, asks("hangs", timeout_s=2), STEPS)
@@ -122,7 +122,7 @@ def test_after_a_script_that_hangs_the_next_one_runs(shared: Runner) -> None:
 
 
 def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(
-    shared: Runner,
+    shared: MeasuredServer,
 ) -> None:
     """It did not read what it was told: the server would take that for a request."""
     shared.begin(asks())
@@ -136,7 +136,7 @@ def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(
     shared.end()
 
 
-def test_a_stopped_script_leaves_no_folder(shared: Runner) -> None:
+def test_a_stopped_script_leaves_no_folder(shared: MeasuredServer) -> None:
     """There are many of them, and a trainer's checkpoints are large."""
     shared.begin(asks())
     before = list(shared.directory.glob("cell-*"))
@@ -146,7 +146,7 @@ def test_a_stopped_script_leaves_no_folder(shared: Runner) -> None:
 
 def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
     """As often as it is asked for; there is nothing to close then."""
-    runner = Runner(Contender(tmp_path / "nowhere"), tmp_path, [], {}, ())
+    runner = MeasuredServer(Contender(tmp_path / "nowhere"), tmp_path, [], {}, ())
     for _ in range(2):
         with pytest.raises(FileNotFoundError):
             runner.open()
@@ -187,7 +187,7 @@ def test_a_clock_that_only_runs_backwards_is_told(
 
 
 def test_what_one_script_had_to_import_another_server_imports_ahead(
-    shared: Runner, runner: Runner
+    shared: MeasuredServer, runner: MeasuredServer
 ) -> None:
     """So that no process of the measurement has to."""
     runner.learn(shared.scout(asks("imports_late")))
@@ -196,13 +196,13 @@ def test_what_one_script_had_to_import_another_server_imports_ahead(
     assert [True, False] == [had_to_import(each) for each in (shared, runner)]
 
 
-def had_to_import(runner: Runner) -> bool:
+def had_to_import(runner: MeasuredServer) -> bool:
     """What its last script wrote."""
     return (runner.directory / "late.txt").read_text(encoding="ascii") == "True"
 
 
 def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(
-    shared: Runner, runner: Runner
+    shared: MeasuredServer, runner: MeasuredServer
 ) -> None:
     """By as much, within a few."""
     peaks = []
@@ -213,7 +213,7 @@ def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(
     assert 48 * MIB < peaks[1] - peaks[0] < 80 * MIB
 
 
-def test_a_killed_server_is_told_and_another_one_started(runner: Runner) -> None:
+def test_a_killed_server_is_told_and_another_one_started(runner: MeasuredServer) -> None:
     """With the next script; the one that it ran is gone with it."""
     runner.begin(asks())
     script, server = cell_pid(runner), server_pid(runner)
@@ -227,7 +227,7 @@ def test_a_killed_server_is_told_and_another_one_started(runner: Runner) -> None
     runner.end()
 
 
-def test_a_server_that_its_script_kills_is_told(runner: Runner) -> None:
+def test_a_server_that_its_script_kills_is_told(runner: MeasuredServer) -> None:
     """No answer comes, and none is waited for."""
     with pytest.raises(ServerDied):
         begin_and_run(runner, asks("kills_server"), STEPS)
@@ -235,7 +235,7 @@ def test_a_server_that_its_script_kills_is_told(runner: Runner) -> None:
 
 
 def test_a_server_that_does_not_answer_any_more_is_ended(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    runner: MeasuredServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it might say later would be taken for an answer to something else."""
     monkeypatch.setattr("gradmatrix.measure.servers.START_TIMEOUT_S", 0.5)

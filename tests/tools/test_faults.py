@@ -10,11 +10,13 @@ from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Frame
 from gradmatrix.run import scenarios
 from tests.conftest import ROOT
-from tools import injection
-from tools.injection import Lines, Truth
+from tools import audit
+from tools.audit import Lines, Truth
 
 BLOCK = Truth(modules=("model.layers.1",), root="Model", built_at=("script.py", 40))
 ANYWHERE = Truth(modules=None, root="Model", built_at=None)
+WHAT = ("target", "hidden", "loss")
+"""What a mistake is made with."""
 GUILTY = (Lines("blocks.py", 20, 22),)
 
 
@@ -24,38 +26,38 @@ def frame(file: str, line: int) -> Frame:
 
 
 def mistakes() -> dict[str, ast.FunctionDef]:
-    """Every function that makes a mistake, by name: those of faults/ that have a target."""
-    trees = [ast.parse(path.read_bytes()) for path in injection.FOLDER.glob("*.py")]
+    """Every function that makes a mistake, by name: those of faults/ that are given one of WHAT."""
+    trees = [ast.parse(path.read_bytes()) for path in audit.FOLDER.glob("*.py")]
     functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {
         node.name: node
         for node in functions
-        if [a.arg.strip("_") for a in node.args.args] == ["target"]
+        if len(node.args.args) == 1 and node.args.args[0].arg.strip("_") in WHAT
     }
 
 
 def test_there_are_faults_of_many_kinds() -> None:
     """At least twenty, under different names."""
-    assert len(injection.FAULTS) == len({fault.name for fault in injection.FAULTS}) >= 20
+    assert len(audit.FAULTS) == len({fault.name for fault in audit.FAULTS}) >= 20
 
 
 def test_every_fault_is_made_somewhere_and_every_mistake_is_a_fault() -> None:
     """The list on the host and the functions inside are one list in two places."""
-    assert {fault.name for fault in injection.FAULTS} == set(mistakes())
+    assert {fault.name for fault in audit.FAULTS} == set(mistakes())
 
 
 def test_every_guilty_line_is_marked() -> None:
     """A fault without a mark could not be named right."""
-    assert {fault.name for fault in injection.FAULTS} == set(injection.culprits())
+    assert {fault.name for fault in audit.FAULTS} == set(audit.culprits())
 
 
 def test_every_fault_reaches_a_variant_and_every_scenario_has_twenty_kinds() -> None:
     """Each of the five scenarios gets its share."""
-    asked = injection.injections(injection.FAULTS, injection.HEALTHY, seeds=1)
+    asked = audit.injections(audit.FAULTS, audit.HEALTHY, seeds=1)
     kinds = {
-        name: {each.fault for each in asked if each.scenario == name} for name in injection.HEALTHY
+        name: {each.fault for each in asked if each.scenario == name} for name in audit.HEALTHY
     }
-    assert {fault.name for fault in injection.FAULTS} == set().union(*kinds.values())
+    assert {fault.name for fault in audit.FAULTS} == set().union(*kinds.values())
     assert [] == [name for name in scenarios.load_all(ROOT / "scenarios") if len(kinds[name]) < 20]
 
 
@@ -64,17 +66,15 @@ def test_the_healthy_variants_are_in_the_scenarios() -> None:
     known = scenarios.load_all(ROOT / "scenarios")
     roles = {(s.name, v.name): v.role for s in known.values() for v in s.variants}
     used = {
-        (scenario, variant)
-        for scenario, variants in injection.HEALTHY.items()
-        for variant in variants
+        (scenario, variant) for scenario, variants in audit.HEALTHY.items() for variant in variants
     }
     assert set() == {pair for pair in used if roles.get(pair, Role.MISUSE) is Role.MISUSE}
 
 
 def test_a_fault_is_injected_with_each_seed() -> None:
     """The seed decides what is hit."""
-    asked = injection.injections(
-        [injection.fault("nan_output")], {"scenario": {"plain": frozenset()}}, seeds=2
+    asked = audit.injections(
+        [audit.fault("nan_output")], {"scenario": {"plain": frozenset()}}, seeds=2
     )
     assert ["nan_output|scenario|plain|1", "nan_output|scenario|plain|2"] == [
         str(each) for each in asked
@@ -94,12 +94,13 @@ def test_a_fault_is_injected_with_each_seed() -> None:
         ("", "", "closure", False),
     ],
 )
-def test_a_fault_concerns_the_variants_in_which_it_is_one(
+def test_a_fault_is_injected_where_it_is_a_mistake(
     needs: str, unless: str, traits: str, expected: bool
 ) -> None:
-    """What it needs must be there, what takes it back must not; the closure is for what needs one."""
-    fault = injection.fault("name", *needs.split(), unless=unless)
-    assert expected is fault.concerns(frozenset(traits.split()))
+    """What it needs must be there, what undoes it must not; the closure is for faults that need one."""
+    fault = audit.fault("name", *needs.split(), unless=unless)
+    healthy = {"scenario": {"plain": frozenset(traits.split())}}
+    assert expected is bool(audit.injections([fault], healthy, seeds=1))
 
 
 @pytest.mark.parametrize(
@@ -120,19 +121,19 @@ def test_a_module_is_right_when_it_is_the_faulty_one_or_inside_it(
     named: str | None, expected: bool
 ) -> None:
     """The class of the outermost module may stand in front, nothing else."""
-    assert expected is injection.module_is_right(named, BLOCK)
+    assert expected is audit.module_is_right(named, BLOCK)
 
 
 def test_no_module_is_asked_for_where_none_is_to_blame() -> None:
     """A loss that was wrapped again belongs to no module."""
-    assert injection.module_is_right("model.layers.1", ANYWHERE) is None
+    assert audit.module_is_right("model.layers.1", ANYWHERE) is None
 
 
 def test_everything_is_inside_the_whole_model() -> None:
     """Where the whole forward is to blame, any module of it will do, but one must be named."""
     whole = Truth(modules=("",), root="Model", built_at=None)
     assert [True, True, False] == [
-        injection.module_is_right(named, whole) for named in ("Model", "model.layers", None)
+        audit.module_is_right(named, whole) for named in ("Model", "model.layers", None)
     ]
 
 
@@ -151,7 +152,7 @@ def test_a_line_is_right_when_it_is_in_the_guilty_statement(
     place: Frame | None, expected: bool
 ) -> None:
     """The same file, and a line of the statement."""
-    assert expected is injection.line_is_right(place, GUILTY)
+    assert expected is audit.line_is_right(place, GUILTY)
 
 
 def test_a_statement_over_several_lines_is_guilty_as_a_whole() -> None:
@@ -177,20 +178,20 @@ def marked(source: str, line: int) -> Lines:
     """The guilty statement of a source's first function."""
     function = ast.parse(source).body[0]
     assert isinstance(function, ast.FunctionDef)
-    return injection.statement(function, line, "x.py")
+    return audit.statement(function, line, "x.py")
 
 
 def test_the_line_that_builds_the_optimizer_is_a_right_answer_where_nothing_else_can_be_seen() -> (
     None
 ):
     """Beside the marked line."""
-    replaced = next(fault for fault in injection.FAULTS if fault.name == "parameter_replaced")
-    assert Lines("script.py", 40, 40) in injection.guilty_lines(replaced, BLOCK)
-    detached = next(fault for fault in injection.FAULTS if fault.name == "detached_hidden")
-    assert injection.culprits()["detached_hidden"] == injection.guilty_lines(detached, BLOCK)
+    replaced = next(fault for fault in audit.FAULTS if fault.name == "parameter_replaced")
+    assert Lines("script.py", 40, 40) in audit.guilty_lines(replaced, BLOCK)
+    detached = next(fault for fault in audit.FAULTS if fault.name == "detached_hidden")
+    assert audit.culprits()["detached_hidden"] == audit.guilty_lines(detached, BLOCK)
 
 
 def test_no_line_is_asked_for_where_none_is_to_blame() -> None:
     """What a layer computed is not used: that stands in no line."""
-    forgotten = next(fault for fault in injection.FAULTS if fault.name == "output_forgotten")
-    assert () == injection.guilty_lines(forgotten, BLOCK)
+    forgotten = next(fault for fault in audit.FAULTS if fault.name == "output_forgotten")
+    assert () == audit.guilty_lines(forgotten, BLOCK)

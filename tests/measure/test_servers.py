@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Steps
-from gradmatrix.measure.race import Race
-from gradmatrix.measure.servers import Contender, crew
+from gradmatrix.measure.race import Measurement
+from gradmatrix.measure.servers import Contender, make_servers
 from gradmatrix.measure.statistics import Key, Measured, Size
 from gradmatrix.run.plan import Limits
 from gradmatrix.run.pool import Settings, Source
@@ -37,11 +37,11 @@ def raced(
 ) -> list[Measured]:
     """Each variant by the same servers, of which the candidate's have ``variables``."""
     sources = [Source(script, own=False)]
-    with crew(
-        contender(), contender(variables), sources, SETTINGS, folder, servers=SERVERS
+    with make_servers(
+        contender(), contender(variables), sources, SETTINGS, folder, per_side=SERVERS
     ) as both:
         return [
-            Race(
+            Measurement(
                 both, Key("paced", variant, "cpu"), asks(variant, script=script), BUDGET_S, margin
             ).run()
             for variant in variants
@@ -60,7 +60,7 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that fails is told; by the same servers an equal one is no slower, and 64 MiB more are seen."""
-    monkeypatch.setattr(Race, "worth_renewing", False)  # a place has one server then
+    monkeypatch.setattr(Measurement, "worth_renewing", False)  # a place has one server then
     failed, equal, hashes = raced(
         tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash"
     )
@@ -85,9 +85,11 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(
 def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Path) -> None:
     """Each has another seed of its hashes; none of its processes has to import what the scout had to."""
     sources = [Source(SCRIPT, own=False)]
-    with crew(contender(), contender(), sources, SETTINGS, tmp_path, servers=SERVERS) as both:
+    with make_servers(
+        contender(), contender(), sources, SETTINGS, tmp_path, per_side=SERVERS
+    ) as both:
         for variant in ("imports_late", "tells_hash"):
-            race = Race(both, Key("paced", variant, "cpu"), asks(variant), 60, 0.05)
+            race = Measurement(both, Key("paced", variant, "cpu"), asks(variant), 60, 0.05)
             race.prepare()
             race.generation()
         assert 0 < both.opening_s < math.inf
@@ -106,10 +108,10 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
     """Of one side; what the other one started is ended with it."""
     baseline, nowhere = contender(), Contender(tmp_path / "nowhere")
     others = set(descendants(os.getpid()))  # servers that other tests share
-    with crew(
-        baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, servers=SERVERS
+    with make_servers(
+        baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, per_side=SERVERS
     ) as both:
-        found = Race(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
+        found = Measurement(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
         pids = set(descendants(os.getpid())) - others
     assert ("failed", None, True) == (
         found.stopped,
@@ -123,7 +125,7 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
 def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
     """The host is gone at once, with no chance to clean up: so are its servers and their scripts."""
     python_of(NEWEST)
-    code = "import sys; from pathlib import Path; from tests.measure.test_crew import raced;raced(Path(sys.argv[1]), {}, 'hangs')"
+    code = "import sys; from pathlib import Path; from tests.measure.test_servers import raced;raced(Path(sys.argv[1]), {}, 'hangs')"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
         try:
             # past the scouts, which are the first cells of the first servers; who is next is chance

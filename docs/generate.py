@@ -1,0 +1,143 @@
+# ruff: noqa: INP001, S101, SLF001  (a hook of mkdocs, no package; argparse has no way to its commands)
+"""A hook of mkdocs: tables that follow from the code replace lines of the pages.
+
+Such a line ends in ``<!-- generated: NAME -->``. What stands before that is for readers of the
+source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import os
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gradmatrix.cli.main import parser
+from gradmatrix.judge.causes import PLAIN, Cause
+from gradmatrix.publish.site.markup import glossary
+from gradmatrix.stacks.config import KEYS
+from gradmatrix.stacks.generate import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+LINE = re.compile(r"^.*<!-- generated: (.+) -->$", re.MULTILINE)
+WORDS = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "true or false",
+    "any": "string or date",
+}
+"""Types of msgspec as a reader of TOML knows them."""
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Replace every such line of a page; an unknown name is a KeyError, and fails the build."""
+    return LINE.sub(lambda found: "\n".join(GENERATED[found[1]]()), markdown)
+
+
+def commands() -> Iterator[str]:
+    """Every command with its help, as the terminal shows it."""
+    os.environ["COLUMNS"] = "92"  # argparse breaks its lines by it
+    (family,) = (each for each in parser()._actions if isinstance(each, argparse._SubParsersAction))
+    helps = {each.dest: each.help or "" for each in family._choices_actions}
+    rows = [(f"[`{name}`](#{name})", text) for name, text in helps.items()]
+    yield from table(("command", "what it does"), rows)
+    for name, command in family.choices.items():
+        yield from ("", f"## {name}", "", "```text", command.format_help().rstrip(), "```")
+
+
+def matrix_toml() -> Iterator[str]:
+    """Every table of matrix.toml with its keys."""
+    several = {"stacks", "scripts"}
+    tables = {f"[[{name}]]" if name in several else f"[{name}]": KEYS[name] for name in KEYS}
+    del tables["[]"]  # the file itself
+    tables |= {f"[generate.{name}]": kind for name, kind in KINDS.items()}
+    for name, kind in tables.items():
+        yield from ("", f"## `{name}`", "", *keys(kind))
+
+
+def keys(kind: type[msgspec.Struct]) -> Iterator[str]:
+    """A row for each key of a table: name, type, default, and the docstring below the field."""
+    docs = field_docs(kind)
+    struct = msgspec.inspect.type_info(kind)
+    assert isinstance(struct, msgspec.inspect.StructType)
+    rows = [
+        (f"`{field.encode_name}`", type_of(field.type), default_of(field), docs.get(field.name, ""))
+        for field in struct.fields
+    ]
+    return table(("key", "type", "default", "meaning"), rows)
+
+
+def type_of(kind: Any) -> str:  # noqa: ANN401  (msgspec has a class for each type)
+    """A type in words."""
+    match kind:
+        case msgspec.inspect.UnionType():
+            return " or ".join(type_of(each) for each in kind.types if not is_none(each))
+        case msgspec.inspect.LiteralType():
+            return " or ".join(f'`"{value}"`' for value in kind.values)
+        case msgspec.inspect.VarTupleType():
+            return f"list of {type_of(kind.item_type)}s"
+    name = type(kind).__name__.removesuffix("Type").lower()
+    least = getattr(kind, "ge", None)
+    return WORDS.get(name, name) + ("" if least is None else f", at least {least}")
+
+
+def is_none(kind: object) -> bool:
+    """Whether it stands for a key that may be left out."""
+    return isinstance(kind, msgspec.inspect.NoneType)
+
+
+def default_of(field: msgspec.inspect.Field) -> str:
+    """What a key that is left out means."""
+    if field.required:
+        return "required"
+    return "none" if field.default is None else f"`{msgspec.json.encode(field.default).decode()}`"
+
+
+def outcomes() -> Iterator[str]:
+    """Every outcome with its meaning, a table for each phase."""
+    for phase, happens, meanings in glossary():
+        yield from ("", f"**{phase}** – {happens}", "")
+        rows = (
+            (f"`{each.outcome}`", each.text, "yes" if each.judged else "no") for each in meanings
+        )
+        yield from table(("outcome", "meaning", "judged"), rows)
+
+
+def causes() -> Iterator[str]:
+    """Every cause of a diagnosis with what to do about it."""
+    return table(("cause", "what to do"), [(f"`{each}`", PLAIN.get(each, "")) for each in Cause])
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table of Markdown."""
+    for row in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+def field_docs(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """The docstring below each field of a class, on one line."""
+    (body,) = (
+        each for each in ast.parse(inspect.getsource(kind)).body if isinstance(each, ast.ClassDef)
+    )
+    return {
+        field.target.id: " ".join(str(text.value.value).replace("``", "`").split())
+        for field, text in pairwise(body.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
+
+
+GENERATED: dict[str, Callable[[], Iterator[str]]] = {
+    "commands": commands,
+    "matrix.toml": matrix_toml,
+    "outcomes": outcomes,
+    "causes": causes,
+}
