@@ -50,7 +50,14 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
         publication.publish(project.local)
     names = [stack.name for stack in stacks if stack.name not in missing]
     if not options.no_table:
-        show_results(project, console, names, selection, verbose=options.verbose)
+        narrowed = bool(options.scenario or options.cell or options.device)
+        show_results(
+            project,
+            console,
+            names,
+            selection if narrowed or options.strict else None,
+            verbose=options.verbose,
+        )
     failed = options.strict and any(
         record.passed is False and selection.has(cell)
         for cell, record in project.records_of(names).items()
@@ -91,10 +98,14 @@ def show_results(
     *,
     verbose: bool,
 ) -> None:
-    """Print what trains on ``stacks``; with ``verbose`` every cell and every selected failure."""
+    """Print what trains on ``stacks``.
+
+    With ``verbose`` every cell and every failure; with a ``selection`` the failures in it.
+    """
     records = project.records_of(stacks)
     if verbose:
         show.show_matrix(console, project.published(records.values()), stacks)
+    if verbose or selection is not None:
         asked = {cell: r for cell, r in records.items() if selection is None or selection.has(cell)}
         show.show_failures(console, asked)
     show.show_overview(

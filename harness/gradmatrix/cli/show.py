@@ -63,7 +63,7 @@ COLUMN_WIDTH = 24
 """Characters for a stack."""
 MOST_COLUMNS = 4
 """Stacks that the overview shows side by side; more of them get a line each."""
-MOST_STACKS = 16
+MOST_STACKS = 15
 """Stacks with a line in the overview: it fits on a screen."""
 MOST_DIFFERING = 4
 """Cells that differ from the published matrix and are named in the overview."""
@@ -248,8 +248,8 @@ def show_agreement(console: Console, agreement: Agreement) -> None:
     text = f"{agreement.same} of {agreement.compared} cells agree with the published matrix."
     console.print(Text(text, style="green" if all_agree else "yellow"))
     for here, there in agreement.differing[:MOST_DIFFERING]:
-        text = f"  {here.cell}: {here.outcome} here, {there.outcome} published"
-        console.print(Text(one_line(text)), overflow="ellipsis", no_wrap=True)
+        text = one_line(f"{here.cell}: {here.outcome} here, {there.outcome} published")
+        console.print(Text(f"  {text}"), overflow="ellipsis", no_wrap=True)
     if len(agreement.differing) > MOST_DIFFERING:
         console.print(f"  and {len(agreement.differing) - MOST_DIFFERING} more that differ")
 
@@ -262,7 +262,8 @@ def show_expected(console: Console, failures: Sequence[Record]) -> None:
         return
     total = sum(roles[role] for role in trained)
     by_role = ", ".join(f"{roles[role]} {role}" for role in trained)
-    console.print(Text(f"{total} cells do not train ({by_role})."))
+    what = "cell does" if total == 1 else "cells do"
+    console.print(Text(f"{total} {what} not train ({by_role})."))
     if roles[Role.REPORTED]:
         console.print(
             "Cells with the role reported repeat a failure that somebody reported: on the affected\n"
@@ -272,7 +273,7 @@ def show_expected(console: Console, failures: Sequence[Record]) -> None:
 
 def show_next(console: Console, failures: Sequence[Record], tables: Path, *, verbose: bool) -> None:
     """Commands and files to look at."""
-    rows = [(str(nearest_path(tables / "matrix.md")), "every cell, also as csv, json and parquet")]
+    rows = [(str(nearest_path(tables / "matrix.md")), "every cell (also csv, json, parquet)")]
     if failures and not verbose:
         rows.append(("nox -s table -- -v", "every failure with its message"))
     if failures:

@@ -99,7 +99,7 @@ class StackRun:
         to_run = [cell for cell in cells if cell.action is Action.RUN]
         if not to_run:
             return summary
-        self.stage(f"installing {len(self.lock.packages)} packages")
+        self.stage(f"installing a lock of {len(self.lock.packages)} packages")
         waiting = partial(self.stage, "waiting for another stack to be installed")
         try:
             installed = environment.ensure(

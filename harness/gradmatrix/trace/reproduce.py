@@ -73,7 +73,7 @@ def reproduce(
     else:
         waiting = lambda: stage("waiting for another run of this stack")  # noqa: E731  (it is one sentence)
         with environment.in_use(project.environments, lock.stack, waiting):
-            stage(f"installing {len(lock.packages)} packages")
+            stage(f"installing a lock of {len(lock.packages)} packages")
             try:
                 installed = environment.ensure(
                     lock,
