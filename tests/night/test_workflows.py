@@ -123,10 +123,10 @@ def test_cells_that_take_too_long_leave_their_records() -> None:
 def test_the_checks_are_the_ones_of_the_readme() -> None:
     """Who runs them by hand runs the same."""
     command = re.search(
-        r"run: (pip install nox && nox -s tests)$", TEXTS["checks.yml"], re.MULTILINE
+        r'run: (pip install "nox\[uv\]" && nox -s tests)$', TEXTS["checks.yml"], re.MULTILINE
     )
     assert command is not None
-    assert f"    {command[1]}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert f"\n{command[1]}\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("name", "command"), commands())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gradmatrix.judge.changes import entry
+from gradmatrix.judge.history import entry
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.run import project

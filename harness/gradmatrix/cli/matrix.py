@@ -18,7 +18,7 @@ from gradmatrix.cli import show
 from gradmatrix.cli.options import again, chosen, refuse_both, warn_and_code
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.text import plain
+from gradmatrix.core.text import counted, plain
 from gradmatrix.night import night
 from gradmatrix.publish import publication
 from gradmatrix.run import refresh as refreshing
@@ -287,7 +287,7 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
     total = sum(len(shard.cells) for shard in plan.shards)
     kept = len(cells) - total - plan.settled
     notes.print(
-        f"{len(plan.shards)} jobs for {total} cells; {kept} cells are recorded, "
+        f"{counted(len(plan.shards), 'job')} for {counted(total, 'cell')}; {kept} are recorded, "
         f"{plan.settled} need no run"
     )
     console.out(msgspec.json.encode(night.github_matrix(plan.shards)).decode(), highlight=False)
@@ -333,7 +333,7 @@ def dry_run_command(options: argparse.Namespace, project: Project, console: Cons
     different = len(rehearsed.differences)
     console.print(
         f"{rehearsed.cells} cells published twice. {rehearsed.ran} of them ran plainly and again "
-        f"in {len(rehearsed.shards)} jobs: {different} differ"
+        f"in {counted(len(rehearsed.shards), 'job')}: {different} differ"
     )
     return 1 if different else 0
 

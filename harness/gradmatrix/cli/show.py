@@ -23,7 +23,7 @@ from rich.text import Text
 from gradmatrix.compare.comparison import Verdict
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_GRAD_FN
-from gradmatrix.core.text import one_line, plain
+from gradmatrix.core.text import counted, one_line, plain
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
 from gradmatrix.publish.comparison import (
@@ -140,7 +140,7 @@ class Display:
 def show_summary(console: Console, summary: Summary) -> None:
     """One line about what was done for a stack, and its notice."""
     text = (
-        f"{summary.stack}: {summary.executed} cells ran, {summary.kept} are up to date, "
+        f"{summary.stack}: {counted(summary.executed, 'cell')} ran, {summary.kept} are up to date, "
         f"{summary.settled} need no run"
     )
     if summary.executed:
@@ -262,8 +262,8 @@ def show_expected(console: Console, failures: Sequence[Record]) -> None:
         return
     total = sum(roles[role] for role in trained)
     by_role = ", ".join(f"{roles[role]} {role}" for role in trained)
-    what = "cell does" if total == 1 else "cells do"
-    console.print(Text(f"{total} {what} not train ({by_role})."))
+    do = "does" if total == 1 else "do"
+    console.print(Text(f"{counted(total, 'cell')} {do} not train ({by_role})."))
     if roles[Role.REPORTED]:
         console.print(
             "Cells with the role reported repeat a failure that somebody reported: on the affected\n"
