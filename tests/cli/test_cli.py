@@ -269,7 +269,7 @@ def test_a_broken_scenario_ends_with_2(root: Path, capsys: pytest.CaptureFixture
     """A user never sees a traceback of ours for bad input."""
     (root / "scenarios" / "sums.py").write_text("VARIANTS = dict()", encoding="utf-8")
     assert 2 == main(["list", "--root", str(root)])
-    assert "gradmatrix: sums.py VARIANTS is no literal" in capsys.readouterr().err
+    assert "gradmatrix: sums.py VARIANTS is not a literal" in capsys.readouterr().err
 
 
 def test_an_interrupt_ends_with_130(

@@ -56,12 +56,17 @@ def add(
         arguments: The command's own arguments.
         settings: What else argparse is told of it.
     """
-    settings = {"description": f"{text[:1].upper()}{text[1:]}.", **settings}
+    settings = {"description": sentence(text), **settings}
     parser = commands.add_parser(name, help=text, **settings)
     parser.set_defaults(command=command, parser=parser, needs_checkout=True)
     for names, each in (*PLACES, *arguments):
         parser.add_argument(*names, **each)
     return parser
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
 def positive(text: str) -> int:
@@ -132,7 +137,7 @@ PLACES = (
         help="the checkout (default: the nearest folder with matrix.toml, upwards from here)",
     ),
     argument("--matrix", type=Path, metavar="FILE", help="another matrix.toml"),
-    argument("--results", type=Path, metavar="DIR", help="write results to DIR, not to results/"),
+    argument("--results", type=Path, metavar="DIR", help="use DIR for results, not results/"),
 )  # fmt: skip
 """The options of every command but ``trace``."""
 SELECTION = (
@@ -184,7 +189,7 @@ def register_matrix(commands: Commands) -> None:
         EXPLAIN,
         flag("--strict", "exit with 1 if a judged cell does not pass"),
         flag("--drop-environments", "delete each environment after its cells ran"),
-        flag("--no-table", "do not print the table"),
+        flag("--no-table", "do not show what trains at the end"),
         VERBOSE,
     )  # fmt: skip
     add(
@@ -263,7 +268,7 @@ def register_own_code(commands: Commands) -> None:
     """A script, an environment or a failure of the user's own."""
     text = "run a training script unmodified and say whether its gradient flows, and why not"
     trace = commands.add_parser(
-        "trace", help=text, description=f"{text.capitalize()}.", usage=TRACE, allow_abbrev=False
+        "trace", help=text, description=sentence(text), usage=TRACE, allow_abbrev=False
     )
     trace.set_defaults(
         command="trace.trace_command", parser=trace, root=None, matrix=None, results=None,
@@ -277,7 +282,7 @@ def register_own_code(commands: Commands) -> None:
         PYTHON, *SELECTION,
         flag("--strict", "exit with 1 if any cell fails"),
         flag("--json", "print one JSON document and nothing else"),
-        description="Run the scenarios in an environment that you have, and compare it with the "
+        description="Run the scenarios in an environment that you have, and compare it with the\n"
         "matrix. Nothing is installed or recorded.",
         epilog=CHECK_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
