@@ -213,7 +213,7 @@ def test_cells_that_differ_are_named(console: Console) -> None:
     cells = [make_cell("new", "sums", f"v{number}") for number in range(6)]
     lines = overview(console, *(make_record("step:exception", cell) for cell in cells), differing=6)
     assert "0 of 6 cells agree with the published matrix." in lines
-    assert "  new/sums/v3/cpu: step:exception here, trains published" in lines
+    assert "  new/sums/v3/cpu: step:exception (published: trains)" in lines
     assert "  and 2 more that differ" in lines
 
 

@@ -248,7 +248,7 @@ def show_agreement(console: Console, agreement: Agreement) -> None:
     text = f"{agreement.same} of {agreement.compared} cells agree with the published matrix."
     console.print(Text(text, style="green" if all_agree else "yellow"))
     for here, there in agreement.differing[:MOST_DIFFERING]:
-        text = one_line(f"{here.cell}: {here.outcome} here, {there.outcome} published")
+        text = one_line(f"{here.cell}: {here.outcome} (published: {there.outcome})")
         console.print(Text(f"  {text}"), overflow="ellipsis", no_wrap=True)
     if len(agreement.differing) > MOST_DIFFERING:
         console.print(f"  and {len(agreement.differing) - MOST_DIFFERING} more that differ")
