@@ -2,13 +2,20 @@
 # requires-python = ">=3.11"
 # dependencies = [
 #   "nox[uv]>=2026.8.10",
+#   "filelock>=4.2",
 #   "jinja2>=3.1",
+#   "markupsafe>=2.1",
 #   "msgspec>=0.19",
-#   "packaging>=24",
+#   "numpy>=1.26",
+#   "packaging>=26.3",
 #   "pandas>=2.2",
+#   "platformdirs>=4",
 #   "pyarrow>=17",
+#   "pypi-simple>=1.8",
+#   "requests>=2.32",
 #   "rich>=13.7",
 #   "scipy>=1.13",
+#   "uv>=0.8",
 # ]
 # ///
 """The sessions; thin. ``pip install "nox[uv]" && nox -s matrix`` is all the set-up there is.
@@ -194,12 +201,13 @@ def get_browser(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def tests(session: nox.Session) -> None:
-    """All checks: the tests, with one historical stack end to end, then lint and types."""
+    """All checks: the quick tests (after `--`: options of pytest; --all for the slow ones too), then lint and types."""
     session.install("-e", ".[tests]")
     get_browser(session)
     # by file: what a file's tests share is made once; more than two at a time measure each other
     session.run("pytest", "--numprocesses", "2", "--dist", "loadfile", *session.posargs)
-    if not session.parallel:
+    chosen = set(session.posargs) - {"--all"}
+    if not chosen and not session.parallel:
         session.notify("lint")
         session.notify("types")
 

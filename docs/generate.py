@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gradmatrix.cli.main import parser
-from gradmatrix.judge.causes import PLAIN, Cause
-from gradmatrix.publish.site.markup import glossary
+from gradmatrix.core.outcomes import outcomes_by_phase
+from gradmatrix.judge.causes import Cause
+from gradmatrix.publish.formats import described
 from gradmatrix.stacks.config import KEYS
 from gradmatrix.stacks.generate import KINDS
 
@@ -103,17 +104,21 @@ def default_of(field: msgspec.inspect.Field) -> str:
 
 def outcomes() -> Iterator[str]:
     """Every outcome with its meaning, a table for each phase."""
-    for phase, happens, meanings in glossary():
+    for phase, happens, rows in outcomes_by_phase():
         yield from ("", f"**{phase}** – {happens}", "")
-        rows = (
-            (f"`{each.outcome}`", each.text, "yes" if each.judged else "no") for each in meanings
-        )
-        yield from table(("outcome", "meaning", "judged"), rows)
+        cells = ((f"`{row.outcome}`", row.doc, "yes" if row.judged else "no") for row in rows)
+        yield from table(("outcome", "meaning", "judged"), cells)
 
 
 def causes() -> Iterator[str]:
-    """Every cause of a diagnosis with what to do about it."""
-    return table(("cause", "what to do"), [(f"`{each}`", PLAIN.get(each, "")) for each in Cause])
+    """Every cause of a diagnosis, what it means, and what to do about it."""
+    rows = [(f"`{each}`", each.meaning, each.advice) for each in Cause]
+    return table(("cause", "meaning", "what to do"), rows)
+
+
+def formats() -> Iterator[str]:
+    """Every data file with its description."""
+    return table(("file", "what it is"), [(f"`{name}`", about) for name, about in described()])
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -140,4 +145,5 @@ GENERATED: dict[str, Callable[[], Iterator[str]]] = {
     "matrix.toml": matrix_toml,
     "outcomes": outcomes,
     "causes": causes,
+    "formats": formats,
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradmatrix.core.model import Role
+from gradmatrix.core.observation import Rate
 from gradmatrix.core.outcomes import NOT_JUDGED
 from gradmatrix.publish.claims.claims import Claim, Expectation
-from gradmatrix.publish.rows import Explained, Rate, Row, Table, tabulated
+from gradmatrix.publish.rows import Explained, Row, Table, tabulated
 from tests.factories import NOON, make_lock, make_scenario, make_variant
 
 WARNING = "None of the inputs have requires_grad=True. Gradients will be None"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gradmatrix.compare.comparison import Key, Side, compare
+from gradmatrix.compare.comparison import Results, compare
 from gradmatrix.core.model import Gradient, LockedPackage, Role
 from gradmatrix.core.observation import Raised
-from gradmatrix.measure.statistics import Measured, Ratio, Size
+from gradmatrix.measure.statistics import Key, Measured, Ratio, Size
 from tests.factories import (
     make_cell,
     make_lock,
@@ -93,12 +93,12 @@ def record(lock: Lock, variant: str = "plain", outcome: str = "trains", **facts:
 
 def side(
     lock: Lock, *records: Record, repeats: Mapping[str, tuple[str, ...]] | None = None
-) -> Side:
+) -> Results:
     """A side of these records; ``repeats`` by variant."""
     by_key = {
         Key(each.cell.scenario, each.cell.variant, each.cell.device): each for each in records
     }
-    return Side(
+    return Results(
         lock.stack,
         lock,
         by_key,

@@ -8,7 +8,7 @@ from gradmatrix.measure.servers import Contender, MeasuredServer
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
 from gradmatrix.stacks import environment
-from tests.conftest import FAKES, NEWEST, ROOT, python_of
+from tests.conftest import FAKES, OLDEST, PATIENCE_S, ROOT, python_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ def asks(
     variant: str = "control",
     *,
     script: Path = SCRIPT,
-    timeout_s: float = 60,
+    timeout_s: float = PATIENCE_S,
     memory_bytes: int | None = None,
 ) -> Callable[[Path], Request]:
     """The request for a variant, given the folder of its cell."""
@@ -47,8 +47,8 @@ def asks(
 
 
 def contender(variables: Mapping[str, str] | None = None) -> Contender:
-    """The newest stack, with environment variables of its own."""
-    return Contender(python_of(NEWEST), variables or {})
+    """The oldest stack, with environment variables of its own."""
+    return Contender(python_of(OLDEST), variables or {})
 
 
 def a_runner(

@@ -98,3 +98,18 @@ def test_the_noxfile_asks_for_what_the_project_asks_for() -> None:
         map(Requirement, script["dependencies"])
     )
     assert project["requires-python"] == script["requires-python"]
+
+
+def test_each_imported_package_is_a_dependency() -> None:
+    """Also those that others bring along."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {Requirement(text).name.replace("-", "_") for text in project["dependencies"]}
+    imported = set()
+    for path in (ROOT / "harness" / "gradmatrix").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {each.name.partition(".")[0] for each in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                imported.add(node.module.partition(".")[0])
+    known = sys.stdlib_module_names | {"gradmatrix", "torch"}  # torch: in the tested environments
+    assert set() == imported - known - declared

@@ -164,6 +164,7 @@ def test_a_failure_is_found_by_a_strict_run(
     )
 
 
+@pytest.mark.slow
 def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a sample: one that trains, and one that fails."""
     sample = [
@@ -176,6 +177,7 @@ def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFi
     assert f"{OLDEST}: 3 cells compared" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

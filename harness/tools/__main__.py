@@ -1,4 +1,7 @@
-"""``python -m tools``: the commands that test the instrument. ``nox -s audit`` and ``nox -s bench`` call them."""
+"""``python -m tools``: the commands that test the instrument.
+
+``nox -s audit`` and ``nox -s bench`` call them.
+"""
 
 import sys
 

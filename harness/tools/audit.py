@@ -1,6 +1,11 @@
-"""The self-audit: known faults must be detected and named, and where there is none there must be no finding.
+"""``audit``: put known faults into scenarios that train; each must be detected and named.
 
-``audit``: known faults are put into healthy variants, to see whether they are found and named.
+A fault is detected if the cell does not train, and named if the diagnosis has the right module and
+line. Healthy runs must have no finding.
+
+What somebody may have meant is no fault here: a layer that is frozen on purpose, ``eval()`` while
+training, a target that is detached. Such a script trains what it should, and by the definition of
+an outcome it passes.
 """
 
 from __future__ import annotations
@@ -68,19 +73,20 @@ HEALTHY: dict[str, dict[str, frozenset[str]]] = {
         "no_checkpointing": frozenset({"lora", "float32", "transformer", "reference"}),
     },
 }
-"""Variants of each scenario that train on every stack that has what they need, and what they are like."""
+"""Variants of each scenario that train on every stack with what they need, and their traits."""
 
 
 class Fault(Frozen, frozen=True):
-    """A known mistake; how it is made is in ``faults/``, in the function or class of the same name."""
+    """A known mistake. It is made in ``faults/``, by the function of the same name."""
 
     name: str
     needs: frozenset[str] = frozenset()
-    """What a healthy variant must be like for it to be a mistake there."""
+    """Traits that a healthy variant must have for this to be a mistake in it."""
     unless: frozenset[str] = frozenset()
-    """What a healthy variant must not be like: a library takes the mistake back there."""
+    """Traits that it must not have: a library undoes the mistake there."""
     at_construction: bool = False
-    """The line that builds the optimizer is a right answer too: nothing else can be seen from outside."""
+    """The line that builds the optimizer is also a right answer: nothing else can be seen from
+    outside."""
     line: bool = True
     """One line is to blame."""
 
@@ -88,7 +94,7 @@ class Fault(Frozen, frozen=True):
 def fault(
     name: str, *needs: str, unless: str = "", at_construction: bool = False, line: bool = True
 ) -> Fault:
-    """A fault in few words."""
+    """A fault, written in short."""
     return Fault(
         name=name,
         needs=frozenset(needs),
@@ -117,9 +123,8 @@ FAULTS = (
     fault("no_grad_model"),
     fault("no_grad_embeddings", "full", "transformer"),
     fault("cached_autocast", "float32"),
-    fault(
-        "reentrant_checkpoint", unless="checkpointed"
-    ),  # transformers 5 lets the inputs of such models require gradients
+    # Transformers 5 makes the inputs of checkpointed models require gradients.
+    fault("reentrant_checkpoint", unless="checkpointed"),
     fault("nan_output"),
     fault("rewrapped_loss"),
     fault("loss_made_a_leaf"),
@@ -132,7 +137,7 @@ FAULTS = (
     fault("gradient_dropped"),
     fault("cleared_too_early"),
     fault("clipped_to_zero"),
-    # a pass of the reference model ends PEFT's disable_adapter(), which makes the adapter trainable again
+    # The reference model's pass ends PEFT's disable_adapter(), which makes the adapter trainable.
     fault("frozen_adapter", "lora", unless="reference"),
     fault("parameter_replaced", at_construction=True),
     fault("layer_loaded_anew", at_construction=True),
@@ -148,7 +153,10 @@ FAULTS = (
 
 
 class Injection(Frozen, frozen=True, order=True):
-    """One fault in one healthy variant; ``seed`` decides what is hit, and the weights and the data."""
+    """One fault in one healthy variant.
+
+    ``seed`` decides what it affects, and the weights and the data.
+    """
 
     fault: str
     scenario: str
@@ -160,13 +168,16 @@ class Injection(Frozen, frozen=True, order=True):
 
 
 NONE = "none"
-"""The fault that changes nothing but the seed."""
+"""The fault that changes only the seed."""
 
 
 def injections(
     faults: Iterable[Fault], healthy: Mapping[str, Mapping[str, frozenset[str]]], seeds: int
 ) -> list[Injection]:
-    """Every fault in every variant in which it is one, as often as there are seeds."""
+    """Every fault in every variant in which it is a mistake, once for each seed.
+
+    A variant with a closure is only for faults that need one.
+    """
     return [
         Injection(fault=fault.name, scenario=scenario, variant=variant, seed=seed)
         for fault in faults
@@ -180,17 +191,17 @@ def injections(
 
 
 class Truth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a diagnosis ought to point, as the injected script wrote it."""
+    """Where a diagnosis should point, as the injected script wrote it."""
 
     modules: tuple[str, ...] | None
-    """Dotted names from the outermost module on; None where no module is to blame."""
+    """Dotted names from the outermost module on; None if no module is to blame."""
     root: str
     built_at: tuple[str, int] | None
 
 
 @dataclass(frozen=True)
 class Lines:
-    """A statement, or the head of one that has a body."""
+    """A statement, or the first line of one that has a body."""
 
     file: str
     first: int
@@ -201,9 +212,10 @@ class Lines:
 
 
 def module_is_right(named: str | None, truth: Truth) -> bool | None:
-    """Whether the named module is a faulty one or inside it; None where no module is to blame.
+    """Whether the named module is a faulty one or inside one; None if no module is to blame.
 
-    A name that starts with the class of the outermost module, which tells it from another model, is the same name.
+    The name may start with the class of the outermost module, which distinguishes it from other
+    models.
     """
     if truth.modules is None:
         return None
@@ -215,7 +227,7 @@ def module_is_right(named: str | None, truth: Truth) -> bool | None:
 
 
 def line_is_right(place: Frame | None, lines: Iterable[Lines]) -> bool:
-    """Whether the named line is one of the guilty statements."""
+    """Whether the named line is in one of the faulty statements."""
     return place is not None and any(
         Path(place.file).name == right.file and right.first <= place.line <= right.last
         for right in lines
@@ -223,7 +235,7 @@ def line_is_right(place: Frame | None, lines: Iterable[Lines]) -> bool:
 
 
 def guilty_lines(fault: Fault, truth: Truth) -> tuple[Lines, ...]:
-    """The lines that a diagnosis may name; none where no line is to blame."""
+    """The lines that a diagnosis may name; none if no line is to blame."""
     if not fault.line:
         return ()
     built = truth.built_at if fault.at_construction else None
@@ -233,7 +245,7 @@ def guilty_lines(fault: Fault, truth: Truth) -> tuple[Lines, ...]:
 
 
 def expected_words(truth: Truth, lines: Iterable[Lines]) -> str:
-    """What ought to be named, in one line; of many modules the first two."""
+    """What should be named, in one line; of many modules the first two."""
     modules = (
         ["no module"]
         if truth.modules is None
@@ -262,7 +274,7 @@ def culprits() -> dict[str, tuple[Lines, ...]]:
 
 
 def statement(function: ast.FunctionDef, line: int, file: str) -> Lines:
-    """The statement on a marked line; of one with a body, or a decorator, the line alone."""
+    """The statement on a marked line; only the line itself if it has a body or is a decorator."""
     around = [
         node
         for node in ast.walk(function)
@@ -276,12 +288,12 @@ def statement(function: ast.FunctionDef, line: int, file: str) -> Lines:
 
 STEPS = Steps(audit=4, warmup=1, timed=1)
 WANTED = 0.95
-"""Share of the faults that must be named at the right module, and at the right line."""
+"""The share of faults that must be named with the right module, and with the right line."""
 
 
 @dataclass(frozen=True)
 class Audited:
-    """One injected fault, or one healthy run, and what was said of it."""
+    """One injected fault or healthy run, and what was found."""
 
     stack: str
     injection: Injection
@@ -289,20 +301,20 @@ class Audited:
     detected: bool
     """There is a finding: the cell does not train, or there is a diagnosis."""
     module: bool | None = None
-    """Whether the right module was named; None where no module is to blame."""
+    """Whether the right module was named; None if no module is to blame."""
     line: bool | None = None
-    """Whether the right line was named; None where no line is to blame."""
+    """Whether the right line was named; None if no line is to blame."""
     expected: str = ""
     named: str = ""
 
     @property
     def healthy(self) -> bool:
-        """No fault was injected: there must not be a finding."""
+        """No fault was injected, so there must be no finding."""
         return self.injection.fault == NONE
 
     @property
     def missed(self) -> bool:
-        """Something about it is not as it should be."""
+        """Whether something about it is wrong."""
         return (
             self.detected
             if self.healthy
@@ -310,25 +322,26 @@ class Audited:
         )
 
     def __str__(self) -> str:
-        return f"{self.stack} {self.injection}: {self.outcome}; expected {self.expected}; named {self.named}"
+        head = f"{self.stack} {self.injection}: {self.outcome}"
+        return f"{head}; expected {self.expected}; named {self.named}"
 
 
 @dataclass(frozen=True)
 class Score:
-    """How many were right of those that could be."""
+    """How many answers were right."""
 
     right: int
     of: int
 
     @classmethod
     def over(cls, answers: Iterable[bool | None]) -> Score:
-        """Count the answers, but not those that were not asked for."""
+        """Count the answers that are not None."""
         asked = [answer for answer in answers if answer is not None]
         return cls(sum(asked), len(asked))
 
     @property
     def share(self) -> float:
-        """Right ones over all; 1 where nothing was asked for."""
+        """The share of right answers; 1 if there were none."""
         return self.right / self.of if self.of else 1.0
 
     def __str__(self) -> str:
@@ -337,7 +350,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of one kind of fault, or of all."""
+    """The result of one kind of fault, or of all."""
 
     name: str
     detected: Score
@@ -356,7 +369,7 @@ class Tally:
 
 
 def tallies(audited: Iterable[Audited]) -> list[Tally]:
-    """One for each kind of fault that was injected, then one of all."""
+    """One tally for each kind of fault that was injected, then one of all."""
     faulty = [each for each in audited if not each.healthy]
     kinds = dict.fromkeys(each.injection.fault for each in faulty)
     of_each = [
@@ -367,7 +380,7 @@ def tallies(audited: Iterable[Audited]) -> list[Tally]:
 
 
 def shortcomings(audited: Sequence[Audited]) -> list[str]:
-    """Why the audit is not passed; none where it is."""
+    """Why the audit fails; empty if it passes."""
     total = tallies(audited)[-1]
     findings = sum(each.detected for each in audited if each.healthy)
     found = []
@@ -376,7 +389,8 @@ def shortcomings(audited: Sequence[Audited]) -> list[str]:
     for what, score in (("module", total.module), ("line", total.line)):
         if score.share < WANTED:
             found.append(
-                f"the right {what} was named for {score.share:.1%}, wanted are {WANTED:.0%}"
+                f"the right {what} was named for {score.share:.1%} of the faults, "
+                f"at least {WANTED:.0%} are required"
             )
     if findings:
         found.append(f"{findings} healthy runs have a finding")
@@ -384,7 +398,11 @@ def shortcomings(audited: Sequence[Audited]) -> list[str]:
 
 
 def chosen_faults(names: Sequence[str]) -> list[Fault]:
-    """The named faults, or all; UserError for an unknown name."""
+    """The named faults, or all.
+
+    Raises:
+        UserError: for an unknown name.
+    """
     known = {fault.name: fault for fault in FAULTS}
     for name in names:
         if name not in known:
@@ -399,7 +417,7 @@ def chosen_faults(names: Sequence[str]) -> list[Fault]:
 def faults_for(
     project: Project, stack: Stack, faults: Iterable[Fault], seeds: int
 ) -> list[Injection]:
-    """The faults in every healthy variant that the stack has what it needs for."""
+    """The faults in every healthy variant that the stack supports."""
     runnable = runnable_on(project, stack)
     healthy = {
         scenario: {
@@ -413,7 +431,7 @@ def faults_for(
 
 
 def healthy_for(project: Project, stack: Stack, count: int) -> list[Injection]:
-    """So many healthy runs: every variant that the records say trains on this stack, with one seed after the other.
+    """``count`` healthy runs: every variant that the records say trains, with growing seeds.
 
     Without records they are the variants that faults are put into.
     """
@@ -432,7 +450,7 @@ def healthy_for(project: Project, stack: Stack, count: int) -> list[Injection]:
 
 
 def runnable_on(project: Project, stack: Stack) -> set[tuple[str, str]]:
-    """The scenarios' variants that the stack has what they need for."""
+    """The variants of scenarios that the stack supports."""
     lock = project.lock_of(stack)
     return {
         (scenario.name, variant.name)
@@ -445,7 +463,10 @@ def runnable_on(project: Project, stack: Stack) -> set[tuple[str, str]]:
 def audit(
     project: Project, stack: Stack, asked: Sequence[Injection], progress: Callable[[str], None]
 ) -> Iterator[Audited]:
-    """Run each injection on the stack, which is installed first; where it has no such feature, nothing comes back."""
+    """Install the stack and run each injection on it.
+
+    An injection that the stack does not support gives no result.
+    """
     if not asked:
         return
     settings = Settings(STEPS, project.settings().limits)
@@ -469,7 +490,7 @@ def audit(
 
 
 def planned(stack: str, asked: Injection) -> Planned:
-    """The cell of an injection: its script is that of the faults, its variant the injection's whole name."""
+    """The cell of an injection, whose script is ``injected.py`` and whose variant is its name."""
     variant = Variant(name=str(asked), role=Role.CONTROL, summary="", needs=())
     scenario = Scenario(
         name=asked.scenario,
@@ -483,7 +504,7 @@ def planned(stack: str, asked: Injection) -> Planned:
 
 
 def compared(stack: str, asked: Injection, finished: Finished, place: Path) -> Audited:
-    """What was diagnosed beside what was done."""
+    """Compare the diagnosis with the fault."""
     observation = finished.answer.observation if finished.answer else None
     diagnosis = None if observation is None else diagnose(observation)
     outcome, trains = str(finished.verdict.outcome), finished.verdict.outcome.trains
@@ -527,7 +548,7 @@ HEALTHY_RUNS = 100
 
 def register_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    text = "put known faults into scenarios that train: is each detected, and named at the right module and line?"
+    text = "put known faults into scenarios that train, and check that each is found at the right place"
     parser = add(commands, "audit", audit_command, text)
     parser.add_argument(
         "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)"
@@ -540,14 +561,14 @@ def register_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         type=whole,
         default=1,
         metavar="N",
-        help="how often each fault is injected, elsewhere each time",
+        help="inject each fault this often, in a different place each time",
     )
     parser.add_argument(
         "--healthy",
         type=whole,
         default=HEALTHY_RUNS,
         metavar="N",
-        help=f"runs without a fault, over all stacks, of which none may have a finding (default: {HEALTHY_RUNS})",
+        help=f"runs without a fault, over all stacks; none may have a finding (default: {HEALTHY_RUNS})",
     )
 
 
@@ -560,7 +581,7 @@ def whole(text: str) -> int:
 
 
 def audit_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``audit``: 1 where a fault is not detected, too few are named right, or a healthy run has a finding."""
+    """Run ``audit``; returns 1 if it fails."""
     faults = chosen_faults(options.fault)
     stacks = chosen(project, options.stacks, everything=False)
     done: list[Audited] = []
@@ -586,12 +607,12 @@ def audit_command(options: argparse.Namespace, project: Project, console: Consol
 
 
 def progress(status: Status, stack: str, text: str) -> None:
-    """Show what takes a while now."""
+    """Show what is being done."""
     status.update(Text(f"{stack} {text}"))
 
 
 def table(done: Sequence[Audited]) -> Table:
-    """A row for each kind of fault: how many were detected, and named at the right module and line."""
+    """A row for each kind of fault: how many were detected, and named at the right place."""
     result = Table("fault", "detected", "module", "line")
     for tally in tallies(done):
         result.add_row(tally.name, str(tally.detected), str(tally.module), str(tally.line))

@@ -1,4 +1,4 @@
-"""The performance contract as ratios, each measured in one run on this machine. A command, not a test."""
+"""``bench``: measure the performance contract as ratios, each in one run on this machine."""
 
 from __future__ import annotations
 
@@ -56,12 +56,13 @@ for _ in range(200):
 with open(sys.argv[1], "w") as file:
     file.write(str(time.process_time() - began))
 """
-"""A small model that times its own loop of 200 steps, so that no import is in it; processor time, on one thread."""
+"""A small model that times its own loop of 200 steps, without imports: processor time on one
+thread."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One line of the contract: what was measured, against which bound."""
+    """One line of the contract: what was measured, and its bound."""
 
     name: str
     value: float
@@ -73,7 +74,7 @@ class Ratio:
 
 
 class Silent:
-    """A progress nobody watches."""
+    """Shows no progress."""
 
     def stage(self, stack: str, text: str) -> None:
         """Nothing to show."""
@@ -104,7 +105,7 @@ def measure(project: Project, stack: Stack) -> Iterator[Ratio]:
 
 
 def warm_run(project: Project, stack: Stack, place: Path) -> tuple[Ratio, int, float]:
-    """Wall time of a run over one import of the libraries and the children's own time."""
+    """Wall time of a run over one import of the libraries plus the children's own time."""
     store = Store(place / "journal", place / "published")
     began = time.perf_counter()
     summary = project.stack_run(stack, Silent(), store=store).execute(EVERYTHING)
@@ -115,9 +116,9 @@ def warm_run(project: Project, stack: Stack, place: Path) -> tuple[Ratio, int, f
 
 
 def fresh_processes(project: Project, stack: Stack, place: Path, cells: int, run_s: float) -> Ratio:
-    """What a process of its own for each cell costs, over what the same cells cost from forks.
+    """The cost of a process for each cell over the cost of the same cells as forks.
 
-    A sample of the cells, spread evenly over all scenarios, stands for the rest.
+    A sample of the cells, spread evenly over all scenarios, stands for all.
     """
     store = Store(place / "fresh", place / "published")
     run = project.stack_run(stack, Silent(), "fresh", store)
@@ -136,7 +137,7 @@ def fresh_processes(project: Project, stack: Stack, place: Path, cells: int, run
 
 
 def unchanged(project: Project, place: Path) -> Ratio:
-    """Seconds of ``gradmatrix run --all`` where every cell of the published matrix is recorded and current."""
+    """Seconds of ``gradmatrix run --all`` if every cell of the published matrix is up to date."""
     results = place / "unchanged"
     store = Store(results / ".gradmatrix" / "records", results / "records")
     known = project.store.everything()
@@ -176,9 +177,10 @@ def unchanged(project: Project, place: Path) -> Ratio:
 
 
 def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
-    """Median timed step after an audit over that of a script whose steps are only timed, in pairs in turn.
+    """A timed step after an audit over a step of a script that is only timed: medians of pairs.
 
-    The step clock itself, two hooks on the optimizer's step, is in both: without it there are no times to compare.
+    The step clock itself, two hooks on the optimizer's step, is in both: there are no times without
+    it.
     """
     scenario = project.scenarios["t5_classifier"]
     run = project.stack_run(stack, Silent())
@@ -215,7 +217,7 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
 
 
 def trace_cost(project: Project, stack: Stack, place: Path) -> Ratio:
-    """A loop of 200 steps under ``gradmatrix trace`` over the same loop alone, in processor time, in pairs in turn."""
+    """A loop of 200 steps under ``gradmatrix trace`` over the loop alone, in processor time."""
     run = project.stack_run(stack, Silent())
     installed = environment.ensure(run.lock, run.locks, run.environments)
     script, written = place / "small_model.py", place / "seconds"
@@ -230,7 +232,7 @@ def trace_cost(project: Project, stack: Stack, place: Path) -> Ratio:
             else:
                 subprocess.run(command, check=True)
             seconds[traced] = float(written.read_text(encoding="utf-8"))
-        if pair:  # the first one warms up
+        if pair:  # the first pair is warm-up
             ratios.append(seconds[True] / seconds[False])
             bare.append(seconds[False])
     low, middle, high = statistics.quantiles(ratios, n=4)
@@ -249,7 +251,7 @@ def register_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``bench``: print each ratio as it is measured."""
+    """Run ``bench``: print each ratio when it is measured."""
     stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
     console.print(f"measured on {stack.name}, one run")
     for ratio in measure(project, stack):

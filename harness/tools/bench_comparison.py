@@ -1,27 +1,20 @@
-"""Comparisons whose answer is known -> how often each tool was right, against the bounds of the performance contract.
+"""``bench-comparison``: how often verdicts on step times are right, where the answer is known.
 
-A trial is one comparison of a workload with itself (0 per cent), or with itself slowed by a known amount.
+A trial is one comparison of a workload with itself (0 per cent), or with itself slowed by a known
+amount. Trials are kept in a file, so that a command that was stopped continues. A round is several
+comparisons of two equal sides, one after the other, and one of each slowdown, with servers of its
+own. In every other round another core is kept busy.
 
-The trials that have been made, on disk: what takes hours goes on where it stopped.
-
-The tools that people use for this today, given the same workload, and what they say of it.
-
-hyperfine times whole commands in turn and prints "1.05 ± 0.02 times faster"; its own script for the question whether
-that is real is Welch's t-test (scripts/welch_ttest.py there). pytest-benchmark times a function in one process, saves
-it, and fails a later process whose mean or min is more than so many per cent above it (``--benchmark-compare-fail``).
-
-How often a comparison of step times is right, measured where the answer is known. A command, not a test.
-
-A round is some comparisons of two equal sides, one after the other, and one of each slowdown, by servers of its own;
-the tools that people use today get the same cases in between. In every other round another core is kept busy.
-
-``bench-comparison``: how often the verdicts on step times are right, beside those of other tools.
+Other tools get the same cases in between. hyperfine times whole commands in turn and prints "1.05 ±
+0.02 times faster"; for the question whether that is real it has a script with Welch's t-test
+(scripts/welch_ttest.py). pytest-benchmark times a function in one process, saves the result, and
+fails a later process whose mean or min is more than some per cent above it
+(``--benchmark-compare-fail``).
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import functools
 import hashlib
@@ -49,12 +42,14 @@ from scipy import stats
 from gradmatrix.cli.commands import add
 from gradmatrix.cli.options import chosen
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import read_lines, write_atomically
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import one_line
 from gradmatrix.measure.race import STEPS, Measurement
 from gradmatrix.measure.servers import Contender, make_servers, pin
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key
+from gradmatrix.run import meaning
+from gradmatrix.run.plan import PACKAGE
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
 from gradmatrix.stacks import environment, uv
@@ -75,12 +70,13 @@ OURS = "gradmatrix"
 TIME, MEMORY = "step time", "peak memory"
 """The two verdicts of one comparison of ours."""
 SLOWER, FASTER, NOTHING, FAILED = "slower", "faster", "nothing", "failed"
-"""What is told of the candidate; ours says ``same`` or ``inconclusive`` where other tools say nothing."""
+"""What is said of the candidate. Ours says ``same`` or ``inconclusive`` where other tools say
+nothing."""
 MORE, LESS = {SLOWER, "hungrier"}, {FASTER, "leaner"}
 FALSE_AT_MOST = 0.01
-"""Share of the comparisons of equal sides in which they may be called different."""
+"""The share of comparisons of equal sides that may be called different."""
 FOUND_AT_LEAST = {5.0: 0.95, 2.0: 0.5}
-"""Per cent of slowdown -> the share of runs that must call it slower in time."""
+"""Slowdown in per cent -> the share of runs that must call it slower in time."""
 
 
 class Trial(Frozen, frozen=True, kw_only=True):
@@ -88,17 +84,17 @@ class Trial(Frozen, frozen=True, kw_only=True):
 
     tool: str
     per_cent: float
-    """What the candidate was slowed by; 0 for two equal sides."""
+    """The candidate's slowdown; 0 for two equal sides."""
     number: int
-    """Of the trials of this tool with this slowdown, from 0 on."""
+    """The number among the trials of this tool with this slowdown, from 0 on."""
     busy: bool
-    """Another core was kept busy meanwhile."""
+    """Another core was kept busy at the same time."""
     verdicts: dict[str, str]
-    """What is told of the candidate, by each reading of what the tool says."""
+    """What is said of the candidate, by each way of reading the tool's output."""
     seconds: float
-    """Of both sides together, from the start of the first process on."""
+    """Seconds of both sides together, from the start of the first process."""
     limit_s: float
-    """What it was allowed."""
+    """Seconds that it was allowed to take."""
     stack: str
     code: str = ""
     """Digest of the code that measured it; empty in old files."""
@@ -109,13 +105,16 @@ class Trial(Frozen, frozen=True, kw_only=True):
 
     @property
     def late(self) -> bool:
-        """It took longer than it was allowed; other tools do not know a limit."""
+        """It took longer than allowed; other tools have no limit."""
         return self.tool == OURS and self.seconds > self.limit_s
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The trials of one tool, read in one way, with one slowdown; by the state of the other core, or of both."""
+    """The trials of one tool with one slowdown, read in one way.
+
+    With another core busy, idle, or both.
+    """
 
     tool: str
     reading: str
@@ -123,9 +122,9 @@ class Tally:
     busy: bool | None
     verdicts: tuple[str, ...]
     late: int
-    """Said slower, but not in time."""
+    """How many said slower, but not in time."""
     half_width: float | None
-    """Median, of the logarithm's interval; None where the tool has none."""
+    """Median half width of the logarithm's interval; None if the tool has no interval."""
     seconds: float
     """Median."""
 
@@ -136,7 +135,7 @@ class Tally:
 
     @property
     def right(self) -> int:
-        """Called slower, in time; where the sides are equal: called different."""
+        """How many were called slower in time; for equal sides, called different."""
         return self.more - self.late if self.per_cent else self.more + self.less
 
     @property
@@ -156,13 +155,16 @@ class Tally:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The share's 95 % interval of Clopper and Pearson, as if no two trials shared servers."""
+        """The share's 95 % interval by Clopper and Pearson, as if no trials shared servers."""
         found = stats.binomtest(self.right, self.of).proportion_ci(0.95, "exact")
         return float(found.low), float(found.high)
 
     @property
     def met(self) -> bool | None:
-        """Whether the bound is kept; None where there is none: for parts of the trials, memory, and other tools."""
+        """Whether the bound is met.
+
+        None if there is none: for parts of the trials, memory, other tools.
+        """
         if (self.tool, self.reading, self.busy) != (OURS, TIME, None):
             return None
         share = self.right / self.of
@@ -174,7 +176,7 @@ class Tally:
 
     @property
     def bound(self) -> str:
-        """The bound in words; empty where there is none."""
+        """The bound in words; empty if there is none."""
         if self.met is None:
             return ""
         return (
@@ -185,13 +187,13 @@ class Tally:
 
 
 def tallies(trials: Iterable[Trial]) -> list[Tally]:
-    """By slowdown, tool and reading: all trials, then those with the other core idle and those with it busy."""
+    """By slowdown, tool and reading: all trials, then those with another core idle, then busy."""
     known = list(trials)
     kinds = dict.fromkeys(
         (each.per_cent, each.tool, reading)
         for each in sorted(known, key=lambda t: (t.per_cent, t.tool != OURS, t.tool))
         for reading in each.verdicts
-        if reading != MEMORY or not each.per_cent  # what slows it takes no memory
+        if reading != MEMORY or not each.per_cent  # the slowdown takes no memory
     )
     found = []
     for per_cent, tool, reading in kinds:
@@ -209,7 +211,7 @@ def tallies(trials: Iterable[Trial]) -> list[Tally]:
 
 
 def _tally(trials: Sequence[Trial], reading: str, *, busy: bool | None) -> Tally:
-    """Of trials that have a slowdown and a tool in common, of which there is at least one."""
+    """The tally of trials (at least one) of the same slowdown and tool."""
     first = trials[0]
     widths = [(t.high - t.low) / 2 for t in trials if t.high is not None and t.low is not None]
     return Tally(
@@ -237,14 +239,20 @@ def shortcomings(found: Iterable[Tally]) -> list[str]:
 
 @dataclass
 class Ledger:
-    """The trials so far, in a file with one of them per line; a command that was stopped goes on with it."""
+    """The trials so far, in a file with one trial per line."""
 
     path: Path
     trials: list[Trial]
 
     @classmethod
     def at(cls, path: Path) -> Ledger:
-        """What the file has, or nothing; UserError where a line is no trial. What was being written is dropped."""
+        """The trials in the file, or none.
+
+        Half a line at the end, left by a killed command, is dropped.
+
+        Raises:
+            UserError: if a line is not a trial.
+        """
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             return cls(path, [])
@@ -253,33 +261,30 @@ class Ledger:
         if whole != content:
             os.truncate(path, len(whole))
         trials = []
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                trials.append(msgspec.json.decode(line, type=Trial))
-            except msgspec.DecodeError as error:
+        for line in read_lines(path, msgspec.json.Decoder(Trial).decode):
+            if line.value is None:
                 raise UserError(
-                    f"{path}, line {number} is no trial: {error}.",
-                    cause="the file is not one that this command wrote",
+                    f"{path}, line {line.number} is no trial: {line.problem}.",
+                    cause="another program wrote the file",
                     next_step="name another file with --output",
-                ) from None
+                )
+            trials.append(line.value)
         return cls(path, trials)
 
     def add(self, trial: Trial) -> Trial:
-        """Keep it."""
+        """Add a trial."""
         with self.path.open("ab") as file:
             file.write(msgspec.json.encode(trial) + b"\n")
         self.trials.append(trial)
         return trial
 
-    def keep(self, trial: Trial, crews: Sequence[Sequence[NDArray[np.float64]]]) -> None:
-        """What a trial of ours was judged by, in a file of its own: seconds per step, as ``statistics.of_blocks``.
+    def keep(self, trial: Trial, sets: Sequence[Sequence[NDArray[np.float64]]]) -> None:
+        """Keep the seconds per step of a trial in a file, shaped as for ``statistics.of_blocks``.
 
-        An array is named after its crew and the number of its generation: 0-2.
+        An array is named after its set of servers and the number of its generation: 0-2.
         """
         named = {
-            f"{crew}-{number}": each
-            for crew, of in enumerate(crews)
-            for number, each in enumerate(of)
+            f"{one}-{number}": each for one, of in enumerate(sets) for number, each in enumerate(of)
         }
         content = io.BytesIO()
         np.savez_compressed(content, **named)  # type: ignore[arg-type]
@@ -287,44 +292,51 @@ class Ledger:
         write_atomically(folder / f"{trial.per_cent:g}-{trial.number}.npz", content.getvalue())
 
     def has(self, tool: str, per_cent: float, number: int) -> bool:
-        """Whether this trial has been made."""
+        """Whether this trial was made."""
         return any((t.tool, t.per_cent, t.number) == (tool, per_cent, number) for t in self.trials)
 
     def refuse_others(self, stack: str, code: str, limit: Callable[[str, float], float]) -> None:
-        """UserError where the trials so far were made with other settings or code: they do not count together.
+        """Check that the trials so far were made with the same settings and code.
 
-        ``code`` is a digest of what measures; ``limit`` gives the seconds that a trial may take, from its tool and
-        slowdown.
+        Args:
+            stack: the stack that is measured now.
+            code: the digest of the code that measures now.
+            limit: gives the seconds that a trial may take, from its tool and slowdown.
+
+        Raises:
+            UserError: if they were not.
         """
         for each in self.trials:
             limit_s = limit(each.tool, each.per_cent)
             if (each.stack, each.limit_s) != (stack, limit_s):
                 raise UserError(
-                    f"{self.path} has trials on {each.stack} of {each.limit_s:g} s; asked for are {stack} and "
-                    f"{limit_s:g} s.",
-                    cause="trials that were made in different ways are not counted together",
+                    f"{self.path} has trials on {each.stack} of {each.limit_s:g} s; "
+                    f"asked for are {stack} and {limit_s:g} s.",
+                    cause="trials made in different ways do not count together",
                     next_step="name another file with --output, or give the same options as before",
                 )
-            if each.code != code:
+            if not is_measured_by(code, each):
                 raise UserError(
-                    f"{self.path} has trials by other code than this: {each.code or 'unknown'}, this is {code}.",
-                    cause="what measures has changed since, and trials of the two are not counted together",
-                    next_step="name another file with --output, or go back to the code of then",
+                    f"{self.path} has trials by other code: {each.code or 'unknown'}, "
+                    f"this is {code}.",
+                    cause="the measuring code has changed since, so the trials do not count together",
+                    next_step="name another file with --output, or check out the earlier code",
                 )
 
 
 HYPERFINE, PYTEST_BENCHMARK = "hyperfine", "pytest-benchmark"
 WARMUP, RUNS = 1, 10
-"""Of each command; ten is the least that hyperfine does by itself."""
+"""Runs of each command; ten is hyperfine's own minimum."""
 SIGNIFICANT = 0.05
-"""Of its script."""
+"""The level of hyperfine's script."""
 FEWEST_STEPS = 100
 SAMPLE_STEPS = 200
 THRESHOLDS = (3, 5)
-"""Per cent, whole ones only: 3 is in the middle of what is to be told apart, 5 is what its help shows."""
+"""Whole per cents: 3 is in the middle of what is to be distinguished, 5 is the example in its help.
+"""
 STATISTICS = ("mean", "min")
 ENFORCED = f"mean:{THRESHOLDS[0]}%"
-"""What the real process is told to fail for; the other readings are worked out from the same data as it would."""
+"""The threshold that the real process enforces; the others are computed from the same data."""
 TEST = "from slower import stepper\n\n\ndef test_step(benchmark):\n    benchmark(stepper())\n"
 MODULES = ("pytest", "pytest-benchmark")
 TIMEOUT_S = 1800
@@ -332,7 +344,10 @@ TIMEOUT_S = 1800
 
 @dataclass(frozen=True)
 class Workload:
-    """A script that takes the number of steps, and has a ``stepper()``; how long its start and one step take."""
+    """A script that takes the number of steps and has a ``stepper()``.
+
+    How long its start and a step take.
+    """
 
     python: Path
     script: Path
@@ -341,9 +356,9 @@ class Workload:
 
     @classmethod
     def timed(cls, python: Path, script: Path) -> Workload:
-        """Run it twice to see how long it takes."""
+        """Run it to see how long its start and a step take."""
         taken = []
-        for steps in (0, 0, SAMPLE_STEPS):  # the first one fills the disk's cache
+        for steps in (0, 0, SAMPLE_STEPS):  # the first run fills the disk's cache
             began = time.perf_counter()
             _run([str(python), str(script), str(steps)], environment.variables(1))
             taken.append(time.perf_counter() - began)
@@ -355,25 +370,29 @@ class Said:
     """What a tool said of one case."""
 
     verdicts: dict[str, str]
-    """By each reading of it."""
+    """Verdicts by each way of reading the output."""
     ratio: float
-    """Of the means, candidate over baseline."""
+    """Ratio of the means, candidate over baseline."""
     detail: str
 
 
 @dataclass(frozen=True)
 class Rivals:
-    """Both tools, ready to run; hyperfine is None where the machine has none."""
+    """Both tools, ready to run; hyperfine is None if the machine has none."""
 
     workload: Workload
     folder: Path
     modules: Path
-    """Where pytest-benchmark is installed, apart from the tested environment."""
+    """Where pytest-benchmark is installed, outside the tested environment."""
     hyperfine: str | None
 
     @classmethod
     def prepared(cls, python: Path, script: Path, folder: Path) -> Rivals:
-        """Get pytest-benchmark for ``python`` into ``folder``; UserError where that fails."""
+        """Install pytest-benchmark for ``python`` into ``folder``.
+
+        Raises:
+            UserError: if that fails.
+        """
         modules = folder / "modules"
         ran = uv.run(
             ["pip", "install", "--python", str(python), "--target", str(modules), *MODULES]
@@ -383,20 +402,20 @@ class Rivals:
                 "pytest-benchmark cannot be installed.",
                 cause=ran.stderr.strip().splitlines()[-1]
                 if ran.stderr.strip()
-                else "uv did not say why",
-                next_step="--rivals 0 measures without the other tools",
+                else "uv gave no reason",
+                next_step="--rivals 0 leaves the other tools out",
             )
         (folder / "test_step.py").write_text(TEST, encoding="utf-8")
         return cls(Workload.timed(python, script), folder, modules, shutil.which("hyperfine"))
 
     @property
     def tools(self) -> dict[str, Callable[[float, float], Said]]:
-        """What compares the workload with itself slowed by so many per cent, in about so many seconds, by name."""
+        """The tools by name: each compares the workload with itself slowed, in given seconds."""
         found: dict[str, Callable[[float, float], Said]] = {PYTEST_BENCHMARK: self.pytest_benchmark}
         return found if self.hyperfine is None else {**found, HYPERFINE: self.hyperfine_run}
 
     def hyperfine_run(self, per_cent: float, limit_s: float) -> Said:
-        """Both commands with so many steps that it takes ``limit_s``."""
+        """Compare both commands with hyperfine, with as many steps as fit into ``limit_s``."""
         work = self.workload
         each_s = limit_s / (2 * (WARMUP + RUNS))
         steps = max(FEWEST_STEPS, int((each_s - work.start_s) / work.step_s))
@@ -433,7 +452,7 @@ class Rivals:
         return Said(verdicts, ratio, f"{RUNS} runs of {steps} steps")
 
     def pytest_benchmark(self, per_cent: float, limit_s: float) -> Said:
-        """Two processes that measure for ``limit_s`` together."""
+        """Compare two processes of pytest-benchmark that measure for ``limit_s`` together."""
         storage = self.folder / "storage"
         shutil.rmtree(storage, ignore_errors=True)
         seconds = max(1.0, limit_s / 2 - 2 * self.workload.start_s)
@@ -465,7 +484,7 @@ class Rivals:
             raise UserError(
                 f"pytest-benchmark ended with {ended} where {verdicts[ENFORCED]} was expected.",
                 cause="its exit code and its data say different things",
-                next_step="report it with what --rivals 1 prints",
+                next_step="report it together with the output of --rivals 1",
             )
         rounds = f"{first['rounds']} and {second['rounds']} rounds"
         return Said(verdicts, second["mean"] / first["mean"], rounds)
@@ -474,9 +493,10 @@ class Rivals:
 def read_hyperfine(
     baseline: Sequence[float], candidate: Sequence[float]
 ) -> tuple[float, dict[str, str]]:
-    """The ratio of the means, and what is told by each reading of the runs' seconds.
+    """The ratio of the means and the verdict of each reading, from the seconds of the runs.
 
-    "times faster ± u" is the slower mean over the faster one, with u from both standard deviations (its relative.rs).
+    "times faster ± u" is the slower mean over the faster one, with u from both standard deviations
+    (hyperfine's relative.rs).
     """
     sides = [(math.fsum(times) / len(times), _deviation(times)) for times in (baseline, candidate)]
     (first, first_deviation), (second, second_deviation) = sides
@@ -494,7 +514,11 @@ def read_hyperfine(
 def read_pytest_benchmark(
     baseline: Mapping[str, float], candidate: Mapping[str, float]
 ) -> dict[str, str]:
-    """What each threshold tells: it fails for slower ones alone; the same the other way round is called faster here."""
+    """The verdict of each threshold.
+
+    pytest-benchmark fails for slower ones only; the same in the other direction is called faster
+    here.
+    """
     return {
         f"{field}:{threshold}%": SLOWER
         if candidate[field] / baseline[field] * 100 - 100 > threshold
@@ -507,7 +531,7 @@ def read_pytest_benchmark(
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """The sample's standard deviation."""
+    """The standard deviation of a sample."""
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
@@ -518,7 +542,11 @@ def _run(
     folder: Path | None = None,
     wanted: Sequence[int] = (0,),
 ) -> int:
-    """The exit code of a command; UserError where it is not one of ``wanted``."""
+    """Run a command; returns its exit code.
+
+    Raises:
+        UserError: if it is not one of ``wanted``, or the command takes too long.
+    """
     try:
         ran = subprocess.run(
             command,
@@ -532,31 +560,37 @@ def _run(
     except subprocess.TimeoutExpired:
         raise UserError(
             f"{command[0]} did not end in {TIMEOUT_S} s.",
-            cause="it hangs, or the budget is larger than that",
-            next_step="the same command goes on where it stopped; --rivals 0 measures without the other tools",
+            cause="it hangs, or its budget is larger than that",
+            next_step="run the command again to continue; --rivals 0 leaves the other tools out",
         ) from None
     if ran.returncode not in wanted:
         said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-1:]
         raise UserError(
             f"{command[0]} ended with {ran.returncode}.",
-            cause=said[0] if said else "it did not say why",
-            next_step="--rivals 0 measures without the other tools; the same command goes on where it stopped",
+            cause=said[0] if said else "it gave no reason",
+            next_step="run the command again to continue; --rivals 0 leaves the other tools out",
         )
     return ran.returncode
 
 
-HERE = Path(__file__).parent
-SCRIPT = HERE / "faults" / "slower.py"
-MEASURING = ("statistics", "race", "interleave", "runner", "pace", "crew", "inside/paced")
-"""The modules whose code decides what comes out."""
+SCRIPT = Path(__file__).parent / "faults" / "slower.py"
+MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
+"""Where the code of the host that measures is entered, in the package ``measure``."""
+PACING = (("cell", "Pacer"),)
+"""The same for the code in the tested environment."""
+EARLIER = {"6b90246be05d": "TODO"}
+"""A digest of an earlier kind, which the published trials have -> today's. The code behind both was
+compared by its syntax trees: only names differ, and the words of three notices."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
 AMONG = 2
-"""Comparisons that share the error probability: step time and memory of one cell, as ``upgrade`` measures one."""
+"""Comparisons that share the error probability: step time and memory of one cell, as in
+``upgrade``."""
 BY_RIVALS = 5.0
-"""The slowdown that the other tools are given too."""
+"""The slowdown that the other tools get too."""
 LAST_S = 10.0
-"""Left for the generation that is under way when the budget of a slowed run ends: a verdict counts in time only."""
+"""Seconds left for the current generation when the budget of a slowed run ends: a verdict counts
+only if it is in time."""
 SPIN = """
 import os, sys
 
@@ -564,7 +598,8 @@ block = bytearray(1 << 26)
 while os.getppid() == int(sys.argv[1]):
     block[: 1 << 25] = block[1 << 25 :]
 """
-"""Reads and writes 32 MB at a time, more than a core's own caches hold, as long as its parent lives."""
+"""Reads and writes 32 MB at a time, more than a core's own caches hold, while its parent is alive.
+"""
 
 
 @dataclass(frozen=True)
@@ -572,22 +607,22 @@ class Wanted:
     """How much is measured, and for how long."""
 
     comparisons: int = 200
-    """Of equal sides."""
+    """Comparisons of equal sides."""
     runs: int = 40
-    """Of each slowdown."""
+    """Runs of each slowdown."""
     rivals: int = 20
-    """Cases that the other tools are given, of equal sides and of one slowdown each."""
-    per_crew: int = 5
-    """Comparisons of equal sides that begin with the servers of the last one."""
+    """Cases that the other tools get, of equal sides and of one slowdown each."""
+    per_set: int = 5
+    """Comparisons of equal sides that share servers."""
     budget_s: float = 40.0
-    """Of one comparison of equal sides, both together."""
+    """Seconds of one comparison of equal sides, both together."""
     power_s: float = 120.0
-    """Of one run with a slowdown, both together."""
+    """Seconds of one run with a slowdown, both sides together."""
     rival_s: float = 120.0
-    """Of each other tool and case, both together."""
+    """Seconds of each other tool and case, both sides together."""
     only: frozenset[str] = frozenset({"aa", "power", "rivals"})
     busy_power: bool = False
-    """Keep another core busy also in every other run with a slowdown."""
+    """Keep another core busy in every other run with a slowdown too."""
 
     def limit_s(self, tool: str, per_cent: float) -> float:
         """Seconds that one trial may take."""
@@ -598,7 +633,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Bench:
-    """The rounds, on one environment."""
+    """The rounds in one environment."""
 
     stack: str
     python: Path
@@ -609,15 +644,15 @@ class Bench:
     stage: Callable[[str], None]
 
     def run(self) -> Iterator[Trial]:
-        """Every trial that the ledger lacks, as it is made."""
+        """Make every trial that is missing."""
         asked = self.wanted
         self.ledger.refuse_others(self.stack, code_digest(), asked.limit_s)
         others = None
         if "rivals" in asked.only and asked.rivals:
             self.stage("getting pytest-benchmark")
             others = Rivals.prepared(self.python, SCRIPT, self.directory)
-        crews = -(-asked.comparisons // asked.per_crew)
-        for number in range(max(crews, asked.runs, asked.rivals)):
+        sets = -(-asked.comparisons // asked.per_set)
+        for number in range(max(sets, asked.runs, asked.rivals)):
             busy = number % 2 == 1
             with kept_busy() if busy else contextlib.nullcontext():
                 if "aa" in asked.only:
@@ -631,10 +666,10 @@ class Bench:
                 if others:
                     yield from self.by_others(others, number, BY_RIVALS, busy=busy)
 
-    def equal(self, crew_number: int, *, busy: bool) -> Iterator[Trial]:
-        """The comparisons of equal sides of one crew."""
-        first = crew_number * self.wanted.per_crew
-        numbers = range(first, min(first + self.wanted.per_crew, self.wanted.comparisons))
+    def equal(self, set_number: int, *, busy: bool) -> Iterator[Trial]:
+        """Comparisons of equal sides with the same servers."""
+        first = set_number * self.wanted.per_set
+        numbers = range(first, min(first + self.wanted.per_set, self.wanted.comparisons))
         missing = [number for number in numbers if not self.ledger.has(OURS, 0.0, number)]
         if missing:
             with self.make_servers(0.0) as both:
@@ -676,7 +711,7 @@ class Bench:
 
     @contextlib.contextmanager
     def make_servers(self, per_cent: float) -> Iterator[Servers]:
-        """Fresh servers of a baseline, and of a candidate that is slower by so much."""
+        """Fresh servers of a baseline and of a candidate that is slower by ``per_cent``."""
         with tempfile.TemporaryDirectory(dir=self.directory) as folder:
             slowed = Contender(self.python, {"SLOWER_PER_CENT": f"{per_cent:g}"})
             sources: Sequence[Source] = [Source(SCRIPT, own=False)]
@@ -686,7 +721,7 @@ class Bench:
                 yield both
 
     def compared(self, both: Servers, per_cent: float, number: int, *, busy: bool) -> Trial:
-        """One comparison as ``upgrade`` makes it of one cell."""
+        """One comparison, as ``upgrade`` makes it for one cell."""
         limit_s = self.wanted.limit_s(OURS, per_cent)
         of = self.wanted.runs if per_cent else self.wanted.comparisons
         self.stage(
@@ -694,8 +729,8 @@ class Bench:
         )
         began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
-        race = Measurement(both, KEY, self.request, budget_s, MARGIN, AMONG)
-        measured = race.run()
+        measurement = Measurement(both, KEY, self.request, budget_s, MARGIN, AMONG)
+        measured = measurement.run()
         seconds = time.monotonic() - began
         trial = Trial(
             tool=OURS,
@@ -708,7 +743,9 @@ class Bench:
             code=code_digest(),
             **told_of(measured),
         )
-        self.ledger.keep(trial, race.sets)  # before the trial counts: it is not made again for that
+        self.ledger.keep(
+            trial, measurement.sets
+        )  # before the trial counts: it is not made again for that
         return self.ledger.add(trial)
 
     def request(self, directory: Path) -> Request:
@@ -731,44 +768,26 @@ class Bench:
 
 @functools.cache
 def code_digest() -> str:
-    """Of the code that measures, what it is told to, and the workload: trials of another one are another tool's.
+    """A digest of what the measuring code means, of what it is told to do, and of the workload.
 
-    Where a definition stands, and what is said of it in words, changes nothing.
+    Trials of other code are another tool's trials.
     """
-    files = [SCRIPT, *(HERE / f"{module}.py" for module in MEASURING)]
-    parts = sorted(each for path in files for each in definitions(path.read_text(encoding="utf-8")))
-    return hashlib.sha256("\0".join([str((MARGIN, AMONG, LAST_S)), *parts]).encode()).hexdigest()[
-        :12
+    parts = [
+        str((MARGIN, AMONG, LAST_S)),
+        meaning.digest("gradmatrix.measure", PACKAGE / "measure", MEASURING),
+        meaning.digest("observe", PACKAGE / "observe", PACING),
+        meaning.digest_of_file(SCRIPT.read_bytes(), frozenset()),
     ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def definitions(source: str) -> Iterator[str]:
-    """What stands at the top of a module, without comments, docstrings, and imports, those for types alone too."""
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if hasattr(node, "body") and isinstance(node.body, list):
-            node.body = [each for each in node.body if not is_text(each)]
-    yield from (ast.dump(each) for each in tree.body if not is_import(each))
-
-
-def is_import(node: ast.AST) -> bool:
-    """Whether a statement imports, or is there for a type checker."""
-    if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
-        return node.test.id == "TYPE_CHECKING" and not node.orelse
-    return isinstance(node, (ast.Import, ast.ImportFrom))
-
-
-def is_text(node: ast.AST) -> bool:
-    """Whether a statement is a string alone."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+def is_measured_by(code: str, trial: Trial) -> bool:
+    """Whether code of this digest made the trial, or code that means the same."""
+    return code in (trial.code, EARLIER.get(trial.code))
 
 
 class Told(TypedDict):
-    """What a comparison of ours said, as a trial has it."""
+    """What a comparison of ours said, as fields of a trial."""
 
     verdicts: dict[str, str]
     ratio: float | None
@@ -778,7 +797,7 @@ class Told(TypedDict):
 
 
 def told_of(measured: Measured) -> Told:
-    """Of the step time, and of the memory where it was measured."""
+    """The verdict on the step time, and on memory if it was measured."""
     step_time, memory = measured.step_time, measured.memory
     verdicts = {TIME: FAILED if step_time is None else TIME_WORDS[step_time.verdict]}
     if memory is not None:
@@ -799,16 +818,17 @@ def told_of(measured: Measured) -> Told:
 
 @contextlib.contextmanager
 def kept_busy() -> Iterator[int]:
-    """Another process works and moves memory meanwhile, on the last core that this one may use: its id.
+    """Keep the last core that this process may use busy with another process, whose id is given.
 
-    UserError where there is one core only.
+    Raises:
+        UserError: if there is only one core.
     """
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if len(usable) == 1:
         raise UserError(
-            "There is one core only, and no other that could be kept busy.",
-            cause="half of the comparisons are made while another core is busy",
-            next_step="let it have two",
+            "There is only one processor core, so no other one can be kept busy.",
+            cause="half of the comparisons need another core that is busy",
+            next_step="run this with two cores or more",
         )
     with subprocess.Popen([sys.executable, "-c", SPIN, str(os.getpid())]) as process:
         try:
@@ -821,11 +841,12 @@ def kept_busy() -> Iterator[int]:
 CORE = {None: "", True: ", other core busy", False: ", other core idle"}
 STYLES = {None: "", True: "green", False: "red"}
 WIDTH = 156
-"""Columns of characters that the table needs: on a smaller terminal its lines go on below."""
+"""Characters that the table needs; on a narrower terminal its lines wrap."""
 LEGEND = (
-    "flagged: called slower in time, or called different where the sides are equal; ±: half of the interval, and s: "
-    "seconds of both sides, both medians; 95 %: as if no two comparisons shared servers, which those of equal sides do "
-    "(--per-crew). Each is one cell of an upgrade: of several cells each has a wider interval, and finds less"
+    "flagged: called slower in time, or called different if the sides are equal; ±: half of the "
+    "interval, "
+    "s: seconds of both sides (medians); 95 %: as if no two comparisons shared servers, but those of equal sides "
+    "do (--per-set). Each comparison is one cell of an upgrade: with several cells, intervals are wider"
 )
 PARTS = ("aa", "power", "rivals")
 OUTPUT = "bench-comparison.jsonl"
@@ -839,9 +860,9 @@ COUNTS = (
     (
         "rivals",
         Wanted.rivals,
-        "cases, of equal sides and of 5 %%, given to hyperfine and pytest-benchmark too",
+        "cases of equal sides and of 5 %% that hyperfine and pytest-benchmark get too",
     ),
-    ("per-crew", Wanted.per_crew, "comparisons of equal sides without new servers in between"),
+    ("per-set", Wanted.per_set, "comparisons of equal sides that share servers"),
 )
 SECONDS = (
     ("budget", Wanted.budget_s, "for a comparison of equal sides, both together"),
@@ -854,7 +875,7 @@ def register_bench_comparison(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
 ) -> None:
     """Add this command to the command line."""
-    text = "measure how often slower, faster and same are right, where the answer is known, beside other tools"
+    text = "measure how often the verdicts slower, faster and same are right, beside other tools"
     parser = add(commands, "bench-comparison", comparison_command, text)
     parser.add_argument(
         "stack", nargs="?", default=None, metavar="STACK", help="default: the newest core stack"
@@ -879,14 +900,16 @@ def register_bench_comparison(
         "--only", action="append", choices=PARTS, default=[], help="only this part (repeatable)"
     )
     parser.add_argument(
-        "--busy-power", action="store_true", help="another core busy in half of the slowed runs too"
+        "--busy-power",
+        action="store_true",
+        help="keep another core busy in half of the slowed runs too",
     )
     parser.add_argument(
         "--output", type=Path, default=None, metavar="FILE",
-        help=f"keep every result here, and go on with what is there (default: .gradmatrix/{OUTPUT})",
+        help=f"keep every result here, and continue with what is there (default: .gradmatrix/{OUTPUT})",
     )  # fmt: skip
     parser.add_argument(
-        "--summary", action="store_true", help="measure nothing, print what the file has"
+        "--summary", action="store_true", help="measure nothing, print the results in the file"
     )
 
 
@@ -899,7 +922,7 @@ def count(text: str) -> int:
 
 
 def comparison_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``bench-comparison``: 1 where a bound of the performance contract is missed."""
+    """Run ``bench-comparison``; returns 1 if a bound is missed."""
     ledger = Ledger.at(options.output or project.work / OUTPUT)
     if not options.summary:
         measure_trials(options, project, console, ledger)
@@ -912,10 +935,12 @@ def comparison_command(options: argparse.Namespace, project: Project, console: C
     found = tallies(ledger.trials)
     console.print(table(found), soft_wrap=True)
     console.print(LEGEND, soft_wrap=True)
-    others = ", ".join(sorted({each.code or "unknown" for each in ledger.trials} - {code_digest()}))
+    code = code_digest()
+    strange = {each.code or "unknown" for each in ledger.trials if not is_measured_by(code, each)}
+    others = ", ".join(sorted(strange))
     if others:
         console.print(
-            Text(f"note: measured by other code than this checkout's: {others}"), soft_wrap=True
+            Text(f"note: some trials were measured by other code: {others}"), soft_wrap=True
         )
     missed = shortcomings(found)
     for each in missed:
@@ -926,12 +951,12 @@ def comparison_command(options: argparse.Namespace, project: Project, console: C
 def measure_trials(
     options: argparse.Namespace, project: Project, console: Console, ledger: Ledger
 ) -> None:
-    """Make the trials that the ledger lacks; one line of each."""
+    """Make the missing trials and print a line for each."""
     wanted = Wanted(
         comparisons=options.comparisons,
         runs=options.runs,
         rivals=options.rivals,
-        per_crew=max(1, options.per_crew),
+        per_set=max(1, options.per_set),
         budget_s=options.budget,
         power_s=options.power_budget,
         rival_s=options.rival_budget,
@@ -939,7 +964,7 @@ def measure_trials(
         busy_power=options.busy_power,
     )
     if wanted.rivals and "rivals" in wanted.only and shutil.which(HYPERFINE) is None:
-        console.print("note: hyperfine is not on PATH: it is left out", soft_wrap=True)
+        console.print("note: hyperfine is not on PATH and is left out", soft_wrap=True)
     stack = chosen(project, [options.stack] if options.stack else [], everything=False)[-1]
     with (
         environment.in_use(project.environments, stack.name),
@@ -975,7 +1000,7 @@ def line_of(trial: Trial) -> str:
 
 
 def table(found: list[Tally]) -> Table:
-    """A row for each tool, reading and slowdown; ours by the state of the other core too."""
+    """A row for each tool, reading and slowdown; ours also by the state of the other core."""
     result = Table(box=SIMPLE, width=WIDTH)
     for name in ("slowdown", "tool, verdict"):
         result.add_column(name, no_wrap=True)

@@ -1,7 +1,7 @@
-"""The limits of what is published, measured on a matrix of 100,000 records. A command, not a test.
+"""``bench-page``: measure the limits of publishing on a matrix of 100,000 records.
 
-The records are those of this checkout, again and again under other names of stacks: their text, their failures and
-their diagnoses are real.
+The records are those of this checkout, repeated under other names of stacks, so their text,
+failures and diagnoses are real.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ FILTER_MS = 100.0
 LOADS = 7
 REPEATS = 3
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-"""Bytes in the pages in which /proc counts memory."""
+"""Bytes of the pages in which /proc counts memory."""
 EVERY_S = 0.1
-"""Between two looks at the memory of the processes that publish."""
+"""Seconds between two looks at the memory of the processes that publish."""
 SETTLED_MS = 200
-"""Without a change of the page, after which a filter has answered."""
+"""A filter has answered if the page has not changed for this many milliseconds."""
 SHOWN = """
 window.shown = new Promise(done => {
   let largest = 0;
@@ -65,7 +65,7 @@ window.shown = new Promise(done => {
   })));
 });
 """
-"""Milliseconds from the start of the navigation until every row was there and a frame with them was drawn, or until the
+"""Milliseconds from the start of the navigation until a frame with every row was drawn, or until the
 largest element was painted, whichever is later."""
 ANSWER = """
 ([name, value]) => new Promise(done => {
@@ -91,7 +91,11 @@ fields => fields.map(field => [field.name, [...field.options].map(option => opti
 
 
 def measure(project: Project) -> Iterator[Ratio]:
-    """Publishing and then the first page; NoBrowser after the first two where there is no browser."""
+    """Measure publishing and then the first page.
+
+    Raises:
+        NoBrowser: after the first two ratios, if there is no browser.
+    """
     with tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder:
         root = Path(folder)
         count = enlarge(project, root)
@@ -101,7 +105,10 @@ def measure(project: Project) -> Iterator[Ratio]:
 
 
 def enlarge(project: Project, root: Path) -> int:
-    """A checkout in ``root`` with the published stacks as often as it takes; how many records it has."""
+    """Make a checkout in ``root`` with the published stacks repeated.
+
+    Returns its number of records.
+    """
     folder = project.store.published
     published = {
         lock: (folder / f"{lock.stack}.jsonl").read_bytes().splitlines()
@@ -133,7 +140,10 @@ def enlarge(project: Project, root: Path) -> int:
 
 
 def add_copy(project: Project, root: Path, lock: Lock, lines: Iterable[bytes], number: int) -> str:
-    """Write the lock and the records of a stack under another name; its table for matrix.toml."""
+    """Write the lock and the records of a stack under another name.
+
+    Returns its table in matrix.toml.
+    """
     copy = msgspec.structs.replace(lock, stack=f"{lock.stack}-{number:02}")
     own, other = (f'"stack":"{name}"'.encode() for name in (lock.stack, copy.stack))
     records = b"".join(line.replace(own, other, 1) + b"\n" for line in lines)
@@ -162,8 +172,8 @@ def publishing(root: Path, count: int) -> Iterator[Ratio]:
     if process.returncode:
         raise UserError(
             "Publishing failed.",
-            cause="its words stand above",
-            next_step="mend that and measure again",
+            cause="its error is above",
+            next_step="fix this and run the command again",
         )
     pages = sum(1 for _ in (root / "results").rglob("*.html"))
     after = os.times()
@@ -171,14 +181,14 @@ def publishing(root: Path, count: int) -> Iterator[Ratio]:
     detail = f"{seconds:.1f} s for {count:,} records, {pages:,} pages; {worked:.1f} s of {os.cpu_count()} processors"
     yield Ratio("publishing 100,000 records / 10 s", seconds / LIMIT_S, "<= 1", detail)
     if peak:
-        detail = f"{peak / 1e6:.0f} MB resident in {most} processes together, what they share counted in each"
+        detail = f"{peak / 1e6:.0f} MB resident in {most} processes together; shared memory counts in each"
         yield Ratio("its memory / 1 GB", peak / LIMIT_BYTES, "<= 1", detail)
 
 
 def family(pid: int) -> list[int]:
-    """A process and all below it; none on a system without /proc."""
+    """A process and all its descendants; empty on a system without /proc."""
     found = []
-    with contextlib.suppress(OSError):  # it has just ended
+    with contextlib.suppress(OSError):  # the process has just ended
         found = [pid]
         for listed in Path(f"/proc/{pid}/task").glob("*/children"):
             found += [
@@ -190,7 +200,7 @@ def family(pid: int) -> list[int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Physical memory of a process; 0 for one that has just ended."""
+    """Physical memory of a process; 0 if it has just ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_SIZE
     except (OSError, IndexError):
@@ -198,7 +208,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def first_page(browser: Browser, results: Path) -> Iterator[Ratio]:
-    """Bytes of the first page, when it shows its table, and how long a filter takes."""
+    """Bytes of the first page, the time until it shows its table, and the time of a filter."""
     loads = [load(browser, results) for _ in range(LOADS)]
     size, files = loads[0].bytes, ", ".join(loads[0].files)
     yield Ratio("first page / 1.5 MB", size / PAGE_BYTES, "<= 1", f"{size / 1e3:.0f} kB: {files}")
@@ -225,7 +235,7 @@ class Load(NamedTuple):
 
 
 def load(browser: Browser, results: Path) -> Load:
-    """Open the first page as someone who was never there."""
+    """Open the first page in an empty browser."""
     asked: list[Path] = []
     with contextlib.closing(browser.new_context()) as context:
         page = context.new_page()
@@ -238,7 +248,7 @@ def load(browser: Browser, results: Path) -> Load:
 
 
 def filtered(page: Page) -> list[tuple[str, float]]:
-    """What was chosen, and the milliseconds until it was drawn: two options of every field, and two stacks."""
+    """Two options of every field and two stacks, with milliseconds until each was drawn."""
     fields = dict(page.locator("#filters select").evaluate_all(OPTIONS))
     choices = [
         (f"{name} = {value}", [[name, value]])
@@ -275,7 +285,7 @@ def register_page(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def bench_command(_options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``bench-page``: print each ratio as it is measured; 1 where there is no browser to measure the page in."""
+    """Run ``bench-page``: print each ratio when it is measured; returns 1 without a browser."""
     try:
         for ratio in measure(project):
             console.print(Text(str(ratio)), soft_wrap=True)

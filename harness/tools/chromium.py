@@ -1,4 +1,4 @@
-"""Chromium, in which the published pages are tested and measured: where it is, how it is got and started."""
+"""Chromium, in which the published pages are tested and measured: found, installed, started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 VARIABLE = "GRADMATRIX_CHROMIUM"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
-    "--no-sandbox",  # the root of a container has no user namespaces; the pages are our own
+    "--no-sandbox",  # root in a container has no user namespaces; the pages are our own
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -26,15 +26,20 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
+START_TIMEOUT_MS = 300_000
+"""Generous: the machine may be busy."""
 HOW = f"nox -s tests gets one; or install chromium, or set {VARIABLE} to one"
 
 
 class NoBrowser(UserError):
-    """There is no Chromium, or nothing to drive it with."""
+    """There is no Chromium, or no Playwright to control it."""
 
 
 def on_path(variables: Mapping[str, str] | None = None) -> str | None:
-    """The Chromium that the user names, or the first on PATH; None where Playwright's own is the last hope."""
+    """The Chromium that the user names, or the first on PATH.
+
+    None if only Playwright's own is left.
+    """
     given = os.environ if variables is None else variables
     path = given.get("PATH")
     return given.get(VARIABLE) or next(
@@ -50,9 +55,9 @@ def ways_here() -> list[list[tuple[str, ...]]]:
 
 
 def ways_to_get(*, root: bool, apt: bool) -> list[list[tuple[str, ...]]]:
-    """The ways for who is ``root`` or not, with or without apt-get."""
+    """The ways with and without root rights and apt-get."""
     download: list[tuple[str, ...]] = [("playwright", "install", "chromium")]
-    if not (root and apt):  # tests ask nobody for a password
+    if not (root and apt):  # tests must not ask for a password
         return [download]
     packages: list[tuple[str, ...]] = [
         ("apt-get", "update"),
@@ -63,13 +68,17 @@ def ways_to_get(*, root: bool, apt: bool) -> list[list[tuple[str, ...]]]:
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """A headless browser; NoBrowser where there is none."""
+    """A headless browser.
+
+    Raises:
+        NoBrowser: if there is none.
+    """
     try:
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415  (only tests and measurements have it)
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415  (not always there)
     except ImportError as error:
         raise NoBrowser(
             "Playwright is not installed.",
-            cause="only what tests and measures the pages needs it",
+            cause="it is needed only to test and measure the pages",
             next_step='pip install -e ".[tests]"',
         ) from error
     named = on_path()
@@ -87,7 +96,9 @@ def launched() -> Iterator[Browser]:
                 cause=f"none of {', '.join(NAMES)} is on PATH",
                 next_step=HOW,
             )
-        browser = playwright.chromium.launch(executable_path=named or own, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(
+            executable_path=named or own, args=list(ARGUMENTS), timeout=START_TIMEOUT_MS
+        )
         try:
             yield browser
         finally:

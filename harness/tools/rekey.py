@@ -108,7 +108,10 @@ def read_base(root: Path, commit: str) -> Base:
 
 
 def rekeyed(record: Record, base: Base, scenarios: Mapping[str, Scenario]) -> tuple[Record, str]:
-    """The record with its key of today where that is proved, else as it was; and which of them it is."""
+    """The record with its key of today where that is proved, else as it was.
+
+    And which of them it is.
+    """
     scenario = scenarios.get(record.cell.scenario)
     variants = {} if scenario is None else {each.name: each for each in scenario.variants}
     variant = variants.get(record.cell.variant)

@@ -17,7 +17,7 @@ from gradmatrix.publish.formats import Document
 from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from gradmatrix.run.store import decode
-from tests.conftest import ROOT
+from tests.conftest import PATIENCE_S, ROOT
 from tools.chromium import NoBrowser, launched
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Cell, Record
     from gradmatrix.publish.rows import Row
 
-PATIENCE_MS = 10_000
+PATIENCE_MS = PATIENCE_S * 1000
 REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", e => console.error("blocked", e.violatedDirective, e.blockedURI));
 """

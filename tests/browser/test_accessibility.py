@@ -24,6 +24,11 @@ LOOKS: dict[str, dict[str, Any]] = {
         "has_touch": True,
     },
 }
+QUICK_AND_SLOW = (
+    "light",
+    pytest.param("dark", marks=pytest.mark.slow),
+    pytest.param("phone", marks=pytest.mark.slow),
+)
 PAGES = (
     "index.html",
     "index.html#role=reported&outcome=fail",
@@ -60,7 +65,7 @@ def violations(tab: Tab) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", QUICK_AND_SLOW)
 @pytest.mark.parametrize("pattern", PAGES)
 def test_nothing_serious_is_found(browser: Browser, site: Site, pattern: str, look: str) -> None:
     """In names, roles, contrast, order and reach of the keyboard."""

@@ -12,6 +12,7 @@ import pytest
 
 from tests.browser.conftest import Tab
 from tests.browser.reading import Filter, expected, read
+from tests.conftest import waits_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
@@ -56,9 +57,9 @@ def test_what_is_wrong_is_noticed(site: Site, context: BrowserContext) -> None:
         "document.body.append(Object.assign(document.createElement('script'), {text: 'alert(1)'}))"
     )
     page.evaluate("alert('x')")
-    page.wait_for_timeout(100)
-    assert {"img-src", "script-src-elem", "dialog"} == {
-        word
-        for word in ("img-src", "script-src-elem", "dialog")
-        if any(word in problem for problem in tab.wrong)
-    }
+
+    def noticed() -> bool:
+        page.wait_for_timeout(20)  # Playwright takes up events only while it is called
+        return all(word in str(tab.wrong) for word in ("img-src", "script-src-elem", "dialog"))
+
+    assert waits_until(noticed)

@@ -27,6 +27,13 @@ PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame
 """Until a page has been painted once, a browser drops the keys that are pressed."""
 
 
+def opened(tab: Tab, path: str = "index.html") -> Page:
+    """A page that takes keys."""
+    page = tab.open(path)
+    page.evaluate(PAINTED)
+    return page
+
+
 def focused(page: Page) -> Locator:
     """Where the keyboard is."""
     return page.locator(":focus")
@@ -43,7 +50,7 @@ def tab_to(page: Page, selector: str) -> Locator:
 
 def test_the_first_stop_skips_the_navigation(tab: Tab) -> None:
     """It shows itself, and leads to the content."""
-    page = tab.open()
+    page = opened(tab)
     page.keyboard.press("Tab")
     assert ("Skip to the content", True) == (
         focused(page).inner_text(),
@@ -58,7 +65,7 @@ def test_the_next_stops_skip_to_the_filters_and_the_matrix(tab: Tab) -> None:
     """Past the table at a glance, which has a hundred links."""
     reached = []
     for name, target in (("Skip to the filters", "#filters"), ("Skip to the matrix", "#tables")):
-        page = tab.open()
+        page = opened(tab)
         while focused(page).count() == 0 or focused(page).inner_text() != name:
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
@@ -71,7 +78,7 @@ def test_the_next_stops_skip_to_the_filters_and_the_matrix(tab: Tab) -> None:
 
 def test_stops_follow_the_page(tab: Tab) -> None:
     """From the top to the bottom: navigation, search, filters, matrix."""
-    page = tab.open("index.html#scenario=t5_classifier")
+    page = opened(tab, "index.html#scenario=t5_classifier")
     stops = [
         "nav a",
         "#search input",
@@ -88,7 +95,7 @@ def test_stops_follow_the_page(tab: Tab) -> None:
 
 def test_every_stop_is_seen(tab: Tab) -> None:
     """An outline, on the screen: for forty stops from the first."""
-    page = tab.open()
+    page = opened(tab)
     unseen = []
     for _ in range(40):
         page.keyboard.press("Tab")
@@ -99,7 +106,7 @@ def test_every_stop_is_seen(tab: Tab) -> None:
 
 def test_enter_opens_a_cell(tab: Tab, site: Site) -> None:
     """And its evidence is where the keyboard goes on."""
-    page = tab.open(f"index.html#scenario={site.rows[0].scenario}")
+    page = opened(tab, f"index.html#scenario={site.rows[0].scenario}")
     target = tab_to(page, "#tables td a").get_attribute("href")
     page.keyboard.press("Enter")
     page.wait_for_url("**/cells/*.html*")
@@ -114,7 +121,7 @@ def test_enter_opens_a_cell(tab: Tab, site: Site) -> None:
 
 def test_filters_are_chosen_by_typing(tab: Tab, site: Site) -> None:
     """As in every list: the first letters of what is meant."""
-    page = tab.open()
+    page = opened(tab)
     tab_to(page, "#filters select[name=role]")
     page.keyboard.type("misuse")
     assert expected(site, Filter(role=Role.MISUSE)) == read(page)
@@ -123,7 +130,7 @@ def test_filters_are_chosen_by_typing(tab: Tab, site: Site) -> None:
 
 def test_arrows_go_from_cell_to_cell(tab: Tab) -> None:
     """A matrix of hundreds of cells is not for the Tab key alone."""
-    page = tab.open("index.html#scenario=t5_classifier")
+    page = opened(tab, "index.html#scenario=t5_classifier")
     first = tab_to(page, "#tables td a").get_attribute("href")
     places = []
     for key in ("ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
@@ -135,7 +142,7 @@ def test_arrows_go_from_cell_to_cell(tab: Tab) -> None:
 def test_a_wide_matrix_is_scrolled_with_the_keyboard(tab: Tab) -> None:
     """Its region can have the focus, and has a name."""
     tab.page.set_viewport_size({"width": 400, "height": 800})
-    page = tab.open()
+    page = opened(tab)
     region = tab_to(page, "#tables .region")
     page.keyboard.press("ArrowRight")
     assert waits_until(lambda: region.evaluate("region => region.scrollLeft > 0"))
@@ -144,7 +151,7 @@ def test_a_wide_matrix_is_scrolled_with_the_keyboard(tab: Tab) -> None:
 
 def test_details_are_opened_with_enter(tab: Tab, site: Site) -> None:
     """Tracebacks and lists of cells are folded."""
-    page = tab.open("errors.html")
+    page = opened(tab, "errors.html")
     tab_to(page, "article details:not([open]) > summary")
     page.keyboard.press("Enter")
     assert focused(page).evaluate("summary => summary.parentElement.open")

@@ -65,7 +65,7 @@ def test_a_narrow_terminal_gets_a_list(
     monkeypatch.setenv("COLUMNS", columns)
     main(["claims", "--root", str(root)])
     printed = capsys.readouterr().out
-    assert (expected, True) == ("│" in printed, "plain trains on 1 of 2 stacks" in printed)
+    assert (expected, True) == ("│" in printed, "plain: trains in 1 of 2 cells" in printed)
 
 
 def test_one_claim_is_shown_with_every_cell(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

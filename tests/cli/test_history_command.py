@@ -106,7 +106,7 @@ def test_nothing_regressed_is_0_and_says_so(root: Path, tmp_path: Path) -> None:
     """In the file, for whoever closes the issue."""
     publish(root, "trains", 0, "1")
     assert 0 == run(root, "regressions", "--output", str(tmp_path / "issue.md"))
-    assert f"{MARKER}\nNo cell of the published matrix is regressed.\n" == (
+    assert f"{MARKER}\nNo cell of the published matrix has regressed.\n" == (
         tmp_path / "issue.md"
     ).read_text("utf-8")
 

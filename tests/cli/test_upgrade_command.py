@@ -17,7 +17,7 @@ from gradmatrix.compare.comparison import Comparison
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.measure import race
 from gradmatrix.run.server import Answer
-from tests.compare.test_candidates import LATEST
+from tests.compare.test_sides import LATEST
 from tests.conftest import NEWEST, ROOT, python_of
 from tests.factories import make_observation, make_raised
 from tests.pretended import TRAINED, World, pretend
@@ -359,6 +359,7 @@ def test_latest_is_the_matrix_s_own_stack(
     assert "first → latest\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_real_script_in_a_real_environment_and_its_stack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -189,9 +189,7 @@ def test_another_schema_is_refused_and_nothing_written(folder: Path, name: str) 
     """Neither to this file nor to the other."""
     (folder / name).write_bytes((folder / name).read_bytes() + b'{"schema": 7, "colour": "blue"}\n')
     before = contents(folder)
-    with pytest.raises(
-        UserError, match="history of stack is of another release: line 3 has schema 7"
-    ):
+    with pytest.raises(UserError, match="the history of stack: line 3: it has schema 7"):
         history.update(folder, make_lock(digest="3" * 64), [a_record(day=3, lock="3")], now=DAYS[3])
     assert before == contents(folder)
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gradmatrix.compare.sides import paired, read
+from gradmatrix.compare.recorded import paired, read
 from gradmatrix.core.errors import UserError
 from gradmatrix.run.plan import lock_input
 from gradmatrix.run.project import Project
@@ -144,7 +144,7 @@ def test_a_folder_of_a_commit_is_a_run(project: Project) -> None:
         ("HEAD:nothing", "not a git repository"),
         ("--output=x:results", "known are: first, second"),
         ("HEAD:--output=x", "known are: first, second"),
-        ("first", "it was not run yet"),
+        ("first", "it was never run"),
     ],
 )
 def test_what_is_no_run_is_refused(project: Project, text: str, expected: str) -> None:

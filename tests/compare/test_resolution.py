@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.compare import requirements as wishes
-from gradmatrix.compare import resolution, sides
-from gradmatrix.compare.sides import Given
+from gradmatrix.compare import requirements, resolution, sides
+from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.stacks.index import Index
 from gradmatrix.stacks.lock import load, requirements_path
@@ -56,7 +55,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageI
         yield index
 
 
-def given(*requirements: str, **fields: object) -> Given:
+def given(*asked: str, **fields: object) -> Side:
     """What a requirements file gave."""
     facts: dict[str, object] = {
         "name": "mine.txt",
@@ -64,20 +63,20 @@ def given(*requirements: str, **fields: object) -> Given:
         "as_of": dt.date(2024, 12, 31),
         **fields,
     }
-    return Given(requirements=requirements, asked=requirements, **facts)  # type: ignore[arg-type]
+    return Side(requirements=asked, asked=asked, **facts)  # type: ignore[arg-type]
 
 
-def resolved(served: PackageIndex, side: Given, folder: Path) -> Resolved:
+def resolved(served: PackageIndex, side: Side, folder: Path) -> Resolved:
     """The baseline."""
     return resolution.resolved(side, Index(served.url, attempts=1), folder, folder / "matrix")
 
 
 def candidate(
-    served: PackageIndex, baseline: Given, folder: Path, *words: str, latest: bool = False
+    served: PackageIndex, baseline: Side, folder: Path, *words: str, latest: bool = False
 ) -> Resolved:
-    """The baseline with these wishes."""
+    """The baseline with these edits."""
     asked = [
-        sides.of_wheel(word, PYTHON) if word.endswith(".whl") else wishes.wish(word)
+        sides.of_wheel(word, PYTHON) if word.endswith(".whl") else requirements.parse_edit(word)
         for word in words
     ]
     return resolution.candidate(
@@ -90,11 +89,11 @@ def versions(side: Resolved) -> dict[str, str]:
     return {package.name: package.version for package in side.lock.packages}
 
 
-def locked(served: PackageIndex, folder: Path, *requirements: str) -> Given:
+def locked(served: PackageIndex, folder: Path, *asked: str) -> Side:
     """A baseline with the versions of its day, as a lock gives it."""
-    side = resolved(served, given(*requirements), folder)
+    side = resolved(served, given(*asked), folder)
     text = requirements_path(side.lock.stack, folder).read_text(encoding="utf-8")
-    return given(*requirements, preferred=text, lock=side.lock, locks=folder)
+    return given(*asked, preferred=text, lock=side.lock, locks=folder)
 
 
 def test_a_baseline_has_a_name_of_its_own(served: PackageIndex, tmp_path: Path) -> None:
@@ -164,7 +163,7 @@ def test_what_must_move_moves(served: PackageIndex, tmp_path: Path) -> None:
     baseline = locked(served, tmp_path, "alpha", "delta")
     found = candidate(served, baseline, tmp_path, "alpha==3.0")
     assert {"alpha": "3.0", "beta": "2.0", "delta": "1.0"} == versions(found)
-    assert "alpha==3.0" == found.given.name
+    assert "alpha==3.0" == found.side.name
 
 
 def test_latest_moves_everything(served: PackageIndex, tmp_path: Path) -> None:
@@ -196,7 +195,7 @@ def test_an_impossible_upgrade_tells_the_newest_that_would_do(
     baseline = locked(served, tmp_path, "alpha==1.0", "gamma==1.0")
     before = sorted(tmp_path.glob("*.json"))
     with pytest.raises(
-        UserError, match=r"alpha==3\.0 is impossible beside what mine\.txt asks for"
+        UserError, match=r"alpha==3\.0 is not compatible with what mine\.txt asks for"
     ) as error:
         candidate(served, baseline, tmp_path, "alpha==3.0")
     assert "depends on beta<2 and alpha>=3.0 depends on beta>=2" in error.value.cause
@@ -247,7 +246,7 @@ def test_an_unreachable_index_is_no_conflict(served: PackageIndex, tmp_path: Pat
     with pytest.raises(UserError, match="resolve:index-unreachable"):
         resolution.candidate(
             baseline,
-            [wishes.wish("alpha==2.0")],
+            [requirements.parse_edit("alpha==2.0")],
             Index("http://127.0.0.1:9/simple", attempts=1),
             tmp_path,
             latest=False,
@@ -293,9 +292,9 @@ def test_where_nothing_newer_resolves_that_is_told(served: PackageIndex, tmp_pat
     assert baseline.lock is not None
     assert "1.0" == baseline.lock.version("alpha")
     kept = replace(baseline, asked=("alpha==1.0", "gamma==1.0", "beta==1.1"))
-    with pytest.raises(UserError, match="is impossible") as error:
+    with pytest.raises(UserError, match="is not compatible") as error:
         candidate(served, kept, tmp_path, "beta==2.0")
-    assert "nothing newer resolves than what is there, beta==1.1" in error.value.next_step
+    assert "nothing newer resolves than beta==1.1, which the baseline has" in error.value.next_step
 
 
 def test_a_mistyped_stack_is_recognized(served: PackageIndex, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gradmatrix.compare import upgrade
 from gradmatrix.compare.resolution import Resolved, renamed
-from gradmatrix.compare.sides import Given
+from gradmatrix.compare.sides import Side
 from gradmatrix.compare.upgrade import SideRun
 from gradmatrix.core import files as disk
 from gradmatrix.core.model import Build, Gradient, Relation, Role
@@ -45,12 +45,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def side_of(root: Path, lock: Lock, python: Path | None = None) -> SideRun:
     """A side with this lock."""
     project = Project.at(root)
-    given = Given(
+    side = Side(
         name="mine", python="3.11", as_of="today", requirements=("torch",), asked=("torch",), lock=lock,
         interpreter=python,
     )  # fmt: skip
     return SideRun(
-        Resolved(given, lock, project.locks_folder), project, project.chosen_scenarios(), Watcher()
+        Resolved(side, lock, project.locks_folder), project, project.chosen_scenarios(), Watcher()
     )
 
 
@@ -181,7 +181,7 @@ def test_what_a_killed_upgrade_left_is_deleted(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "+kept" / upgrade.KEPT).touch()
     with disk.held(tmp_path / ".+used.lock"):
-        upgrade.tidied(tmp_path, ["+mine"])
+        upgrade.delete_leftovers(tmp_path, ["+mine"])
     assert ["+kept", "+mine", "+used", "torch-2.13"] == sorted(
         path.name for path in tmp_path.iterdir() if path.is_dir()
     )
@@ -199,7 +199,7 @@ def test_half_an_environment_passes_for_none(
         seen.append(((path / environment.MARKER).exists(), disk.is_held(tmp_path / ".+left.lock")))
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    upgrade.tidied(tmp_path, [])
+    upgrade.delete_leftovers(tmp_path, [])
     assert [(False, True)] == seen
 
 

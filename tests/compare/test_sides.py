@@ -1,40 +1,33 @@
-"""What a user names as a side: guessed from what it is, with one clear error where it is nothing."""
+"""What a user names as a side, or after --to."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gradmatrix.compare import sides
-from gradmatrix.compare.sides import Reading
+from gradmatrix.compare.sides import Reading, Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.run.project import Project
+from gradmatrix.stacks.environment import Distribution
 from tests.cli.test_cli import MATRIX, write_lock
 from tests.factories import DAY, make_lock
+from tests.fakes.package_index import wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gradmatrix.compare.sides import Given
-
 LISTED = [
-    ("Torch", "2.13.0+cpu"),
-    ("peft", "0.14.0"),
-    ("numpy", "2.0"),
-    ("pip", "26"),
-    ("mine", "1"),
-    ("odd", "not a version"),
-]
-DISTRIBUTIONS = [
-    ["Torch", ["numpy ; extra == 'fast'"], None],
-    ["peft", ["torch>=2", "numpy", "nonsense ==="], None],
-    ["numpy", [], None],
-    ["pip", [], None],
-    ["mine", ["peft"], '{"url": "file:///here", "dir_info": {"editable": true}}'],
-    ["odd", [], None],
+    ("Torch", "2.13.0+cpu", ["numpy ; extra == 'fast'"], None),
+    ("peft", "0.14.0", ["torch>=2", "numpy", "nonsense ==="], None),
+    ("numpy", "2.0", [], None),
+    ("pip", "26", [], None),
+    ("mine", "1", ["peft"], '{"url": "file:///here", "dir_info": {"editable": true}}'),
+    ("odd", "not a version", [], None),
 ]
 
 
@@ -52,22 +45,25 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def side(root: Path, word: str, reading: Reading | None = None) -> Given:
+def side(root: Path, word: str, reading: Reading | None = None) -> Side:
     """What the word names."""
-    return sides.side(word, Project.at(root), reading or Reading())
+    return sides.parse_side(word, Project.at(root), reading or Reading())
 
 
-def make_environment(folder: Path) -> Path:
-    """A folder whose Python says what is installed, and can do nothing else."""
+def make_environment(folder: Path, origin: str | None = None) -> Path:
+    """A folder whose Python says what is installed, and can do nothing else.
+
+    ``origin`` takes the place of where packages came from that are not from the index.
+    """
     python = folder / "bin" / "python"
     python.parent.mkdir(parents=True)
-    for name, content in (
-        ("listed", {"python": "3.11", "packages": LISTED}),
-        ("origins", DISTRIBUTIONS),
-    ):
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    origins, listed = folder / "origins.json", folder / "listed.json"
-    cases = f"*find_spec*) echo 3 11 1;; *direct_url*) cat '{origins}';; *) cat '{listed}';;"
+    listed = [
+        {"name": name, "version": version, "needs": needs, "origin": there and (origin or there)}
+        for name, version, needs, there in LISTED
+    ]
+    content = json.dumps({"python": "3.11", "distributions": listed})
+    (folder / "listed.json").write_text(content, encoding="utf-8")
+    cases = f"*find_spec*) echo 3 11 1;; *) cat '{folder / 'listed.json'}';;"
     python.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n', encoding="utf-8")
     python.chmod(0o755)
     return python
@@ -122,7 +118,7 @@ def test_a_requirements_file_keeps_its_pins(root: Path) -> None:
         found.python,
         found.as_of,
     )
-    assert "torch==2.13.0+cpu is read without its local label" in found.notices[0]
+    assert "the local label of torch==2.13.0+cpu is ignored" in found.notices[0]
 
 
 def test_the_versions_of_a_compiled_file_may_move(root: Path) -> None:
@@ -173,7 +169,7 @@ def test_an_environment_is_what_is_installed_there(root: Path, word: str) -> Non
     assert ("torch", "odd", "peft") == found.asked
     assert "torch==2.13.0\n" in found.preferred
     assert "odd" not in found.preferred
-    assert ("not from the package index and left out of the candidate: mine",) == found.notices
+    assert ("not from the package index, and not in the candidate: mine",) == found.notices
 
 
 @pytest.mark.parametrize(
@@ -187,8 +183,8 @@ def test_an_environment_is_what_is_installed_there(root: Path, word: str) -> Non
         ),
         ("zzz", "no stack, file or folder 'zzz'", "stacks are: first, second"),
         ("scenarios", "scenarios is neither an environment nor a project", "it has no bin/python"),
-        ("a-1-py3-none-any.whl", "is a wheel, and no side of its own", "a wheel is one package"),
-        ("poetry.lock", "is of a kind that is not read", "read are uv.lock"),
+        ("a-1-py3-none-any.whl", "is a wheel, not a side", "a wheel is one package"),
+        ("poetry.lock", "are not supported", "supported are uv.lock"),
     ],
 )
 def test_what_is_no_side_is_told(root: Path, word: str, complaint: str, cause: str) -> None:
@@ -213,13 +209,216 @@ def test_environments_of_equal_versions_from_other_sources_are_not_the_same(root
     """A checkout of a library says one version for years."""
     digests = set()
     for name, url in (("one", "file:///one"), ("two", "file:///two"), ("again", "file:///one")):
-        python = make_environment(root / name)
-        known = json.loads(json.dumps(DISTRIBUTIONS))
-        origins = [
-            [listed, needs, origin and json.dumps({"url": url})] for listed, needs, origin in known
-        ]
-        (root / name / "origins.json").write_text(json.dumps(origins), encoding="utf-8")
+        python = make_environment(root / name, json.dumps({"url": url}))
         found = side(root, str(python.parent.parent))
         assert found.lock is not None
         digests.add(found.lock.digest)
     assert 2 == len(digests)
+
+
+VERSIONS = {
+    "torch": "2.6.0",
+    "trl": "0.15",
+    "peft": "0.14",
+    "numpy": "2.0",
+    "pip": "26",
+    "mine": "1",
+}
+INSTALLED = [
+    Distribution("torch", "2.6.0", (), None),
+    Distribution("TRL", "0.15", ("peft>=0.14", "torch", "trl[extra] ; extra == 'all'"), None),
+    Distribution(
+        "peft",
+        "0.14",
+        ("numpy ; python_version >= '3'", "torch", "mine ; python_version < '3'"),
+        None,
+    ),
+    Distribution("numpy", "2.0", ("pip ; extra == 'dev'", "nonsense ==="), None),
+    Distribution("mine", "1", ("trl",), '{"url": "file:///mine"}'),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("torch==2.13.0+cpu", "torch==2.13.0"),
+        ("torch==2.13.0+cu130 ; sys_platform == 'linux'", 'torch==2.13.0; sys_platform == "linux"'),
+        ("torch>=2", "torch>=2"),
+        ("a @ file:///a+b.whl", "a @ file:///a+b.whl"),
+    ],
+)
+def test_a_build_of_a_release_is_that_release(text: str, expected: str) -> None:
+    """Which build is installed is the machine's business."""
+    assert expected == sides.without_label(text)
+
+
+def test_asked_for_is_what_nothing_else_needs() -> None:
+    """And torch; tools that make environments are nobody's request."""
+    versions = {name: version for name, version in VERSIONS.items() if name != "mine"}
+    assert (("torch", "trl"), ()) == sides.asked_in(INSTALLED[:-1], make_lock(versions=versions))
+
+
+def test_what_a_project_in_development_needs_was_asked_for() -> None:
+    """The project itself is none of the index's, and that is told."""
+    roots, notices = sides.asked_in(INSTALLED, make_lock(versions=VERSIONS))
+    assert ("torch", "trl") == roots
+    assert ("not from the package index, and not in the candidate: mine",) == notices
+
+
+@pytest.mark.parametrize(
+    ("version", "public"), [("2.0", True), ("2.0+cpu", True), ("not a version", False)]
+)
+def test_what_can_be_pinned(version: str, *, public: bool) -> None:
+    """Some old distributions have a version of their own kind."""
+    assert public is sides.is_public(version)
+
+
+LATEST = '\n[[stacks]]\nname = "latest"\npython = "3.11"\nas_of = "today"\nrequirements = ["torch", "peft"]\n'
+BASELINE = Side(
+    name="first",
+    python="3.11",
+    as_of="today",
+    requirements=("torch==2.6.0", "peft"),
+    asked=("torch==2.6.0", "peft"),
+)
+
+
+@pytest.fixture
+def checkout(root: Path) -> Path:
+    """A checkout with a stack called latest, and with the lock of the second one."""
+    (root / "matrix.toml").write_text(MATRIX + LATEST, encoding="utf-8")
+    write_lock(root, make_lock("second"))
+    return root
+
+
+def target(
+    checkout: Path, *words: str, baseline: Side = BASELINE, dated: bool = False
+) -> sides.Target:
+    """What the words name for the baseline."""
+    return sides.parse_target(words, baseline, Project.at(checkout), Reading(), dated=dated)
+
+
+def test_several_packages_are_several_edits(checkout: Path) -> None:
+    """In one candidate."""
+    found = target(checkout, "torch==2.13.0", "peft<1", "trl")
+    assert ["torch==2.13.0", "peft<1", "trl"] == [each.requirement for each in found.edits]
+
+
+def test_a_stack_is_a_side(checkout: Path) -> None:
+    """And stands alone."""
+    found = target(checkout, "second")
+    assert found.side is not None
+    assert "second" == found.side.name
+    with pytest.raises(UserError, match="is a whole side"):
+        target(checkout, "second", "trl")
+
+
+def test_a_file_is_a_side(checkout: Path) -> None:
+    """So is a lock."""
+    (checkout / "new.txt").write_text("torch\n", encoding="utf-8")
+    found = target(checkout, "new.txt")
+    assert found.side is not None
+    assert ("torch",) == found.side.requirements
+
+
+def test_a_folder_named_like_a_package_is_no_side(checkout: Path) -> None:
+    """It would have to be written as a path."""
+    (checkout / "peft").mkdir()
+    assert ["peft"] == [each.name for each in target(checkout, "peft").edits]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "dated", "side"),
+    [
+        (BASELINE, False, True),
+        (BASELINE, True, False),
+        (replace(BASELINE, asked=("torch",)), False, False),
+        (replace(BASELINE, python="3.12"), False, False),
+        (replace(BASELINE, constraints=("numpy<2",)), False, False),
+    ],
+)
+def test_latest_is_the_stack_that_asks_for_the_same(
+    checkout: Path, baseline: Side, *, dated: bool, side: bool
+) -> None:
+    """Its cells may be recorded; for anybody else it is the newest of what he asks for."""
+    found = target(checkout, "latest", baseline=baseline, dated=dated)
+    assert (side, not side) == (found.side is not None, found.latest)
+
+
+def test_latest_may_stand_beside_a_bound(checkout: Path) -> None:
+    """The newest of all else."""
+    found = target(checkout, "latest", "torch<2.13")
+    assert (True, ["torch<2.13"]) == (found.latest, [each.requirement for each in found.edits])
+
+
+def test_a_wheel_is_its_package_at_that_file(checkout: Path) -> None:
+    """Named by its file's name."""
+    (checkout / "peft-1.0+mine-py3-none-any.whl").write_bytes(wheel("peft", "1.0+mine"))
+    [found] = target(checkout, "./peft-1.0+mine-py3-none-any.whl").edits
+    assert ("peft", f"peft @ {(checkout / 'peft-1.0+mine-py3-none-any.whl').as_uri()}") == (
+        found.name,
+        found.requirement,
+    )
+    assert "peft==1.0+mine (peft-1.0+mine-py3-none-any.whl)" == found.text
+
+
+@pytest.mark.parametrize(
+    ("word", "complaint"),
+    [
+        ("peft-1.0-cp27-cp27m-macosx_10_9_x86_64.whl", "cannot be installed here"),
+        ("peft.whl", "is not a valid name of a wheel"),
+        ("gone-1.0-py3-none-any.whl", "There is no wheel"),
+        ("./new.tx", "There is no file or folder"),
+        ("../no/such/place", "There is no file or folder"),
+        ("trl=1", "cannot be read"),
+    ],
+)
+def test_what_cannot_be_a_candidate_is_told(checkout: Path, word: str, complaint: str) -> None:
+    """Before anything is resolved."""
+    for name in ("peft-1.0-cp27-cp27m-macosx_10_9_x86_64.whl", "peft.whl"):
+        (checkout / name).write_bytes(wheel("peft", "1.0"))
+    with pytest.raises(UserError, match=complaint):
+        target(checkout, word)
+
+
+def test_a_package_is_asked_for_once(checkout: Path) -> None:
+    """Two bounds are one requirement."""
+    with pytest.raises(UserError, match="trl is asked for twice"):
+        target(checkout, "trl==1", "TRL<2")
+
+
+def test_a_source_that_is_not_there_is_told(checkout: Path) -> None:
+    """Without the credentials of its address."""
+    with pytest.raises(UserError, match="cannot be fetched") as error:
+        target(checkout, "git+http://user:secret@127.0.0.1:9/nothing")
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "https://user:secret@host/pkg-1.0.whl",
+        "https://user:se@secret@host/pkg-1.0-py3-none-any.whl",
+        "foo=git+https://user:secret@host/x",
+        "git+http://user:p@secret@127.0.0.1:9/nothing",
+    ],
+)
+def test_no_complaint_shows_a_password(checkout: Path, word: str) -> None:
+    """Of an address that cannot be a candidate."""
+    with pytest.raises(UserError) as error:
+        target(checkout, word)
+    assert "secret" not in f"{error.value.what} {error.value.cause} {error.value.next_step}"
+
+
+def test_a_single_equals_sign_is_told(checkout: Path) -> None:
+    """With the way to write it."""
+    with pytest.raises(UserError, match="cannot be read") as error:
+        target(checkout, "trl[peft]=1.0")
+    assert "a version is written trl[peft]==1.0" == error.value.cause
+
+
+def test_credentials_of_an_address_are_not_shown(checkout: Path) -> None:
+    """They are for git alone."""
+    [found] = target(checkout, "trl @ git+https://user:secret@example.org/trl").edits
+    assert "trl @ git+https://example.org/trl" == found.text
+    assert "secret" in found.requirement

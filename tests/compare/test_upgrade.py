@@ -329,7 +329,7 @@ def test_parts_are_chosen_of_what_has_parts(root: Path) -> None:
 
 def test_another_side_has_a_day_of_its_own(root: Path) -> None:
     """So a day and a side exclude each other."""
-    with pytest.raises(UserError, match="exclude each other"):
+    with pytest.raises(UserError, match="cannot be combined"):
         upgrade.resolved_sides(
             Project.at(root), "first", ["second"], Reading(), as_of=make_record().recorded_at.date()
         )

@@ -211,8 +211,8 @@ def grandchild_then_kill_server() -> NoReturn:
 
 def imports_late() -> None:
     """Import what is rarely needed."""
-    print("imported already" if "colorsys" in sys.modules else "imported late", flush=True)
-    import colorsys  # noqa: F401  (the point)
+    print("imported already" if "mailbox" in sys.modules else "imported late", flush=True)
+    import mailbox  # noqa: F401  (the point)
 
 
 def close_output() -> None:

@@ -282,11 +282,12 @@ def swallowed_under_no_grad(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 
 
 def traces(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    from gradmatrix.observe.observer import Observer  # noqa: PLC0415  (nobody else wants it)
+    # The package under this name runs in the tested environment.
+    from gradmatrix_observe.observer import (  # type: ignore[import-not-found]  # noqa: PLC0415
+        Observer,
+    )
 
-    next(
-        descend_on(model, inputs)
-    )  # the first optimizer lets torch import much, and that changes torch
+    next(descend_on(model, inputs))  # the first optimizer makes torch import much, which changes it
     before = snapshot()
     with Observer(audit=AUDITED, warmup=1, device="cpu"):
         for number, _ in enumerate(descend_on(model, inputs), start=1):

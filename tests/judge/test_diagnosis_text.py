@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Observation, Parameter, Raised, Severed
-from gradmatrix.judge.causes import Cause, Diagnosis, explained, remedy_on_its_stack
-from gradmatrix.judge.diagnosis import diagnose, false_alarms
+from gradmatrix.judge.causes import Cause, explain, remedy_on_its_stack
+from gradmatrix.judge.diagnosis import Diagnosis, diagnose, false_alarms
 from tests.factories import (
     NO_GRAPH,
     make_cell,
@@ -127,7 +127,7 @@ def test_the_five_reported_cases_read_as_they_should() -> None:
         remedy = remedy_on_its_stack(
             diagnosis.cause, scenarios, records, make_cell(scenario=name, variant="reported")
         )
-        lines = explained(diagnosis, remedy)
+        lines = explain(diagnosis, remedy)
         assert 2 <= len(lines) <= 6
         parts.append("\n".join([name, *(f"  {line}" for line in lines)]))
     assert GOLDEN.read_text(encoding="utf-8") == "\n\n".join(parts) + "\n"
@@ -195,5 +195,5 @@ def test_any_observation_is_explained_in_a_few_lines(seen: Observation) -> None:
     lines = diagnosis.text if diagnosis is not None else ("nothing",)
     assert 1 <= len(lines) <= 5
     assert all(line.strip() and "\n" not in line for line in lines)
-    assert diagnosis is None or len(explained(diagnosis, None)) <= 6
+    assert diagnosis is None or len(explain(diagnosis, None)) <= 6
     false_alarms(seen)

@@ -1,4 +1,4 @@
-"""Variants that must agree: what counts as agreement, who is blamed, and that every reading judges anew."""
+"""Losses compared: variants that must agree, judged on every reading, and the drift between stacks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from msgspec.structs import replace
 
 from gradmatrix.cli.main import main
 from gradmatrix.core.model import Record, Relation, Role, Scenario
-from gradmatrix.judge.relations import DISAGREES, as_it_ran, close, difference, judged
+from gradmatrix.core.outcomes import DISAGREES
+from gradmatrix.judge.relations import as_it_ran, close, difference, drift, judged
 from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from tests.cli.test_cli import MATRIX, outcomes, write_lock
+from tests.compared import NEW, OLD
+from tests.compared import record as compared
 from tests.factories import (
     make_cell,
     make_lock,
@@ -120,12 +123,22 @@ def test_only_variants_that_train_are_compared(failing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"key": "another"}, {"role": Role.MISUSE}, {"observation": None}], ids=str
+    "fields",
+    [{"inputs": {"lock": "another"}}, {"role": Role.MISUSE}, {"observation": None}],
+    ids=str,
 )
 def test_what_cannot_be_compared_is_not(fields: dict[str, object]) -> None:
     """A record of another lock or script, a misuse, nothing seen."""
     second = replace(ran("b", OTHERS), **fields)
     assert [ran("a"), second] == judged([ran("a"), second], sums())
+
+
+def test_variants_are_compared_whatever_their_own_inputs_are() -> None:
+    """A pair differs in role and needs, and may have been run with other limits."""
+    inputs = {"lock": "one", "variant": "control", "timeout_s": "60"}
+    first = replace(ran("a"), key="x", inputs=inputs)
+    second = replace(ran("b", OTHERS), key="y", inputs={"lock": "one", "variant": "remedy trl"})
+    assert ["trains", DISAGREES] == [each.outcome for each in judged([first, second], sums())]
 
 
 @pytest.mark.parametrize(
@@ -275,3 +288,69 @@ def test_a_disagreement_is_a_failure_that_is_printed(
         "first  sums/b (remedy)  relation:disagrees (gradient flowing)  loss 1 0.75 0.625 0.25 against"
         in printed
     )
+
+
+def words(*losses: float) -> str:
+    """What is said of these losses against 1, 0.75, 0.5 and 0.25."""
+    return str(drift(compared(OLD), compared(NEW, observation=make_observation(losses=losses))))
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ((1.0, 0.75, 0.5, 0.25), "identical"),
+        ((1.0, 0.75, 0.5, 0.26), "0.01 from step 4"),
+        ((1.0, 0.750001, 0.5, 0.27), "1e-06 from step 2, 0.02 at step 4"),
+        ((1.0, 0.80, 0.51, 0.25), "0.05 from step 2"),
+    ],
+)
+def test_the_drift_is_told_from_where_it_starts(losses: tuple[float, ...], expected: str) -> None:
+    """And where it is largest, if that is elsewhere."""
+    assert expected == words(*losses)
+
+
+def test_a_loss_near_zero_makes_no_drift_of_its_own() -> None:
+    """The difference is relative to the largest loss, not to one that happens to be tiny."""
+    before = compared(OLD, observation=make_observation(losses=(0.1, 0.0)))
+    after = compared(NEW, observation=make_observation(losses=(0.1, 1e-8)))
+    assert "1e-07 from step 2" == str(drift(before, after))
+
+
+@pytest.mark.parametrize(
+    "losses", [(1.0, 0.75), (1.0, 0.75, "nan", 0.25), (1.0, None, 0.5, 0.25), ()]
+)
+def test_losses_that_do_not_compare_have_no_drift(losses: tuple[float | str | None, ...]) -> None:
+    """Fewer steps, no number, no scalar."""
+    assert None is drift(compared(OLD), compared(NEW, observation=make_observation(losses=losses)))
+
+
+def test_a_cell_that_fails_on_a_side_has_no_drift() -> None:
+    """Its losses are those of something else."""
+    assert None is drift(
+        compared(OLD), compared(NEW, outcome="gradient:none", observation=make_observation())
+    )
+
+
+def test_variants_that_disagree_drift_as_others_do() -> None:
+    """They train."""
+    assert "identical" == str(
+        drift(
+            compared(OLD, outcome="relation:disagrees", observation=make_observation()),
+            compared(NEW),
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ["scenario", "steps", "threads", "device"])
+def test_another_script_or_machine_has_no_drift(name: str) -> None:
+    """The packages are not all that differs."""
+    after = compared(NEW)
+    assert None is drift(compared(OLD), replace(after, inputs={**after.inputs, name: "another"}))
+
+
+def test_zero_losses_are_identical() -> None:
+    """Nothing is divided by them."""
+    before, after = (
+        compared(lock, observation=make_observation(losses=(0.0, 0.0))) for lock in (OLD, NEW)
+    )
+    assert "identical" == str(drift(before, after))

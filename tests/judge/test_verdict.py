@@ -35,7 +35,7 @@ def raising(message: str, kind: str = "RuntimeError", **facts: object) -> Observ
 
 def test_a_healthy_script_trains() -> None:
     """Every parameter got a gradient and changed, and the loss stayed finite."""
-    assert Verdict(Outcome(None, ""), Gradient.FLOWING, "") == judge(
+    assert Verdict(Outcome("trains"), Gradient.FLOWING, "") == judge(
         make_observation(), Ended(exit=0)
     )
 

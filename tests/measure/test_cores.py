@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from gradmatrix.measure import servers
 
+SPIN = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+while time.process_time() < 0.5:
+    pass
+"""
+"""Keep a core busy for half a second."""
 needs_affinity = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity"), reason="only Linux tells who runs where"
 )
@@ -47,18 +52,8 @@ def test_a_core_that_works_is_seen_to_work() -> None:
     """By the ticks that Linux counts: a process that spins for half a second, on its one core."""
     core = min(os.sched_getaffinity(0))
     before = servers._busy()[core]  # noqa: SLF001  (what the choice is made of)
-    spinning = multiprocessing.get_context("spawn").Process(target=spin, args=(core,))
-    spinning.start()
-    spinning.join()
+    subprocess.run([sys.executable, "-c", SPIN, str(core)], check=True)
     assert servers._busy()[core] - before >= 20  # noqa: SLF001
-
-
-def spin(core: int) -> None:
-    """Keep a core busy."""
-    os.sched_setaffinity(0, {core})
-    until = time.process_time() + 0.5
-    while time.process_time() < until:
-        pass
 
 
 @needs_affinity

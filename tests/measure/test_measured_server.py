@@ -67,10 +67,10 @@ def test_a_block_counts_no_lead_in(shared: MeasuredServer) -> None:
 
 
 def test_after_its_warm_up_it_knows_what_a_step_takes(shared: MeasuredServer) -> None:
-    """Of a linear layer microseconds to milliseconds."""
+    """In seconds."""
     shared.begin(asks())
     shared.end()
-    assert 0 < shared.step_s < 0.1
+    assert shared.step_s > 0
 
 
 def test_a_warm_up_that_does_not_end_is_measured_and_said(
@@ -234,6 +234,7 @@ def test_a_server_that_its_script_kills_is_told(runner: MeasuredServer) -> None:
     runner.end()
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_any_more_is_ended(
     runner: MeasuredServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +250,7 @@ def test_a_server_that_does_not_answer_any_more_is_ended(
     runner.end()
 
 
+@pytest.mark.slow
 def test_where_a_server_cannot_fork_each_script_has_its_own(tmp_path: Path) -> None:
     """MacOS and Windows, and libraries that open CUDA when they are imported."""
     runner = a_runner(tmp_path, fork=False)
@@ -266,6 +268,7 @@ def test_where_a_server_cannot_fork_each_script_has_its_own(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.slow
 def test_a_server_in_which_cuda_was_opened_does_not_fork(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

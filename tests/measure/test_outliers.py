@@ -67,6 +67,7 @@ def test_nothing_is_the_same_that_is_not_so_as_measured() -> None:
     assert Size.INCONCLUSIVE is judged(found).verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sets", [1, 4])
 @pytest.mark.parametrize("unlucky", [0.0, 0.05])
 def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(

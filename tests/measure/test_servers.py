@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
 
 from gradmatrix.core.model import Steps
 from gradmatrix.measure.race import Measurement
@@ -16,16 +18,24 @@ from gradmatrix.measure.servers import Contender, make_servers
 from gradmatrix.measure.statistics import Key, Measured, Size
 from gradmatrix.run.plan import Limits
 from gradmatrix.run.pool import Settings, Source
-from tests.conftest import NEWEST, ROOT, ends, needs_fork, python_of, waits_until
+from tests.conftest import OLDEST, PATIENCE_S, ROOT, ends, needs_fork, python_of, waits_until
 from tests.pacing import SCRIPT, SLOWER, asks, contender
 
-if TYPE_CHECKING:
-    import pytest
-
-pytestmark = needs_fork
+pytestmark = [needs_fork, pytest.mark.slow]
 SERVERS = 2
-BUDGET_S = 6
-SETTINGS = Settings(Steps(), Limits(timeout_s=60, memory_bytes=None, threads=1))
+GENERATIONS = 4
+SETTINGS = Settings(Steps(), Limits(timeout_s=PATIENCE_S, memory_bytes=None, threads=1))
+
+
+class Counted(Measurement):
+    """A race that ends after some generations, however long they take; its servers are never replaced."""
+
+    worth_renewing = False
+
+    @property
+    def gone(self) -> float:
+        """The fraction of the generations that are over."""
+        return len(self.generations) / GENERATIONS
 
 
 def raced(
@@ -33,7 +43,6 @@ def raced(
     variables: dict[str, str],
     *variants: str,
     script: Path = SCRIPT,
-    margin: float = 0.05,
 ) -> list[Measured]:
     """Each variant by the same servers, of which the candidate's have ``variables``."""
     sources = [Source(script, own=False)]
@@ -41,26 +50,24 @@ def raced(
         contender(), contender(variables), sources, SETTINGS, folder, per_side=SERVERS
     ) as both:
         return [
-            Measurement(
-                both, Key("paced", variant, "cpu"), asks(variant, script=script), BUDGET_S, margin
+            Counted(
+                both, Key("paced", variant, "cpu"), asks(variant, script=script), PATIENCE_S, 0.05
             ).run()
             for variant in variants
         ]
 
 
-def test_a_slowdown_of_thirty_per_cent_is_called_slower(tmp_path: Path) -> None:
-    """Or, where the machine is too busy to tell, inconclusive; never the same."""
-    [found] = raced(tmp_path, {"SLOWER_PER_CENT": "30"}, "control", script=SLOWER)
+def test_a_candidate_that_takes_five_times_as_long_has_a_high_ratio(tmp_path: Path) -> None:
+    """How often a verdict on less is right, the bench tells: that is no question for a busy machine."""
+    [found] = raced(tmp_path, {"SLOWER_PER_CENT": "400"}, "control", script=SLOWER)
     assert found.step_time is not None, found
-    assert 1.1 < found.step_time.ratio < 1.6
-    assert found.step_time.verdict in {Size.MORE, Size.INCONCLUSIVE}
+    assert found.step_time.ratio > 2
 
 
 def test_what_one_cell_does_leaves_the_next_one_unharmed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    """One that fails is told; by the same servers an equal one is no slower, and 64 MiB more are seen."""
-    monkeypatch.setattr(Measurement, "worth_renewing", False)  # a place has one server then
+    """One that fails is told; the same servers measure the next one, and 64 MiB more are seen."""
     failed, equal, hashes = raced(
         tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash"
     )
@@ -70,7 +77,6 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(
     ]
     assert (failed.stopped, failed.notices in sides) == ("failed", True)
     assert equal.step_time is not None, equal
-    assert equal.step_time.verdict in {Size.SAME, Size.INCONCLUSIVE}
     assert equal.memory is not None
     assert Size.MORE is equal.memory.verdict
     assert hashes.stopped != "failed"
@@ -89,7 +95,7 @@ def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Pat
         contender(), contender(), sources, SETTINGS, tmp_path, per_side=SERVERS
     ) as both:
         for variant in ("imports_late", "tells_hash"):
-            race = Measurement(both, Key("paced", variant, "cpu"), asks(variant), 60, 0.05)
+            race = Measurement(both, Key("paced", variant, "cpu"), asks(variant), PATIENCE_S, 0.05)
             race.prepare()
             race.generation()
         assert 0 < both.opening_s < math.inf
@@ -111,7 +117,11 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
     with make_servers(
         baseline, nowhere, [Source(SCRIPT, own=False)], SETTINGS, tmp_path, per_side=SERVERS
     ) as both:
-        found = Measurement(both, Key("paced", "control", "cpu"), asks(), BUDGET_S, 0.05).run()
+        measurement = Measurement(both, Key("paced", "control", "cpu"), asks(), PATIENCE_S, 0.05)
+        measurement.generator = np.random.default_rng(
+            1
+        )  # a server of the baseline is started first
+        found = measurement.run()
         pids = set(descendants(os.getpid())) - others
     assert ("failed", None, True) == (
         found.stopped,
@@ -124,8 +134,11 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
 
 def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
     """The host is gone at once, with no chance to clean up: so are its servers and their scripts."""
-    python_of(NEWEST)
-    code = "import sys; from pathlib import Path; from tests.measure.test_servers import raced;raced(Path(sys.argv[1]), {}, 'hangs')"
+    python_of(OLDEST)
+    code = (
+        "import sys; from pathlib import Path; from tests.measure.test_servers import raced;"
+        "raced(Path(sys.argv[1]), {}, 'hangs')"
+    )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
         try:
             # past the scouts, which are the first cells of the first servers; who is next is chance

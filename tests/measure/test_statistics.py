@@ -70,6 +70,7 @@ def test_a_difference_that_is_there_is_the_estimate() -> None:
     assert (statistics.SMALLEST, 0.0) == pytest.approx((found.error, found.floor))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("server", "process"), [(0.01, 0.01), (0.0, 0.02), (0.003, 0.005)])
 def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, process: float) -> None:
     """Over many simulated comparisons the estimates scatter by as much as each of them says."""
@@ -83,6 +84,7 @@ def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, proc
     assert pytest.approx(scatter, rel=0.15) == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noisier", [1.0, 10.0])
 def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: float) -> None:
     """Of 2000 pairs of equal means, without margin or floor: within chance 1 % (with pooled degrees of freedom 3)."""
@@ -108,12 +110,14 @@ def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> 
     assert (8, 4) == pytest.approx((alike.freedom, unlike.freedom), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_equal_sides_are_hardly_ever_called_different() -> None:
     """Of 400 simulated comparisons, each looked at four times, with the margin of no help: 1 % at most."""
     found = told(400, 3, margin=1e-6)
     assert found[Size.MORE] + found[Size.LESS] <= 4
 
 
+@pytest.mark.slow
 def test_equal_sides_are_not_called_different_within_the_margin() -> None:
     """Neither where the servers differ much."""
     found = told(200, 4)
@@ -126,6 +130,7 @@ def test_five_per_cent_is_found(effect: float, size: Size) -> None:
     assert told(60, 5, effect=effect, server=0.005, process=0.005)[size] >= 57
 
 
+@pytest.mark.slow
 def test_two_per_cent_is_found_more_often_than_not() -> None:
     """Where the servers differ by as much as they were seen to on a quiet machine."""
     assert told(100, 6, effect=math.log(1.02), server=0.003, process=0.005)[Size.MORE] >= 50

@@ -153,7 +153,7 @@ def test_what_is_no_record_is_told_and_skipped(tmp_path: Path, line: bytes) -> N
 def test_another_schema_is_refused(tmp_path: Path) -> None:
     """Nothing is taken, of any folder."""
     foreign = encode(make_record()).replace(b'"schema":1', b'"schema":2', 1)
-    with pytest.raises(UserError, match="line 2 has schema 2, this release reads 1"):
+    with pytest.raises(UserError, match="line 2: it has schema 2, this release reads 1"):
         found(
             write(tmp_path / "ours", make_record()),
             write(tmp_path / "theirs", make_record(), foreign),

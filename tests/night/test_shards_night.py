@@ -185,7 +185,7 @@ def test_only_what_changed_is_planned(
     a_night(root, tmp_path / "night", capsys)
     publish(Project.at(root))
     write_lock(root, make_lock("second", versions={"torch": "2.7.0"}))
-    (root / "scenarios" / "products.py").write_text(f"{PRODUCTS}STEPS = 3\n", encoding="utf-8")
+    (root / "scenarios" / "products.py").write_text(PRODUCTS + "FACTOR = 3\n", encoding="utf-8")
     jobs = plan(root, capsys, "--since-published", "--output", str(tmp_path / "p.json"))
     cells = [
         str(due.cell) for shard in nightly.read(tmp_path / "p.json").shards for due in shard.cells
@@ -250,7 +250,7 @@ def test_a_shard_that_was_planned_for_something_else_is_refused(
     """Its records would be known to nobody; nothing is run."""
     (job, *_) = plan(root, capsys, "--output", str(tmp_path / "p.json"))
     for path in (root / "scenarios").glob("*.py"):
-        path.write_text(f"{path.read_text(encoding='utf-8')}STEPS = 3\n", encoding="utf-8")
+        path.write_text(path.read_text(encoding="utf-8") + "FACTOR = 3\n", encoding="utf-8")
     assert 2 == run(
         root,
         "shard",

@@ -59,7 +59,7 @@ def test_a_verdict_follows_from_all_cells_that_bear_on_a_claim(
 def test_a_claim_without_expectations_is_untested() -> None:
     """Nobody knows which cells would bear it out."""
     judged = judge(make_claim(), make_table(make_row()))
-    assert (Verdict.UNTESTED, "no cell bears on it") == (judged.verdict, judged.summary)
+    assert (Verdict.UNTESTED, ()) == (judged.verdict, judged.tested)
 
 
 def test_what_leaves_an_expectation_untested_is_not_confirmed() -> None:
@@ -264,7 +264,7 @@ def test_evidence_says_what_was_seen() -> None:
     expectation = make_expectation(cause="frozen", warns="None of")
     rows = [make_row(outcome=FAILS, warnings=(WARNING,), diagnosis=make_explained("rebuilt"))]
     judged = judge(make_claim(expectation), make_table(*rows))
-    expected = f"step:no-grad-fn, warns “{WARNING}”, diagnosed as rebuilt"
+    expected = f"step:no-grad-fn, warns “{WARNING}”, cause rebuilt"
     assert [("new/amp/reported/cpu", FAILS, "against", expected)] == [
         (str(each.cell), each.outcome, each.bears, each.why) for each in judged.evidence
     ]

@@ -11,10 +11,10 @@ from gradmatrix.compare.history import History
 from gradmatrix.core.errors import UserError
 from gradmatrix.publish.feeds import MOST_ENTRIES, MOST_FLIPS, feed
 from tests.factories import make_cell
-from tests.judge.test_flips import LOCKS, NEW, entry
+from tests.judge.test_history_flips import LOCKS, NEW, entry
 
 if TYPE_CHECKING:
-    from gradmatrix.judge.changes import Entry
+    from gradmatrix.judge.history import Entry
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 REGRESSED = (entry(), entry("step:exception", 1, "lock", lock=NEW))
@@ -59,7 +59,7 @@ def test_what_our_own_change_brought_is_no_news_of_the_stack() -> None:
         for cell in [make_cell(variant=variant)]
         for each in (entry(cell=cell), entry("step:exception", 1, changed, cell=cell))
     ]
-    expected = "stack: 1 regressed, 1 judged anew, our own measurement changed"
+    expected = "stack: 1 regressed, 1 re-computed after a change of our own test code"
     assert expected == words(read(*flips), "title")[1]
 
 
@@ -116,7 +116,7 @@ def test_links_are_whole_with_one(url: str) -> None:
 @pytest.mark.parametrize("url", ["example.org", "javascript:alert(1)", "https://a b", ""])
 def test_what_is_no_address_is_refused(url: str) -> None:
     """Before anything is written."""
-    with pytest.raises(UserError, match="is no address"):
+    with pytest.raises(UserError, match="is not the address"):
         feed(History((), {}), url)
 
 

@@ -235,14 +235,3 @@ def test_what_a_killed_publication_left_is_deleted(project: Project) -> None:
     project.store.append(make_record(cell=make_cell("first", "sums", "plain"), recorded_at=NOON))
     publish(project)
     assert (False, True) == (left.exists(), theirs.exists())
-
-
-def test_only_the_newest_stacks_have_badges(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a matrix of hundreds nobody shows the others, and they are thousands of files."""
-    monkeypatch.setattr(publication, "MOST_BADGED", 1)
-    publish(project, site=True)
-    assert {"badges/second.json", "badges/second/sums.json"} == {
-        p for p in files(project) if p.startswith("badges")
-    }

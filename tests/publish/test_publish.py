@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,8 @@ import pandas as pd
 import pytest
 
 from gradmatrix.core.model import Failure, Gradient, LockedPackage, Record, Role
-from gradmatrix.publish import formats
-from gradmatrix.publish.formats import as_csv, as_markdown, as_parquet, frame
-from gradmatrix.publish.publication import write_cells, write_documents
+from gradmatrix.publish.formats import FORMATS, Results, as_markdown, described, headline
+from gradmatrix.publish.publication import write_data
 from gradmatrix.publish.rows import Table, grid, rows_of, tabulated
 from gradmatrix.run.project import by_date, of_matrix
 from tests.factories import (
@@ -192,15 +192,14 @@ def gather(locks: Iterable[Lock], records: Iterable[Record]) -> Table:
     return tabulated(ordered, SCENARIOS, rows_of(kept, SCENARIOS))
 
 
-def write_data(folder: Path, table: Table) -> None:
-    """All data files."""
-    write_documents(folder, table, ())
-    write_cells(folder, table)
+def content(name: str, table: Table) -> bytes:
+    """The content of a data file."""
+    return b"".join(FORMATS[name].pieces(Results(table)))
 
 
 def as_json(table: Table) -> bytes:
     """matrix.json of a machine with CUDA builds for one stack."""
-    return b"".join(formats.as_json(table, {"new": "cuda"}))
+    return content("matrix.json", replace(table, builds={"new": "cuda"}))
 
 
 @pytest.fixture
@@ -225,7 +224,7 @@ def test_the_page_is_as_golden(published: Table) -> None:
 
 def test_the_table_is_as_golden(published: Table) -> None:
     """matrix.csv."""
-    table = as_csv(frame(published))
+    table = content("matrix.csv", published)
     assert golden("matrix.csv", table).decode() == table.decode()
 
 
@@ -260,7 +259,7 @@ def test_the_data_keeps_messages_as_they_were(published: Table) -> None:
 
 def test_a_machine_reads_the_table_back(published: Table) -> None:
     """Hostile text neither breaks a row nor becomes a formula."""
-    rows = list(csv.DictReader(io.StringIO(as_csv(frame(published)).decode(), newline="")))
+    rows = list(csv.DictReader(io.StringIO(content("matrix.csv", published).decode(), newline="")))
     assert len(published.rows) == len(rows)
     assert {row["message"][:1] for row in rows} & {"=", "+", "-", "@", "\t", "\r"} == set()
     assert {"", "true", "false"} == {row["passed"] for row in rows}
@@ -298,18 +297,17 @@ def test_the_order_of_the_records_does_not_matter(published: Table) -> None:
 
 def test_writing_again_changes_no_byte(tmp_path: Path, published: Table) -> None:
     """What nothing has changed of leaves no diff."""
-    write_data(tmp_path, published)
+    write_data(tmp_path, Results(published))
     before = [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())]
-    write_data(tmp_path, gather(LOCKS, records()))
+    write_data(tmp_path, Results(gather(LOCKS, records())))
     after = [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())]
-    names = [f"matrix.{ending}" for ending in ("csv", "json", "md", "parquet", "schema.json")]
-    assert ["claims.json", *names, "records.schema.json"] == [name for name, _ in before]
+    assert sorted(FORMATS) == [name for name, _ in before]
     assert before == after
 
 
 def test_the_table_for_analysis_has_types(published: Table) -> None:
     """What was not judged is missing, a number is a number, a moment is a moment."""
-    table = pd.read_parquet(io.BytesIO(as_parquet(frame(published))))
+    table = pd.read_parquet(io.BytesIO(content("matrix.parquet", published)))
     types = {
         name: str(table[name].dtype) for name in ("passed", "steps_per_s", "peak_memory_bytes")
     }
@@ -321,7 +319,7 @@ def test_the_table_for_analysis_has_types(published: Table) -> None:
 @pytest.mark.parametrize("locks", [[], LOCKS])
 def test_a_matrix_without_records_is_written(tmp_path: Path, locks: list[Any]) -> None:
     """Before the first run."""
-    write_data(tmp_path, gather(locks, []))
+    write_data(tmp_path, Results(gather(locks, [])))
     assert [] == json.loads((tmp_path / "matrix.json").read_bytes())["cells"]
     assert 1 == len((tmp_path / "matrix.csv").read_text(encoding="utf-8").splitlines())
 
@@ -329,7 +327,7 @@ def test_a_matrix_without_records_is_written(tmp_path: Path, locks: list[Any]) -
 def test_a_matrix_in_which_nothing_was_judged_is_written(tmp_path: Path) -> None:
     """Every cell unsupported: the table says so cell by cell."""
     record = at("new", "sums", "plain", "setup:unsupported", passed=None, observation=None)
-    write_data(tmp_path, gather(LOCKS, [record]))
+    write_data(tmp_path, Results(gather(LOCKS, [record])))
     assert "| **sums** | `plain` | not run | not run | – setup:unsupported |" in (
         tmp_path / "matrix.md"
     ).read_text(encoding="utf-8")
@@ -355,3 +353,18 @@ def test_cells_that_nobody_ran_say_so(published: Table) -> None:
     table = grid(published.of_device("cpu"), published.scenarios, published.stacks)
     cells = {row[:2]: dict(zip(table.stacks, row[2], strict=True)) for row in table.rows}
     assert "not run" == cells["products", "plain"]["new"]
+
+
+def test_the_headline_can_show_some_stacks_only(published: Table) -> None:
+    """README shows the core stacks; the page of the matrix shows all of them."""
+    assert ["old", "torn", "new"] == re.findall(
+        r"^\| (\w+) \| 2", headline(published), re.MULTILINE
+    )
+    assert ["new"] == re.findall(r"^\| (\w+) \| 2", headline(published, {"new"}), re.MULTILINE)
+
+
+def test_every_format_is_described_by_a_sentence() -> None:
+    """Pages and docs list the files with it."""
+    assert dict.fromkeys(FORMATS, True) == {
+        name: about.count("\n") == 0 and about.endswith(".") for name, about in described()
+    }

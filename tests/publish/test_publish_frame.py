@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gradmatrix.core.model import Gradient, Record, Role
-from gradmatrix.publish.rows import Rate, Remedies, Row, rate, row_of, steps_per_s, words
+from gradmatrix.core.observation import Rate
+from gradmatrix.publish.rows import Remedies, Row, rate, row_of, words
 from tests.factories import make_observation, make_record, make_warned
 
 
@@ -17,18 +18,18 @@ def as_row(record: Record) -> Row:
 def test_steps_per_second_are_the_median_and_quartiles_of_the_raw_samples() -> None:
     """Steps of 125, 250, 250 and 500 ms."""
     expected = Rate(median=4.0, low=3.5, high=5.0, samples=(8.0, 4.0, 4.0, 2.0))
-    assert expected == steps_per_s(make_record())
+    assert expected == make_record().steps_per_s
 
 
 @pytest.mark.parametrize("times", [(), (0.5,), (0.0, 0.5)])
 def test_too_few_timed_steps_have_no_rate(times: tuple[float, ...]) -> None:
     """A median of one sample would claim a spread that nobody measured."""
-    assert steps_per_s(make_record(observation=make_observation(step_times_s=times))) is None
+    assert make_record(observation=make_observation(step_times_s=times)).steps_per_s is None
 
 
 def test_what_does_not_train_has_no_rate() -> None:
     """It is no use to be fast at training nothing."""
-    assert steps_per_s(make_record("update:none", observation=make_observation())) is None
+    assert make_record("update:none", observation=make_observation()).steps_per_s is None
 
 
 @pytest.mark.parametrize(

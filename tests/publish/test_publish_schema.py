@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
-from gradmatrix.publish.formats import as_schema, as_schema_of_records
+from gradmatrix.publish.rows import tabulated
 from tests.conftest import ROOT
-from tests.publish.test_publish import as_json, published
+from tests.publish.test_publish import as_json, content, published
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ __all__ = ["published"]  # a fixture
 
 def test_the_data_keeps_its_schema(published: Table) -> None:
     """The one that is published beside it, which knows every field."""
-    schema = json.loads(as_schema())
+    schema = json.loads(content("matrix.schema.json", published))
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
         json.loads(as_json(published))
@@ -31,7 +31,7 @@ def test_the_data_keeps_its_schema(published: Table) -> None:
 
 def test_the_schema_refuses_what_the_data_never_is(published: Table) -> None:
     """A field that is missing, and a verdict that is a word."""
-    validator = Draft202012Validator(json.loads(as_schema()))
+    validator = Draft202012Validator(json.loads(content("matrix.schema.json", published)))
     data = json.loads(as_json(published))
     data["cells"][0]["passed"] = "yes"
     del data["cells"][1]["outcome"]
@@ -45,11 +45,13 @@ def test_the_schema_refuses_what_the_data_never_is(published: Table) -> None:
 )
 def test_the_published_records_keep_their_schema(path: Path) -> None:
     """The last line of each file, of a real run."""
-    validator = Draft202012Validator(json.loads(as_schema_of_records()))
+    validator = Draft202012Validator(
+        json.loads(content("records.schema.json", tabulated((), {}, ())))
+    )
     validator.validate(json.loads(path.read_bytes().splitlines()[-1]))
 
 
-def test_every_field_is_described_by_its_docstring() -> None:
+def test_every_field_is_described_by_its_docstring(published: Table) -> None:
     """Of the cells, what is not said by the name."""
-    fields = json.loads(as_schema())["$defs"]["Row"]["properties"]
-    assert "Hash of all that the verdict depends on." == fields["key"]["description"]
+    fields = json.loads(content("matrix.schema.json", published))["$defs"]["Row"]["properties"]
+    assert "Hash of everything that the verdict depends on." == fields["key"]["description"]

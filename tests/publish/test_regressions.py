@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from gradmatrix.judge.flips import regressions
 
 from gradmatrix.core.model import Role
+from gradmatrix.judge.history import regressions
 from gradmatrix.publish.feeds import MARKER, MOST_BYTES, Reported, as_issue, reported
 from tests.factories import make_cell, make_record, make_stopped
-from tests.judge.test_flips import LOCKS, NEW, entry
+from tests.judge.test_history_flips import LOCKS, NEW, entry
 
 if TYPE_CHECKING:
     from gradmatrix.core.model import Cell, Record
@@ -46,7 +46,7 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
     text = as_issue(regressed())
     assert (
         f"""{MARKER}
-1 cell is regressed: passed with an earlier lock of the same stack, and fails now.
+1 cell has regressed: passed with an earlier lock of the same stack, fails now.
 
 ## Regressed
 
@@ -54,7 +54,7 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
 
 - **stack/scenario/plain on cpu**: trains → step:exception, since 2026-01-16 ([evidence](cells/stack.html#scenario-plain-cpu))
   - The stack's lock moved: `transformers 4.1 → 5.0`, `aiohttp 3.1 → 3.2`, `tokenizers (none) → 1.0`.
-  - repeat it: `nox -s "matrix(stack)" -- --cell scenario/plain --device cpu --fresh`
+  - to repeat it: `nox -s "matrix(stack)" -- --cell scenario/plain --device cpu --fresh`
 """
         == text
     )
@@ -69,7 +69,7 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
         ),
         (
             make_record("step:no-grad-fn", observation=make_stopped()),
-            "The loss does not depend on weight: nothing cut a graph to them that could be seen.",
+            "The loss does not depend on weight, and no operation was seen that cuts the graph.",
         ),
     ],
     ids=["message", "diagnosis"],
@@ -82,7 +82,7 @@ def test_the_first_line_of_the_diagnosis_is_told(record: Record, expected: str) 
 def test_a_change_of_ours_at_the_same_time_is_told_first() -> None:
     """It may be the reason."""
     text = as_issue(regressed(changed="lock observer"))
-    assert "With 1 of them our own measurement changed as well.\n" in text
+    assert "For 1 of them our own test code changed as well.\n" in text
     assert "Our own measurement changed: observer.\n" in text
 
 
@@ -106,7 +106,7 @@ def test_misuse_that_became_silent_has_a_section_of_its_own() -> None:
     """It never reads as a stack that cannot train."""
     found = (*regressed(make_cell(variant="misused"), role=Role.MISUSE), *regressed())
     titles = [line for line in as_issue(found).splitlines() if line.startswith("## ")]
-    assert ["## Regressed", "## Misuse that is not told of any more"] == titles
+    assert ["## Regressed", "## Mistakes that used to be reported and are now silent"] == titles
 
 
 def test_an_issue_is_never_too_long() -> None:
@@ -122,7 +122,7 @@ def test_an_issue_is_never_too_long() -> None:
 
 def test_where_nothing_is_regressed_the_issue_says_so() -> None:
     """It is what closes it."""
-    assert f"{MARKER}\nNo cell of the published matrix is regressed.\n" == as_issue(())
+    assert f"{MARKER}\nNo cell of the published matrix has regressed.\n" == as_issue(())
 
 
 def test_a_base_is_put_before_the_pages() -> None:

@@ -78,7 +78,7 @@ def disagreeing(message: str) -> Page:
 def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> None:
     """Nothing failed, so that the numbers are all that can be told."""
     found = disagreeing("loss 1 2 3 against 1 2.5 4 of plain")
-    assert "Why Nothing failed" in found.text
+    assert "Why It ran to its end" in found.text
     assert "its loss differs by more than 0.1 %" in found.text
     assert "loss, step by step reported 1 2 3 plain 1 2.5 4" in found.text
     assert "#sums-plain-cpu" in "".join(found.links)
@@ -88,11 +88,14 @@ def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> No
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("loss 1 2 against 2 2 of plain", "They part at the first step, before any update"),
-        ("first loss 1 against nan of plain", "They part at the first step, before any update"),
+        ("loss 1 2 against 2 2 of plain", "They differ from the first step on, before any update"),
+        (
+            "first loss 1 against nan of plain",
+            "They differ from the first step on, before any update",
+        ),
         ("loss 1 2 3 against 1.0001 2 4 of plain", "They agree in the first 2 steps"),
-        ("gradient norm 1 against 2 of plain", "All losses of these steps agree."),
-        ("loss … 1 2 against … 2 2 of plain", "0.1 %. Which of the two is right"),
+        ("gradient norm 1 against 2 of plain", "All losses of these steps are equal."),
+        ("loss … 1 2 against … 2 2 of plain", "0.1 %. The numbers alone do not show"),
     ],
 )
 def test_where_two_variants_part_tells_what_differs(message: str, expected: str) -> None:
@@ -182,7 +185,7 @@ def test_what_it_takes_to_repeat_a_cell_is_told() -> None:
     """Each command says what it does, and the page where the command comes from."""
     text = page().text
     assert (
-        "# run it in a clean environment, and compare with what was published gradmatrix reproduce"
+        "# run it in a clean environment, and compare it with the published result gradmatrix reproduce"
         in text
     )
     assert "pip install -e ." in text
@@ -212,7 +215,7 @@ def test_a_silent_misuse_is_told_as_one() -> None:
     }
     text = page("gradient:none", "frozen", **fields).text
     assert "✗ silent gradient:none" in text
-    assert "This variant cannot train. The stack says nothing about it." in text
+    assert "This variant cannot train. The stack does not report the mistake." in text
 
 
 def test_a_device_that_is_not_there_is_a_sentence() -> None:

@@ -8,14 +8,15 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from gradmatrix.judge.changes import Entry
 from msgspec.structs import replace
 
 from gradmatrix.compare.history import History
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import SCHEMA
+from gradmatrix.core.outcomes import TABLE
+from gradmatrix.judge.history import Entry
 from gradmatrix.publish.claims import claims
-from gradmatrix.publish.site.markup import OUTCOMES
+from gradmatrix.publish.formats import FORMATS
 from tests.factories import (
     DAY,
     NOON,
@@ -29,7 +30,7 @@ from tests.factories import (
 )
 from tests.sites import HOSTILE, NEW, OLD, SUMS, Page, cell, sample, site_of
 
-ELSEWHERE = ("records/", "locks/", "matrix.", "feed.xml", "badges/", "claims.json")
+ELSEWHERE = ("records/", "locks/", "feed.xml", *FORMATS)
 """What stands beside the pages and is written by others."""
 
 
@@ -91,11 +92,11 @@ def test_the_first_page_says_what_trains_on_the_newest_stack(site: dict[str, str
     """In one line, with its versions."""
     text = Page(site["index.html"]).text
     assert (
-        "Newest stack: new (2026-01-15; torch 2.10.0). Of 2 variants that were reported as broken 1 pass"
+        "Newest stack: new (2026-01-15; torch 2.10.0). 1 of 2 variants that were reported as broken pass"
         in text
     )
     assert "◐ sums 1 of 2" in text
-    assert "Of 1 controls 1 pass." in text
+    assert "1 of 1 controls pass." in text
 
 
 def test_columns_are_stacks_the_newest_first(site: dict[str, str]) -> None:
@@ -115,8 +116,7 @@ def test_a_device_that_is_not_there_is_a_sentence(site: dict[str, str]) -> None:
     """Not a table."""
     text = Page(site["index.html"]).text
     assert (
-        "No cell was judged on cuda . The reason that was recorded: this machine has no cuda device."
-        in text
+        "No cell was judged on cuda . The recorded reason: this machine has no cuda device." in text
     )
     assert "Does it train? (cuda)" not in text
 
@@ -182,7 +182,7 @@ def test_changes_since_last_time_stand_on_the_first_page() -> None:
     history = History((entry("trains", 0, "one"), entry("step:exception", 1, "other", "lock")), {})
     site = site_of([cell("new", "plain", "step:exception")], [NEW], SUMS, history=history)
     first = Page(site["index.html"]).text
-    assert "Regressed at present: 1 cell that passed before the stack's lock moved" in first
+    assert "Regressed now: 1 cell that passed with an earlier lock of the stack" in first
     assert (
         "Last change of a verdict: 2026-01-16: 1 regressed. sums/plain on new regressed." in first
     )
@@ -198,11 +198,11 @@ def test_what_only_we_changed_is_no_news_of_a_stack() -> None:
     )
     site = site_of([cell("new", "plain", "step:exception")], [NEW], SUMS, history=history)
     assert (
-        "Last change of a verdict: 2026-01-16: 1 judged anew. All changes"
+        "Last change of a verdict: 2026-01-16: 1 re-computed. All changes"
         in Page(site["index.html"]).text
     )
     assert (
-        "judged anew : sums/plain on new : trains → step:exception"
+        "re-computed : sums/plain on new : trains → step:exception"
         in Page(site["history.html"]).text
     )
 
@@ -216,7 +216,7 @@ def test_changes_that_are_alike_are_one_line() -> None:
         site_of(records, [OLD, NEW], SUMS, history=History((*old, *entries), {}))["history.html"]
     )
     assert (
-        "judged anew : sums/plain on 2 stacks: trains → step:exception. Our own measurement changed"
+        "re-computed : sums/plain on 2 stacks: trains → step:exception. Our own measurement changed"
         in page.text
     )
     assert {"cells/old.html#sums-plain-cpu", "cells/new.html#sums-plain-cpu"} <= set(page.links)
@@ -230,6 +230,9 @@ def test_the_history_of_each_stack_has_its_place() -> None:
     assert {"of/old", "of/new"} <= set(page.anchors)
     assert "new : 1 regressed, 1 new" in page.text
     assert "old : nothing changed since it was first published" in page.text
+
+
+EXPECTED = claims.Expectation(cells=(("sums", "plain"),), outcome="trains")
 
 
 def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
@@ -250,7 +253,7 @@ def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
         claims.Evidence(cell=make_cell("new", "sums"), outcome="trains", bears="for", why="trains"),
     )
     return claims.Judged(
-        claim=claim, verdict=verdict, tested=(claims.Tested(words="plain trains", evidence=cells),)
+        claim=claim, verdict=verdict, tested=(claims.Tested(expectation=EXPECTED, evidence=cells),)
     )
 
 
@@ -322,20 +325,16 @@ def test_cells_that_do_not_fail_are_told_for_what_they_are() -> None:
         cell("new", "frozen", "step:no-grad-fn", **telling, message="element 0"),
     ]
     text = Page(site_of(records, [NEW], SUMS)["errors.html"]).text
-    assert (
-        "2 cells: 1 fail; 1 of a misuse, which cannot train: the stack says so, as it should."
-        in text
-    )
+    assert "2 cells: 1 fail; 1 of misuse, correctly reported." in text
 
 
 def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
     """Under its own address, with what it says about the stack."""
     page = Page(site["query.html"])
-    assert set(OUTCOMES) <= set(page.anchors)
-    assert "gradient:zero It ran to its end, but every gradient was exactly zero. yes" in page.text
+    assert {row.outcome for row in TABLE} <= set(page.anchors)
+    assert "gradient:zero Training ended, but every gradient was exactly zero. yes" in page.text
     assert (
-        "process:lost The process that ran it disappeared: nothing is said about the stack. no"
-        in page.text
+        "process:lost The process disappeared. This says nothing about the stack. no" in page.text
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gradmatrix.judge.history import entry
 
 from gradmatrix.core.errors import UserError
+from gradmatrix.judge.history import entry
 from gradmatrix.run import project
 from tests.factories import NOON, make_cell, make_record
 

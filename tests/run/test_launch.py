@@ -14,7 +14,18 @@ from gradmatrix.core import files
 from gradmatrix.judge.verdict import judge
 from gradmatrix.run import server as launch
 from gradmatrix.run.server import ServerDied
-from tests.conftest import FAKES, NEWEST, ROOT, Workbench, ends, needs_fork, python_of, waits_until
+from tests.conftest import (
+    FAKES,
+    OLDEST,
+    PATIENCE_S,
+    ROOT,
+    Ran,
+    Workbench,
+    ends,
+    needs_fork,
+    python_of,
+    waits_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +40,18 @@ pytestmark = needs_fork
 @pytest.fixture
 def fresh_bench(tmp_path: Path) -> Iterator[Workbench]:
     """A process of its own for one cell, instead of a fork."""
-    bench = Workbench(NEWEST, tmp_path, ("process", "training"), fork=False)
+    bench = Workbench(OLDEST, tmp_path, ("process", "training"), fork=False)
     yield bench
     bench.close()
+
+
+def stopped_asleep(bench: Workbench, variant: str) -> Ran:
+    """A fake that hangs, stopped by a timeout that was long enough for it to say who sleeps."""
+    for timeout_s in (SHORT_S, 10 * SHORT_S, PATIENCE_S):
+        ran = bench.run(variant, timeout_s=timeout_s)
+        if (ran.directory / "sleeper.txt").exists():
+            break
+    return ran
 
 
 def sleeper(directory: Path) -> int:
@@ -77,7 +97,7 @@ def test_a_script_that_never_ends_is_stopped(process_bench: Workbench, variant: 
 @pytest.mark.parametrize("variant", ["hang_deaf", "grandchild_then_hang"])
 def test_a_timeout_ends_the_whole_group(process_bench: Workbench, variant: str) -> None:
     """Neither the script nor what it started goes on."""
-    assert ends(sleeper(process_bench.run(variant, timeout_s=SHORT_S).directory))
+    assert ends(sleeper(stopped_asleep(process_bench, variant).directory))
 
 
 @pytest.mark.parametrize("variant", ["grandchild", "daemon"])
@@ -99,9 +119,9 @@ def test_no_cell_outlives_a_killed_run(tmp_path: Path) -> None:
     """The host is gone at once, with no chance to clean up: so are its server and the cell."""
     code = (
         "import sys; from pathlib import Path; from tests.conftest import Workbench;"
-        f"Workbench({NEWEST!r}, Path(sys.argv[1]), ('process',)).run('hang')"
+        f"Workbench({OLDEST!r}, Path(sys.argv[1]), ('process',)).run('hang')"
     )
-    python_of(NEWEST)
+    python_of(OLDEST)
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT) as host:
         try:
             cell = sleeper(tmp_path / "2")  # 1 is the server's
@@ -148,7 +168,7 @@ def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
 )
 def test_a_death_while_importing_is_told(tmp_path: Path, script: str, outcome: str) -> None:
     """The server that was to import it is gone, and the error says how."""
-    bench = Workbench(NEWEST, tmp_path, (script,))
+    bench = Workbench(OLDEST, tmp_path, (script,))
     with pytest.raises(ServerDied) as raised:
         bench.living_server()
     assert outcome == str(judge(None, raised.value.ended).outcome)
@@ -157,7 +177,7 @@ def test_a_death_while_importing_is_told(tmp_path: Path, script: str, outcome: s
 def test_a_failed_import_does_not_harm_its_neighbours(tmp_path: Path) -> None:
     """What each script's import raised is told, and the healthy one runs."""
     scripts = ("importing_raises", "importing_leaves", "importing_misses", "process")
-    bench = Workbench(NEWEST, tmp_path, scripts)
+    bench = Workbench(OLDEST, tmp_path, scripts)
     try:
         imports = bench.living_server().imports
         raised = [(error.type, error.message) if error else None for error in imports.values()]
@@ -187,7 +207,7 @@ def test_a_fresh_process_gives_the_same_outcome(
 
 def test_a_fresh_process_that_hangs_is_stopped(fresh_bench: Workbench) -> None:
     """A timeout here too, not the signal that put an end to it."""
-    ran = fresh_bench.run("grandchild_then_hang", timeout_s=SHORT_S)
+    ran = stopped_asleep(fresh_bench, "grandchild_then_hang")
     assert "process:timeout" == ran.outcome
     assert ends(sleeper(ran.directory))
 
@@ -201,7 +221,7 @@ def test_what_a_fresh_process_leaves_running_is_ended(fresh_bench: Workbench) ->
 
 def test_a_late_import_is_done_once(tmp_path: Path) -> None:
     """What a cell had to import by itself is there for the next one: the server imports it ahead."""
-    bench = Workbench(NEWEST, tmp_path, ("process",))
+    bench = Workbench(OLDEST, tmp_path, ("process",))
     printed = [bench.run("imports_late").output for _ in range(2)]
     bench.close()
     assert ["imported late\n", "imported already\n"] == printed
@@ -240,7 +260,7 @@ def test_a_server_that_does_not_keep_the_protocol_is_ended(
 
 def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:
     """No descriptor of this process, and no process."""
-    bench = Workbench(NEWEST, tmp_path, ("process",))
+    bench = Workbench(OLDEST, tmp_path, ("process",))
     before = sorted(Path("/proc/self/fd").iterdir())
     server = bench.living_server()
     bench.close()

@@ -305,4 +305,4 @@ def test_the_judges_digest_covers_the_words_it_uses() -> None:
             [("gradmatrix.judge.verdict", "judge"), ("gradmatrix.judge.verdict", "passes")]
         )
     }
-    assert {"NAMES_THE_PROBLEM", "Outcome", "REASONS", "Gradient", "says_so"} <= names
+    assert {"NAMES_THE_PROBLEM", "Outcome", "TABLE", "Gradient", "says_so"} <= names

@@ -16,7 +16,7 @@ from gradmatrix.stacks import config
 from tests.cli.test_cli import SUMS, write_lock
 from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex
-from tests.stacks.test_releases import release
+from tests.stacks.test_index import release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

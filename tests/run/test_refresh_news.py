@@ -14,7 +14,7 @@ from gradmatrix.core.model import Stack
 from gradmatrix.run.refresh import Fresh, suggestion, yanked
 from tests.cli.test_cli import write_lock
 from tests.run.test_refresh import RELEASES, add, files, lock, refresh, root, served
-from tests.stacks.test_releases import release
+from tests.stacks.test_index import release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,13 +178,14 @@ def test_a_release_is_told_where_a_stack_has_a_python_for_it(
     listed = [
         {
             "filename": "alpha-2.0.tar.gz",
+            "url": "/files/alpha-2.0.tar.gz",
+            "hashes": {},
             "upload-time": "2026-03-01T12:00:00Z",
             "requires-python": ">=3.12",
         }
     ]
-    monkeypatch.setattr(
-        served, "page", lambda _: ("application/json", json.dumps({"files": listed}))
-    )
+    page = json.dumps({"meta": {"api-version": "1.1"}, "name": "alpha", "files": listed})
+    monkeypatch.setattr(served, "page", lambda _: ("application/json", page))
     path = root / "matrix.toml"
     path.write_text(path.read_text(encoding="utf-8").replace("3.11", python), encoding="utf-8")
     asked = msgspec.structs.replace(

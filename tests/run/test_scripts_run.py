@@ -66,7 +66,7 @@ OUTCOMES = {
 }
 IN_FRESH_PROCESSES = {"plain": "trains", "library": "process:exit-40"}
 
-pytestmark = needs_fork
+pytestmark = [needs_fork, pytest.mark.slow]
 
 Records = dict[tuple[str, str], "Record"]
 

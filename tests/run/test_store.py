@@ -208,7 +208,7 @@ def test_an_unknown_outcome_is_skipped_and_reported(store: Store) -> None:
     path.write_bytes(path.read_bytes().replace(b'"trains"', b'"step:bored"') + path.read_bytes())
     assert [make_record()] == list(store.everything().values())
     assert ["stack.jsonl, line 1 was skipped: the outcome 'step:bored' is unknown"] == [
-        problem.rpartition(": 'bored'")[0] for problem in store.problems
+        problem.rpartition(": 'step:bored'")[0] for problem in store.problems
     ]
 
 
@@ -251,7 +251,7 @@ def test_records_of_another_schema_are_not_written_over(store: Store) -> None:
     path.write_bytes(encode(make_record()) + foreign)
     records = store.of_stack("stack").values()
     with pytest.raises(
-        UserError, match="cannot be published anew: line 2 has schema 2, this release reads 1"
+        UserError, match="cannot be published anew: line 2: it has schema 2, this release reads 1"
     ):
         store.publish("stack", records)
     assert encode(make_record()) + foreign == path.read_bytes()

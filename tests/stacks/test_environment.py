@@ -1,18 +1,20 @@
-"""Lock → an installed environment, with a real uv and an index on loopback."""
+"""Lock → an installed environment, with a real uv."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from packaging.tags import sys_tags
 
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.model import Build, Failure, Lock, Stack
+from gradmatrix.core.model import Build, Failure, Lock, LockedPackage, Stack
 from gradmatrix.stacks import environment
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import BuildChoice
@@ -249,3 +251,109 @@ def test_cells_run_offline_and_repeatably() -> None:
     )
     assert (made["PATH"], made["OMP_NUM_THREADS"], made["HF_HUB_OFFLINE"]) == ("/bin", "2", "1")
     assert "PYTHONPATH" not in made
+
+
+def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
+    """It notes the folder in which it built a package as where that came from."""
+    for name, installer in (("built", "conda"), ("checkout", "pip")):
+        folder = tmp_path / f"{name}-1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
+        (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
+        (folder / "direct_url.json").write_text('{"url": "file:///croot"}', encoding="utf-8")
+    code = environment.LISTING.replace(
+        "distributions()", f"distributions(path=[{str(tmp_path)!r}])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    found = json.loads(ran.stdout)["distributions"]
+    origins = {each["name"]: each["origin"] for each in found}
+    assert {"built": None, "checkout": '{"url": "file:///croot"}'} == origins
+
+
+TAG = next(str(tag) for tag in sys_tags())
+LOCK = Lock(
+    stack="demo", python=PYTHON, as_of=dt.date(2025, 3, 31), requirements=("torch",), digest="", resolver="",
+    packages=(LockedPackage(name="torch", version="2.6.0"),),
+)  # fmt: skip
+
+
+def choose(
+    folder: Path, *, driver: bool = False, platform: str = "linux", answers: bool = False
+) -> environment.BuildChoice:
+    """The choice for a machine."""
+    return environment.torch_build(
+        LOCK, [folder], driver=driver, platform=platform, answers=lambda *_: answers
+    )
+
+
+def test_with_a_driver_the_lock_is_installed_as_it_is(tmp_path: Path) -> None:
+    """The index's wheel for Linux is the CUDA one."""
+    assert choose(tmp_path, driver=True) == environment.BuildChoice(Build.CUDA)
+
+
+def test_elsewhere_than_linux_the_default_is_a_cpu_build(tmp_path: Path) -> None:
+    """Wheels for macOS and Windows hold no CUDA."""
+    assert choose(tmp_path, platform="darwin") == environment.BuildChoice(Build.CPU)
+
+
+def test_a_cpu_wheel_at_hand_is_taken(tmp_path: Path) -> None:
+    """Exactly the locked version, for this Python and platform."""
+    wheel = tmp_path / f"torch-2.6.0+cpu-{TAG}.whl"
+    wheel.touch()
+    assert choose(tmp_path) == environment.BuildChoice(Build.CPU, torch=(str(wheel),))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"torch-2.6.1+cpu-{TAG}.whl",
+        "torch-2.6.0+cpu-cp38-cp38-win32.whl",
+        f"torch-2.6.0-{TAG}.whl",
+        "torch-x.whl",
+    ],
+)
+def test_another_wheel_is_not_taken(tmp_path: Path, name: str) -> None:
+    """Another version, Python, platform or build is not what was locked."""
+    (tmp_path / name).touch()
+    assert choose(tmp_path).build is Build.DEFAULT
+
+
+def test_torchs_own_index_is_the_second_choice(tmp_path: Path) -> None:
+    """Where it is, uv knows."""
+    assert choose(tmp_path, answers=True).torch == ("torch==2.6.0", "--torch-backend", "cpu")
+
+
+def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
+    """One sentence on what is installed and how to avoid it."""
+    choice = choose(tmp_path)
+    assert choice.notice
+    assert "UV_FIND_LINKS" in choice.notice
+    assert choice.notice.count(". ") == 0
+
+
+def test_a_cpu_build_leaves_out_what_only_cuda_needs(tmp_path: Path) -> None:
+    """Torch is installed on its own, NVIDIA's libraries and triton not at all."""
+    choice = environment.BuildChoice(Build.CPU, torch=("torch.whl",))
+    names = [
+        "torch",
+        "triton",
+        "nvidia-cublas-cu12",
+        "cuda-bindings",
+        "transformers",
+        "torchmetrics",
+    ]
+    assert [name for name in names if not choice.drops(name)] == ["transformers", "torchmetrics"]
+
+
+def test_the_default_build_leaves_out_nothing() -> None:
+    """The lock is installed as it is."""
+    assert not environment.BuildChoice(Build.DEFAULT).drops("nvidia-cublas-cu12")
+
+
+def test_directories_of_wheels_are_read_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses and missing directories are passed over."""
+    monkeypatch.setenv("UV_FIND_LINKS", f"{tmp_path},http://127.0.0.1:9/wheels")
+    monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path / 'missing'}")
+    assert environment.find_links() == (tmp_path,)

@@ -1,4 +1,4 @@
-"""A rule, the index's releases and a day → stacks."""
+"""Rules that give stacks: snapshots, releases of a package, and windows of support."""
 
 from __future__ import annotations
 
@@ -10,16 +10,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradmatrix.core.model import Stack
+from gradmatrix.stacks import generate
 from gradmatrix.stacks.generate import (
+    LENGTH,
+    PYTHONS,
     REQUIREMENTS,
+    Every,
     Releases,
     Snapshots,
+    Window,
+    end_of,
+    ends,
+    floor,
+    months_later,
+    needed,
     over_base,
+    packages,
     pinned,
+    python_floor,
     snapshots,
+    start_of,
     wanted,
+    window,
 )
-from tests.stacks.test_releases import release
+from tests.stacks.test_index import release
 
 if TYPE_CHECKING:
     from gradmatrix.stacks.generate import Every
@@ -176,3 +190,228 @@ def test_a_name_is_fit_for_a_file() -> None:
         stack.name for stack in over_base(rule(), BASE, [release("1!4.0"), release("4.0+cpu")])
     ]
     assert ["transformers-4.0-cpu", "transformers-1-4.0"] == names
+
+
+DAYS = st.dates(dt.date(1999, 1, 1), dt.date(2101, 12, 31))
+EVERY = st.sampled_from(sorted(LENGTH))
+ONE = dt.timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("day", "every", "expected"),
+    [
+        ("2024-02-01", "month", "2024-02-29"),
+        ("2023-02-28", "month", "2023-02-28"),
+        ("2100-02-01", "month", "2100-02-28"),
+        ("2024-12-31", "quarter", "2024-12-31"),
+        ("2025-01-01", "quarter", "2025-03-31"),
+        ("2025-05-17", "quarter", "2025-06-30"),
+        ("2025-09-30", "quarter", "2025-09-30"),
+    ],
+)
+def test_a_period_ends_on_its_last_day(day: str, every: Every, expected: str) -> None:
+    """In leap years too."""
+    assert dt.date.fromisoformat(expected) == end_of(dt.date.fromisoformat(day), every)
+
+
+def test_eight_quarters_end_in_two_years() -> None:
+    """The first and the last day count."""
+    found = ends("quarter", dt.date(2024, 12, 31), dt.date(2026, 9, 30))
+    assert ["2024-12-31", "2025-03-31", "2025-06-30", "2025-09-30", "2025-12-31", "2026-03-31", "2026-06-30",
+            "2026-09-30"] == list(map(str, found))  # fmt: skip
+
+
+def test_a_period_that_is_not_over_has_no_end() -> None:
+    """On its last day but one."""
+    assert () == ends("month", dt.date(2026, 11, 1), dt.date(2026, 11, 29))
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(day=DAYS, every=EVERY)
+def test_a_day_lies_in_its_period(day: dt.date, every: Every) -> None:
+    """Which begins on the first of a month, and after whose end another one begins."""
+    start, end = start_of(day, every), end_of(day, every)
+    assert start <= day <= end
+    assert (1, 1) == (start.day, (end + ONE).day)
+    assert start_of(end + ONE, every) == end + ONE
+    assert (end.year - start.year) * 12 + end.month - start.month + 1 == LENGTH[every]
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(first=DAYS, length=st.integers(0, 2000), every=EVERY)
+def test_ends_are_all_ends_between_two_days(first: dt.date, length: int, every: Every) -> None:
+    """As counted day by day."""
+    last = first + dt.timedelta(days=length)
+    days = (first + dt.timedelta(days=number) for number in range(length + 1))
+    assert [day for day in days if end_of(day, every) == day] == list(ends(every, first, last))
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(day=DAYS, months=st.integers(-480, 480))
+def test_months_are_counted_by_the_calendar(day: dt.date, months: int) -> None:
+    """The same day of the month, or its last where it has no such day."""
+    there = months_later(day, months)
+    assert (there.year - day.year) * 12 + there.month - day.month == months
+    assert there.day == day.day or (there.day < day.day and (there + ONE).day == 1)
+
+
+def test_two_years_after_a_leap_day_is_the_28th() -> None:
+    """There is no 29th."""
+    assert dt.date(2026, 2, 28) == months_later(dt.date(2024, 2, 29), 24)
+
+
+TORCH = (
+    release("2.4.0", "2024-07-24"),
+    release("2.5.0", "2024-10-17", yanked=True),
+    release("2.5.1", "2024-10-29"),
+    release("2.6.0", "2025-01-29"),
+    release("2.4.2", "2025-02-15"),
+    release("2.7.0rc1", "2025-03-01"),
+    release("2.12.0", "2026-08-01"),
+)
+TRL = (release("0.12.0", "2024-11-04"), release("0.13.0", "2024-12-16"))
+BOTH = {"torch": TORCH, "trl": TRL}
+
+
+def version(day: str, months: int = 24) -> str:
+    """The oldest supported torch of a day."""
+    found = floor(TORCH, dt.date.fromisoformat(day), months)
+    assert found is not None
+    return found.version
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [
+        ("2026-07-23", "2.4.0"),
+        ("2026-07-24", "2.5.1"),
+        ("2026-10-16", "2.5.1"),
+        ("2026-10-17", "2.6.0"),
+    ],
+)
+def test_support_ends_24_months_after_the_feature_release(day: str, expected: str) -> None:
+    """Not after its last patch; 2.5 came out with a release that was yanked, and is tested with the next."""
+    assert expected == version(day)
+
+
+def test_the_newest_feature_release_is_supported_however_old_it_is() -> None:
+    """SPEC 0 is no reason to support nothing."""
+    assert "2.12.0" == version("2031-01-01")
+
+
+def test_without_releases_there_is_no_floor() -> None:
+    """All of them yanked, or before the first."""
+    assert (None, None) == (
+        floor((), TODAY, 24),
+        floor((release("1.0", yanked=True),), TODAY, 24),
+    )
+
+
+@pytest.mark.parametrize(
+    ("day", "expected"),
+    [
+        ("2026-10-01", "3.12"),
+        ("2026-10-02", "3.13"),
+        ("2028-10-07", "3.14"),
+        ("2040-01-01", "3.14"),
+    ],
+)
+def test_a_python_is_supported_for_36_months(day: str, expected: str) -> None:
+    """3.12 came out on 2023-10-02."""
+    assert expected == python_floor(dt.date.fromisoformat(day), 36)
+
+
+def test_no_python_is_missing_from_the_list_that_could_be_a_floor_now() -> None:
+    """Where this fails, PYTHONS needs the Pythons that have come out since."""
+    assert generate.months_later(max(PYTHONS.values()), 36) > dt.datetime.now(dt.UTC).date()
+
+
+def test_the_window_of_this_quarter() -> None:
+    """Its floor and its newest, as of days that do not move within the quarter."""
+    rule = Window(requirements=("torch", "trl", "numpy<3"))
+    oldest, newest = window(rule, BOTH, TODAY)
+    assert (
+        "window-2026-q4-floor",
+        "3.12",
+        dt.date(2024, 11, 4),
+        ("torch==2.5.1", "trl==0.12.0", "numpy<3"),
+    ) == (
+        oldest.name,
+        oldest.python,
+        oldest.as_of,
+        oldest.requirements,
+    )
+    assert ("window-2026-q4-newest", "3.12", dt.date(2026, 10, 1), rule.requirements) == (
+        newest.name,
+        newest.python,
+        newest.as_of,
+        newest.requirements,
+    )
+    assert (oldest, newest) == window(rule, BOTH, dt.date(2026, 12, 31))
+
+
+def test_the_floors_of_the_quarters_to_come() -> None:
+    """What may be dropped when, known by now."""
+    found = window(Window(requirements=("torch",), quarters=3), BOTH, TODAY)
+    assert [("window-2026-q4-floor", ("torch==2.5.1",)), ("window-2027-q1-floor", ("torch==2.6.0",)),
+            ("window-2027-q2-floor", ("torch==2.12.0",)), ("window-2026-q4-newest", ("torch",))] == [
+        (stack.name, stack.requirements) for stack in found
+    ]  # fmt: skip
+
+
+def test_each_package_alone_at_its_floor() -> None:
+    """With everything else as new as the resolver can have it."""
+    found = window(Window(requirements=("torch", "trl"), each=True), BOTH, TODAY)
+    assert {
+        "window-2026-q4-torch-2.5.1": ("torch==2.5.1", "trl"),
+        "window-2026-q4-trl-0.12.0": ("torch", "trl==0.12.0"),
+    } == {stack.name: stack.requirements for stack in found[2:]}
+
+
+def test_a_floor_is_as_of_a_day_that_has_its_python() -> None:
+    """Wheels for it came no earlier."""
+    [oldest, _] = window(Window(requirements=("trl",), python="3.14"), BOTH, TODAY)
+    assert ("3.14", dt.date(2025, 10, 7)) == (oldest.python, oldest.as_of)
+
+
+def test_two_names_of_one_project_have_one_window() -> None:
+    """What a rule pins itself has none."""
+    rule = Window(requirements=("lightning", "pytorch-lightning", "torch<3"))
+    assert ("lightning",) == packages(rule)
+    [oldest, _] = window(rule, {"lightning": (release("2.5.0.post0", "2024-12-21"),)}, TODAY)
+    assert (
+        "lightning==2.5.0.post0",
+        "pytorch-lightning==2.5.0.post0",
+        "torch<3",
+    ) == oldest.requirements
+
+
+def test_a_stack_is_as_of_no_day_before_what_it_asks_for() -> None:
+    """A version that came out after the oldest of the others, and a package that came out within the quarter."""
+    oldest, *_ = window(Window(requirements=("torch>=2.12", "trl")), BOTH, TODAY)
+    assert (dt.date(2026, 8, 1), ("torch>=2.12", "trl==0.12.0")) == (
+        oldest.as_of,
+        oldest.requirements,
+    )
+    born = {"torch": TORCH, "new": (release("1.0", "2026-11-01"),)}
+    _, *others = window(Window(requirements=("torch", "new"), each=True), born, TODAY)
+    assert [dt.date(2026, 11, 1)] * 3 == [stack.as_of for stack in others]
+
+
+def test_a_version_that_a_rule_gives_one_of_two_names_is_left_as_it_is() -> None:
+    """The other name has no window either; the day on which that version came out must be known."""
+    rule = Window(requirements=("lightning==2.5.0", "pytorch-lightning", "torch"))
+    assert (("torch",), ("torch", "lightning")) == (packages(rule), needed(rule))
+    [oldest, _] = window(
+        rule, {"torch": TORCH, "lightning": (release("2.5.0", "2024-12-20"),)}, TODAY
+    )
+    assert ("lightning==2.5.0", "pytorch-lightning", "torch==2.5.1") == oldest.requirements
+
+
+def test_a_quarter_begins_when_its_first_day_is_over() -> None:
+    """A lock of that day made in the morning would stay without what came out in the evening."""
+    names = [
+        window(Window(requirements=("torch",)), BOTH, dt.date(2026, 10, day))[0].name
+        for day in (1, 2)
+    ]
+    assert ["window-2026-q3-floor", "window-2026-q4-floor"] == names

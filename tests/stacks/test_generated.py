@@ -12,9 +12,9 @@ from gradmatrix.run.project import Project
 from gradmatrix.stacks import generated
 from gradmatrix.stacks.generated import COMMAND
 from tests.cli.test_cli import SUMS
+from tests.stacks.test_config import load as load_matrix
 from tests.stacks.test_generate import RELEASES, TODAY
-from tests.stacks.test_matrix import load as load_matrix
-from tests.stacks.test_releases import release
+from tests.stacks.test_index import release
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,7 @@ def test_without_a_file_or_with_that_of_another_base_refresh_must_run(
         write(tmp_path, read(tmp_path))
     with pytest.raises(UserError) as raised:
         complete(tmp_path, read(tmp_path, text))
-    assert "[generate.releases] of matrix.toml" in str(raised.value)
+    assert "[generate.releases] in matrix.toml" in str(raised.value)
     assert COMMAND in str(raised.value)
 
 
@@ -130,7 +130,7 @@ def test_a_session_of_an_unknown_stack_is_told_what_to_run(tmp_path: Path) -> No
     assert ["base"] == [
         stack.name for stack in project.stacks_named_by(["-s", "harness", "--", "refresh"])
     ]
-    with pytest.raises(UserError, match="is not known"):
+    with pytest.raises(UserError, match="are not known"):
         project.stacks_named_by(["-s", "matrix(transformers-5.0.0)"])
 
 
@@ -153,7 +153,7 @@ def test_a_typed_stack_of_a_generated_name_must_be_the_same(tmp_path: Path) -> N
     matrix = read(tmp_path, STACK + STACK.replace('"base"', '"transformers-5.0.0"') + RULE)
     write(tmp_path, matrix)
     with pytest.raises(
-        UserError, match=r"the stack 'transformers-5\.0\.0' in \[generate\.releases\]"
+        UserError, match=r"a second stack 'transformers-5\.0\.0' in \[generate\.releases\]"
     ):
         complete(tmp_path, matrix)
 

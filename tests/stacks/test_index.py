@@ -1,19 +1,105 @@
-"""Releases and upload dates that the package index offers."""
+"""The releases of a package, and what the package index says about them."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from packaging.version import Version
 
-from gradmatrix.stacks.index import Index, IndexUnreachable, releases_of
+from gradmatrix.stacks.index import (
+    Index,
+    IndexUnreachable,
+    Release,
+    admitted,
+    both,
+    minor,
+    newest,
+    releases_of,
+)
 from tests.fakes.package_index import File, PackageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+
+def release(version: str, day: str = "2025-01-01", *, yanked: bool = False) -> Release:
+    """A release; whether it is a pre-release is in its version."""
+    uploaded = dt.date.fromisoformat(day) if day else None
+    return Release(
+        version=version, uploaded=uploaded, yanked=yanked, prerelease=Version(version).is_prerelease
+    )
+
+
+def versions(
+    *releases: Release, prereleases: bool = False, exactly: tuple[str, ...] = ()
+) -> list[str]:
+    """The versions that are admitted."""
+    return [r.version for r in admitted(releases, prereleases=prereleases, exactly=exactly)]
+
+
+def test_a_yanked_release_is_taken_only_where_it_is_pinned() -> None:
+    """As uv does."""
+    both = (release("1.0"), release("1.1", yanked=True))
+    assert (["1.0"], ["1.0", "1.1"]) == (versions(*both), versions(*both, exactly=("1.1.0",)))
+
+
+def test_a_prerelease_is_taken_only_where_it_is_asked_for() -> None:
+    """By name, or all of them."""
+    both = (release("2.0rc1"), release("1.0"))
+    assert ["1.0"] == versions(*both)
+    assert ["1.0", "2.0rc1"] == versions(*both, prereleases=True)
+    assert ["1.0", "2.0rc1"] == versions(*both, exactly=("2.0rc1",))
+
+
+def test_prereleases_are_taken_where_there_is_nothing_else() -> None:
+    """A yanked final release is nothing."""
+    assert ["1.0a1", "1.0b1"] == versions(
+        release("1.0b1"), release("1.0a1"), release("1.0", yanked=True)
+    )
+
+
+def test_versions_are_sorted_as_versions() -> None:
+    """1.9 comes before 1.10."""
+    assert ["1.9", "1.10"] == versions(release("1.10"), release("1.9"))
+
+
+def test_a_post_release_is_of_its_minor() -> None:
+    """As 2.5.0.post0 is of 2.5; an epoch keeps releases apart."""
+    assert [(0, 2, 5), (1, 2, 5)] == [minor(release("2.5.0.post0")), minor(release("1!2.5.0"))]
+
+
+def test_a_package_of_prereleases_only_has_a_newest() -> None:
+    """On the days before its first final release, and no yanked one."""
+    there = (
+        release("1.0rc1"),
+        release("1.0rc2"),
+        release("1.0rc3", yanked=True),
+        release("1.0", "2025-06-01"),
+    )
+    found = [newest(there, dt.date(2025, month, 1)) for month in (5, 6)]
+    assert ["1.0rc2", "1.0"] == [each and each.version for each in found]
+
+
+def test_two_names_share_what_both_have() -> None:
+    """As of the day on which the second of them was out, if any is known."""
+    ours = (release("1.5.10", "2022-02-08"), release("2.0", "2023-03-15"), release("2.1", ""))
+    twins = (release("2.0.0", "2023-03-16"), release("2.1", ""))
+    assert [release("2.0", "2023-03-16"), release("2.1", "")] == both(ours, twins)
+
+
+def test_a_release_fits_where_a_python_may_install_it() -> None:
+    """Any patch release of one of them; what cannot be read forbids nothing, and who names no Python may have any."""
+    asked = ("", ">=3.11", "==3.11.*", "no specifier", ">=3.12", "<3.11")
+    asking = [replace(release("1.0"), requires_python=text) for text in asked]
+    assert [True, True, True, True, False, False] == [each.fits(["3.11"]) for each in asking]
+    assert {True} == {
+        each.fits(pythons) for each in asking for pythons in ([], ["3.10", "3.11", "3.12"])
+    }
+
 
 NOBODY = "http://127.0.0.1:9/simple"
 """The discard port: nothing listens there."""
@@ -128,7 +214,8 @@ def test_without_settings_uv_tells_its_default(monkeypatch: pytest.MonkeyPatch) 
 
 def page(*files: Mapping[str, object]) -> bytes:
     """A page of the simple API in JSON."""
-    return json.dumps({"files": files}).encode()
+    listed = [{"url": "file", "hashes": {}, **file} for file in files]
+    return json.dumps({"meta": {"api-version": "1.1"}, "name": "alpha", "files": listed}).encode()
 
 
 def test_files_of_another_name_are_no_releases() -> None:
@@ -150,7 +237,7 @@ def test_a_yank_of_null_is_none() -> None:
 @pytest.mark.parametrize("kind", ["text/plain; charset=utf-8", "application/octet-stream"])
 def test_what_is_no_page_of_the_simple_api_is_not_read_as_one(kind: str) -> None:
     """Without anchors it would be a package without releases, in place of what is kept."""
-    with pytest.raises(msgspec.DecodeError, match=kind.partition(";")[0]):
+    with pytest.raises(ValueError, match=kind.partition(";")[0]):
         releases_of(kind, page({"filename": "alpha-1.0.tar.gz"}), "alpha")
 
 

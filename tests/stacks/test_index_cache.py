@@ -1,17 +1,32 @@
-"""What the package index said last, on disk: taken when it may be, and never believed when it is damaged."""
+"""How the package index is asked (rarely, patiently, or not at all), and how its answers are kept."""
 
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import os
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.stacks.index import Answer, IndexCache, Release, user_folder
+from gradmatrix.stacks.index import (
+    FRESH_S,
+    LONGEST_S,
+    USER_AGENT,
+    WORKERS,
+    Answer,
+    Index,
+    IndexCache,
+    IndexUnreachable,
+    Release,
+    user_folder,
+)
+from tests.conftest import PATIENCE_S
+from tests.fakes.package_index import MODIFIED, PackageIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 NOW = dt.datetime(2026, 11, 20, 14, 3, tzinfo=dt.UTC)
@@ -61,39 +76,16 @@ def test_no_address_is_stored(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("length", [0, 1, 64, 65, 100, -1])
-def test_a_file_that_was_cut_off_is_discarded_with_a_notice(tmp_path: Path, length: int) -> None:
-    """The disk was full, or the machine went off."""
+@pytest.mark.parametrize("length", [0, 1, 64, 100, -1])
+def test_a_file_that_was_cut_off_is_not_used(tmp_path: Path, length: int) -> None:
+    """A notice says so, and the next answer takes its place."""
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
     cache = IndexCache(tmp_path)
-    assert (None, False) == (cache.read(ADDRESS, "alpha"), path.exists())
-    assert cache.notices == (
-        "what was kept of the package index about alpha is damaged, and was discarded",
-    )
-
-
-def test_a_changed_byte_is_seen(tmp_path: Path) -> None:
-    """A version that is still a version."""
-    path = written(tmp_path)
-    path.write_bytes(path.read_bytes().replace(b'"1.0"', b'"1.1"'))
-    assert IndexCache(tmp_path).read(ADDRESS, "alpha") is None
-
-
-def test_a_whole_file_of_another_shape_is_not_taken(tmp_path: Path) -> None:
-    """What another release of ours wrote; the sum is right."""
-    path = written(tmp_path)
-    body = b'{"schema":1,"name":"alpha","asked_at":"2026-11-20T14:03:00Z"}'
-    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-    cache = IndexCache(tmp_path)
-    assert (None, ()) == (cache.read(ADDRESS, "alpha"), cache.notices)
-
-
-def test_a_file_under_another_name_is_not_taken(tmp_path: Path) -> None:
-    """Copied by hand."""
-    path = written(tmp_path)
-    path.rename(path.with_name("beta.json"))
-    assert IndexCache(tmp_path).read(ADDRESS, "beta") is None
+    assert cache.read(ADDRESS, "alpha") is None
+    assert cache.notices == ("the cached releases of alpha were damaged and are not used",)
+    cache.write(ADDRESS, ANSWER)
+    assert ANSWER == cache.read(ADDRESS, "alpha")
 
 
 def test_a_folder_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
@@ -102,7 +94,7 @@ def test_a_folder_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
     cache = IndexCache(tmp_path / "file")
     cache.write(ADDRESS, ANSWER)
     assert len(cache.notices) == 1
-    assert cache.notices[0].startswith("what the package index says cannot be kept")
+    assert cache.notices[0].startswith("the cache of the package index cannot be written")
     assert cache.read(ADDRESS, "alpha") is None
 
 
@@ -121,16 +113,356 @@ def test_the_users_folder_can_be_named(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_users_folder_is_where_the_platform_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """XDG's variable, where it holds a whole path."""
+    """On Linux, below XDG's variable."""
     monkeypatch.delenv("GRADMATRIX_CACHE_DIR")
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert tmp_path / "cache" / "gradmatrix" == user_folder()
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert tmp_path / "home" / ".cache" / "gradmatrix" == user_folder()
-    monkeypatch.setattr("sys.platform", "darwin")
-    assert tmp_path / "home" / "Library" / "Caches" / "gradmatrix" == user_folder()
-    monkeypatch.setattr("sys.platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    assert tmp_path / "local" / "gradmatrix" / "cache" == user_folder()
+
+
+NOBODY = "http://127.0.0.1:9/simple"
+"""The discard port: nothing listens there."""
+BEGAN = dt.datetime(2026, 11, 20, 14, 3, tzinfo=dt.UTC)
+
+
+@dataclass
+class Clock:
+    """A clock that moves when somebody sleeps, or when it is told to."""
+
+    now: dt.datetime = BEGAN
+    slept: list[float] = field(default_factory=list)
+
+    def __call__(self) -> dt.datetime:
+        """What time it is."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, at once."""
+        self.slept.append(seconds)
+        self.now += dt.timedelta(seconds=seconds)
+
+    def after(self, **duration: float) -> None:
+        """Time passes."""
+        self.now += dt.timedelta(**duration)
+
+
+@pytest.fixture
+def served() -> Iterator[PackageIndex]:
+    """An index with a release of one package."""
+    with PackageIndex(validates=True) as index:
+        index.add("alpha", "1.0", "2025-03-01")
+        yield index
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Two minutes past two in the afternoon, and one more."""
+    return Clock()
+
+
+def reader(url: str, folder: Path, clock: Clock, attempts: int = 3, offline: str = "") -> Index:
+    """An index as a process of its own would have it."""
+    cache = IndexCache(folder)
+    return Index(
+        url, attempts=attempts, cache=cache, offline=offline, clock=clock, sleep=clock.sleep
+    )
+
+
+def versions(index: Index) -> list[str]:
+    """Of alpha."""
+    return [release.version for release in index.releases("alpha")]
+
+
+def test_within_minutes_it_is_not_asked_again(
+    served: PackageIndex, tmp_path: Path, clock: Clock
+) -> None:
+    """By another process either."""
+    versions(reader(served.url, tmp_path, clock))
+    clock.after(seconds=FRESH_S - 1)
+    assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
+    assert 1 == len(served.requests)
+
+
+def test_later_it_is_asked_what_was_modified(
+    served: PackageIndex, tmp_path: Path, clock: Clock
+) -> None:
+    """And "nothing" renews what is kept."""
+    versions(reader(served.url, tmp_path, clock))
+    clock.after(seconds=FRESH_S)
+    assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
+    assert (served.validators(served.page("alpha")[1])["ETag"], MODIFIED) == (  # type: ignore[index]
+        served.asked[1]["If-None-Match"],
+        served.asked[1]["If-Modified-Since"],
+    )
+    clock.after(seconds=FRESH_S - 1)
+    assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
+    assert 2 == len(served.requests)
+
+
+def test_what_was_modified_is_taken(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
+    """A release came out meanwhile."""
+    versions(reader(served.url, tmp_path, clock))
+    served.add("alpha", "1.1", "2025-03-02")
+    clock.after(seconds=FRESH_S)
+    assert ["1.0", "1.1"] == versions(reader(served.url, tmp_path, clock))
+
+
+def test_a_clock_that_was_set_back_does_not_keep_an_answer_for_ever(
+    served: PackageIndex, tmp_path: Path, clock: Clock
+) -> None:
+    """An answer of the future is asked about."""
+    versions(reader(served.url, tmp_path, clock))
+    clock.after(days=-3)
+    versions(reader(served.url, tmp_path, clock))
+    assert 2 == len(served.requests)
+
+
+def test_an_index_that_does_not_answer_is_read_from_the_cache_which_says_so(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """With the moment that the releases are as of."""
+    with PackageIndex() as served:
+        served.add("alpha", "1.0", "2025-03-01")
+        versions(reader(served.url, tmp_path, clock))
+    clock.after(days=1)
+    index = reader(served.url, tmp_path, clock)
+    assert ["1.0"] == versions(index)
+    assert (
+        "the package index did not answer: releases as of 2026-11-20 14:03 UTC",
+    ) == index.notices
+
+
+def test_an_answer_has_no_notice(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
+    """Kept or not."""
+    for _ in range(2):
+        index = reader(served.url, tmp_path, clock)
+        versions(index)
+        assert index.notices == ()
+
+
+def test_what_was_kept_before_the_day_was_over_does_not_cover_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """A lock of that day would lack what came out in the evening."""
+    with PackageIndex() as served:
+        served.add("alpha", "1.0", "2025-03-01")
+        versions(reader(served.url, tmp_path, clock))
+    clock.after(days=1)
+    index = reader(served.url, tmp_path, clock, attempts=1)
+    assert ["1.0"] == [
+        release.version for release in index.releases("alpha", BEGAN.date() - dt.timedelta(days=1))
+    ]
+    with pytest.raises(IndexUnreachable):
+        index.releases("alpha", BEGAN.date())
+
+
+def test_offline_it_is_not_even_asked(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
+    """What is kept is told with its moment, and which variable forbids more."""
+    versions(reader(served.url, tmp_path, clock))
+    clock.after(hours=1)
+    index = reader(served.url, tmp_path, clock, offline="UV_OFFLINE")
+    assert ["1.0"] == versions(index)
+    assert (
+        "the package index was not asked (UV_OFFLINE is set): releases as of 2026-11-20 14:03 UTC",
+    ) == (index.notices)
+    with pytest.raises(IndexUnreachable, match=r"was not asked for beta: UV_OFFLINE is set"):
+        index.releases("beta")
+    assert 1 == len(served.requests)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "asked"),
+    [
+        ("UV_OFFLINE", "1", 0),
+        ("GRADMATRIX_OFFLINE", "true", 0),
+        ("UV_OFFLINE", "0", 1),
+        ("GRADMATRIX_OFFLINE", "", 1),
+    ],
+)
+def test_an_environment_variable_forbids_asking(
+    served: PackageIndex, monkeypatch: pytest.MonkeyPatch, name: str, value: str, asked: int
+) -> None:
+    """Ours, or uv's."""
+    for other in ("UV_OFFLINE", "GRADMATRIX_OFFLINE"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv("UV_DEFAULT_INDEX", served.url)
+    monkeypatch.setenv(name, value)
+    index = Index.of_machine()
+    if asked:
+        assert ["1.0"] == versions(index)
+    else:
+        with pytest.raises(IndexUnreachable, match=name):
+            versions(index)
+    assert asked == len(served.requests)
+
+
+def test_a_busy_index_is_asked_again_when_it_says(served: PackageIndex, clock: Clock) -> None:
+    """Retry-After in seconds, and as a moment."""
+    moment = (BEGAN + dt.timedelta(seconds=17)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    served.failures = [(429, {"Retry-After": "7"}), (503, {"Retry-After": moment})]
+    assert ["1.0"] == versions(Index(served.url, clock=clock, sleep=clock.sleep))
+    assert [7.0, 10.0] == clock.slept
+
+
+def test_an_index_that_wants_an_hour_is_not_waited_for(served: PackageIndex, clock: Clock) -> None:
+    """What is kept does for now."""
+    served.failures = [(429, {"Retry-After": "3600"})]
+    with pytest.raises(IndexUnreachable, match="HTTP 429"):
+        versions(Index(served.url, clock=clock, sleep=clock.sleep))
+    assert ([], 1) == (clock.slept, len(served.requests))
+
+
+def test_failures_that_pass_are_waited_for_longer_and_longer(
+    served: PackageIndex, clock: Clock
+) -> None:
+    """Not to the same moment for all who failed together."""
+    served.failures = [(502, {})] * 3
+    assert ["1.0"] == versions(Index(served.url, attempts=4, clock=clock, sleep=clock.sleep))
+    bounds = [(0.25, 0.75), (0.5, 1.5), (1.0, 3.0)]
+    assert [True] * 3 == [
+        low <= slept <= high for slept, (low, high) in zip(clock.slept, bounds, strict=True)
+    ]
+    assert 3 == len(set(clock.slept))
+
+
+@pytest.mark.parametrize("status", [401, 403, 410])
+def test_a_refusal_is_not_argued_with(served: PackageIndex, clock: Clock, status: int) -> None:
+    """It would be the same again."""
+    served.failures = [(status, {})]
+    with pytest.raises(IndexUnreachable, match=f"HTTP {status}"):
+        versions(Index(served.url, clock=clock, sleep=clock.sleep))
+    assert (1, []) == (len(served.requests), clock.slept)
+
+
+def test_an_index_that_is_down_is_left_alone_for_a_minute(clock: Clock) -> None:
+    """A lock has a hundred packages."""
+    index = Index(NOBODY, clock=clock, sleep=clock.sleep, attempts=2)
+    for _ in range(2):
+        with pytest.raises(IndexUnreachable):
+            versions(index)
+    assert 1 == len(clock.slept)
+    clock.after(seconds=61)
+    with pytest.raises(IndexUnreachable):
+        versions(index)
+    assert 2 == len(clock.slept)
+
+
+def test_questions_say_who_asks(served: PackageIndex) -> None:
+    """So that whoever runs the index can tell."""
+    versions(Index(served.url))
+    assert [USER_AGENT] == [headers["User-Agent"] for headers in served.asked]
+    assert "gradmatrix" in USER_AGENT
+
+
+def test_credentials_are_sent_and_not_stored(
+    served: PackageIndex, tmp_path: Path, clock: Clock
+) -> None:
+    """With other ones, or none, the same answer is found."""
+    secret = served.url.replace("http://", "http://somebody:s3cret@")
+    versions(reader(secret, tmp_path, clock))
+    assert served.asked[0]["Authorization"].startswith("Basic ")
+    assert [] == [
+        path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
+    ]
+    assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
+    assert 1 == len(served.requests)
+
+
+def test_credentials_go_to_no_other_host(served: PackageIndex) -> None:
+    """Whatever the index points to; its own further pages get them."""
+    with PackageIndex() as other:
+        other.add("alpha", "2.0", "2025-03-01")
+        address = f"{other.url}/alpha/"
+        served.failures = [(302, {"Location": "/simple/alpha/"}), (302, {"Location": address})]
+        assert ["2.0"] == versions(Index(served.url.replace("http://", "http://somebody:s3cret@")))
+        assert [True, True] == ["Authorization" in headers for headers in served.asked]
+        assert [False] == ["Authorization" in headers for headers in other.asked]
+
+
+def test_no_more_than_a_few_questions_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many packages are asked for."""
+    under_way, most, lock = 0, 0, threading.Lock()
+    met = threading.Barrier(WORKERS, timeout=PATIENCE_S)
+
+    def slowly(*_: object) -> Answer:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        met.wait()  # all workers are here: one more would be seen
+        with lock:
+            under_way -= 1
+        return Answer(name="some", asked_at=BEGAN)
+
+    monkeypatch.setattr(Index, "_ask", slowly)
+    Index(NOBODY).many([f"package-{number}" for number in range(4 * WORKERS)])
+    assert WORKERS == most
+
+
+NAMES = [f"package-{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "left_s"), [("3600", 3600), (str(10 * int(LONGEST_S)), LONGEST_S)]
+)
+def test_an_index_that_wants_an_hour_is_asked_for_no_other_package(
+    tmp_path: Path, clock: Clock, asked_s: str, left_s: float
+) -> None:
+    """What is kept does for all of them; nobody is left alone for more than a day."""
+    with PackageIndex() as served:
+        for name in NAMES:
+            served.add(name, "1.0", "2025-03-01")
+        reader(served.url, tmp_path, clock).many(NAMES)
+        clock.after(seconds=FRESH_S)
+        served.failures = [(429, {"Retry-After": asked_s})]
+        index = reader(served.url, tmp_path, clock)
+        assert [1] * len(NAMES) == [len(index.releases(name)) for name in NAMES]
+        clock.after(seconds=left_s - 1)
+        with pytest.raises(IndexUnreachable, match="HTTP 429"):
+            index.releases("beta")
+        assert len(NAMES) + 1 == len(served.requests)
+        clock.after(seconds=1)
+        assert () == index.releases("beta")
+
+
+@pytest.mark.parametrize(
+    "moment", ["0", (BEGAN - dt.timedelta(hours=1)).strftime("%a, %d %b %Y %H:%M:%S GMT")]
+)
+def test_a_pause_of_nothing_is_a_pause_all_the_same(
+    served: PackageIndex, clock: Clock, moment: str
+) -> None:
+    """Our clock may be fast."""
+    served.failures = [(503, {"Retry-After": moment})] * 2
+    assert ["1.0"] == versions(Index(served.url, clock=clock, sleep=clock.sleep))
+    assert [True, True] == [
+        low <= slept <= 3 * low for slept, low in zip(clock.slept, (0.25, 0.5), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("process", ["this", "another"])
+def test_an_answer_of_before_midnight_does_not_do_for_that_day_after_it(
+    served: PackageIndex, tmp_path: Path, clock: Clock, process: str
+) -> None:
+    """However fresh it is, in this process or another; before midnight it does."""
+    clock.now = dt.datetime(2026, 11, 20, 23, 58, tzinfo=dt.UTC)
+    index = reader(served.url, tmp_path, clock)
+    assert [1, 1] == [len(index.releases("alpha", clock.now.date())) for _ in range(2)]
+    assert 1 == len(served.requests)
+    served.add("alpha", "1.1", "2026-11-20")
+    clock.after(minutes=3)
+    index = index if process == "this" else reader(served.url, tmp_path, clock)
+    assert [2, 2] == [len(index.releases("alpha", dt.date(2026, 11, 20))) for _ in range(2)]
+    assert 2 == len(served.requests)
+
+
+def test_an_unknown_format_takes_no_place_of_what_is_kept(
+    served: PackageIndex, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy may answer, and say that all is well."""
+    versions(reader(served.url, tmp_path, clock))
+    monkeypatch.setattr(served, "page", lambda _: ("text/plain", "{}"))
+    clock.after(seconds=FRESH_S)
+    assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
+    with pytest.raises(
+        IndexUnreachable, match="unknown format for beta: text/plain is no page of the simple API"
+    ):
+        reader(served.url, tmp_path, clock).releases("beta")

@@ -74,11 +74,11 @@ def test_a_tally_counts_what_was_asked_for() -> None:
         ),
         (
             [make_audited(module=True, line=True)] * 9 + [make_audited(module=False, line=True)],
-            ["the right module was named for 90.0%, wanted are 95%"],
+            ["the right module was named for 90.0% of the faults, at least 95% are required"],
         ),
         (
             [make_audited(module=True, line=True)] * 9 + [make_audited(module=True, line=False)],
-            ["the right line was named for 90.0%, wanted are 95%"],
+            ["the right line was named for 90.0% of the faults, at least 95% are required"],
         ),
         ([make_audited(audit.NONE)], ["1 healthy runs have a finding"]),
     ],
@@ -168,6 +168,7 @@ def make_finished(outcome: str) -> Finished:
     return Finished(None, Verdict(Outcome(outcome), None, ""), "", "none")
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("stack", [OLDEST, NEWEST])
 def test_faults_on_a_real_stack_are_detected_and_named(stack: str, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_memory_is_that_of_all_processes() -> None:
     assert os.getpid() in bench_page.family(os.getpid())
 
 
+@pytest.mark.slow
 def test_without_a_browser_the_rest_is_measured(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -266,10 +266,10 @@ def test_the_report_for_a_person(
 @pytest.mark.parametrize(
     ("plain", "expected"),
     [
-        ([], "What was seen to work on this environment: as it is (sums/plain trains there)."),
+        ([], "This works on this environment: as it is (sums/plain trains there)."),
         (
             [FAILS],
-            "What was seen to work on first, the nearest published stack: as it is (sums/plain trains there).",
+            "This works on first, the nearest published stack: as it is (sums/plain trains there).",
         ),
     ],
 )
@@ -319,6 +319,7 @@ def test_an_environment_without_torch_ends_with_2(
     assert "has no torch" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_real_environment_fails_as_its_own_stack_does() -> None:
     """What is published of the oldest stack, in the environment of that stack."""
     selection = Selection(

@@ -78,12 +78,12 @@ def test_another_gradient_is_another_verdict(project: Project, world: World) -> 
 @pytest.mark.parametrize(
     ("name", "value", "note"),
     [
-        ("scenario", "0000", "the scenario's source has changed since"),
-        ("observer", "0000", "the observer has changed since"),
-        ("judge", "0000", "the code that judges has changed since"),
-        ("device", "Linux-sparc", "another device: Linux-sparc then, "),
-        ("steps", "1+1+1", "another steps (audited + warm-up + timed): 1+1+1 then, 4+4+12 here"),
-        ("threads", "8", "another threads: 8 then, 1 here"),
+        ("scenario", "0000", "the scenario's code has changed since then"),
+        ("observer", "0000", "the observer has changed since then"),
+        ("judge", "0000", "the rules for verdicts have changed since then"),
+        ("device", "Linux-sparc", "different device: Linux-sparc then, "),
+        ("steps", "1+1+1", "different steps (audited + warm-up + timed): 1+1+1 then, 4+4+12 here"),
+        ("threads", "8", "different threads: 8 then, 1 here"),
     ],
 )
 def test_what_differs_is_noted(
@@ -99,7 +99,7 @@ def test_what_differs_is_noted(
 def test_another_build_of_torch_is_noted(project: Project, world: World) -> None:
     """It is a property of the machine."""
     here = reproduce.reproduce(project, record_of(project, build="cuda"))
-    assert ("another build of torch: cuda then, cpu here",) == here.notes
+    assert ("different build of torch: cuda then, cpu here",) == here.notes
 
 
 def test_a_disagreement_counts_as_trained(project: Project, world: World) -> None:
@@ -210,6 +210,7 @@ def test_the_exit_code(
     assert "first/sums/plain/cpu" in printed
 
 
+@pytest.mark.slow
 def test_a_published_failure_holds_here() -> None:
     """In its own environment."""
     python_of(OLDEST)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradmatrix.cli.main import main
-from tests.conftest import NEWEST, OLDEST, ROOT, python_of, waits_until
+from tests.conftest import NEWEST, OLDEST, ROOT, STACKS, python_of, waits_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ class Here:
         (self.folder / name).write_text(text, encoding="utf-8")
         return name
 
-    def trace(self, *words: object, options: Sequence[object] = (), stack: str = NEWEST) -> Traced:
+    def trace(self, *words: object, options: Sequence[object] = (), stack: str = OLDEST) -> Traced:
         """Run the command in this process, the script in one of its own."""
         arguments = ["trace", "--python", python_of(stack), *options, "--json", *words]
         self.capture.readouterr()
@@ -82,7 +82,7 @@ def here(
     return Here(tmp_path, capfdbinary)
 
 
-@pytest.mark.parametrize("stack", [OLDEST, NEWEST])
+@pytest.mark.parametrize("stack", STACKS)
 def test_a_script_prints_what_it_prints_alone(here: Here, stack: str) -> None:
     """Byte for byte, with the same numbers; what its data loader's workers do is not traced."""
     script = EXAMPLES / "plain_loop.py"
@@ -94,15 +94,17 @@ def test_a_script_prints_what_it_prints_alone(here: Here, stack: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["lightning_autoencoder", "transformers_trainer", "trl_sft", "accelerate_loop"]
 )
 def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
     """Unmodified, as its documentation writes it."""
-    traced = here.trace(EXAMPLES / f"{name}.py")
+    traced = here.trace(EXAMPLES / f"{name}.py", stack=NEWEST)
     assert (0, "trains", []) == (traced.code, traced.outcome, traced.found["trouble"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "cause", "file", "function"),
     [
@@ -149,6 +151,7 @@ def test_the_exit_code_is_the_scripts(
     assert b"cleaned up\n" == traced.output
 
 
+@pytest.mark.slow
 @needs_posix
 def test_a_script_that_is_killed_leaves_what_had_been_seen(here: Here) -> None:
     """From a second after its first step on."""
@@ -176,7 +179,8 @@ def test_a_script_is_stopped_after_so_many_steps(here: Here) -> None:
     assert traced.found == json.loads((here.folder / "found.json").read_bytes())
 
 
-@pytest.mark.parametrize("stack", [OLDEST, NEWEST])
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", STACKS)
 def test_processes_that_are_spawned_are_stopped_together(here: Here, stack: str) -> None:
     """The first rank is traced; who waits for them ends as well."""
     traced = here.trace(EXAMPLES / "spawned.py", 2000, options=["--steps", 6], stack=stack)
@@ -188,6 +192,7 @@ def test_processes_that_are_spawned_are_stopped_together(here: Here, stack: str)
     )
 
 
+@pytest.mark.slow
 def test_the_first_of_a_launchers_ranks_is_traced(here: Here) -> None:
     """A command of the environment is run by its Python."""
     traced = here.trace(
@@ -197,6 +202,7 @@ def test_the_first_of_a_launchers_ranks_is_traced(here: Here) -> None:
     assert {b"rank 0 trained", b"rank 1 trained"} == set(traced.output.splitlines())
 
 
+@pytest.mark.slow
 def test_an_exception_of_a_spawned_process_is_told(here: Here) -> None:
     """And not what the launcher makes of it."""
     script = here.write(
@@ -211,6 +217,7 @@ def test_an_exception_of_a_spawned_process_is_told(here: Here) -> None:
     assert (1, "step:no-grad-fn") == (traced.code, traced.outcome)
 
 
+@pytest.mark.slow
 @needs_posix
 def test_a_forked_process_is_traced(here: Here) -> None:
     """As the launcher of a notebook does."""
@@ -229,6 +236,7 @@ def test_everything_after_the_script_is_its_own(here: Here) -> None:
     assert f"{words} __main__\n".encode() == traced.output
 
 
+@pytest.mark.slow
 def test_a_module_is_run_as_python_does(here: Here) -> None:
     """With the current folder on its path."""
     here.write(TRAINS, "training.py")
@@ -236,6 +244,7 @@ def test_a_module_is_run_as_python_does(here: Here) -> None:
     assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
 
 
+@pytest.mark.slow
 def test_the_script_finds_its_environment_as_it_is(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +284,7 @@ def test_a_script_that_only_imports_torch_never_stepped(here: Here) -> None:
     )
 
 
+@pytest.mark.slow
 @needs_posix
 def test_a_request_to_end_goes_to_the_script(here: Here) -> None:
     """Who ends the trace ends the script, and still gets the report."""

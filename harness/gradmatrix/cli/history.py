@@ -20,7 +20,7 @@ from gradmatrix.publish.claims import claims as claims_file
 from gradmatrix.publish.claims.claims import Verdict
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import as_issue, base_of, reported
-from gradmatrix.publish.formats import claims_json, verdict_words
+from gradmatrix.publish.formats import Claims, Results
 from gradmatrix.publish.rows import SYMBOLS, rows_of, tabulated
 from gradmatrix.run import project as address
 from gradmatrix.run.project import by_date
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Cell
     from gradmatrix.judge.history import Entry, Flip
-    from gradmatrix.publish.claims.claims import Judged
+    from gradmatrix.publish.claims.claims import Judged, Tested
+    from gradmatrix.publish.rows import Table
     from gradmatrix.run.project import Project
 
 
@@ -120,12 +121,13 @@ STYLES = {
 
 
 def claims_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Judge claims by the records; nothing is run."""
-    judged = verdicts(project)
+    """``claims``: from the records alone, nothing is run."""
+    table, judged = verdicts(project)
     if options.id is not None:
         judged = (named(options.id, judged),)
     if options.json:
-        console.print(Text(claims_json(judged).decode().rstrip()), soft_wrap=True)
+        content = b"".join(Claims.pieces(Results(table, judged)))
+        console.print(Text(content.decode().rstrip()), soft_wrap=True)
         return 0
     if options.id is not None:
         show_evidence(console, judged[0])
@@ -134,17 +136,16 @@ def claims_command(options: argparse.Namespace, project: Project, console: Conso
     return warn_and_code(project, console, failed=False)
 
 
-def verdicts(project: Project) -> tuple[Judged, ...]:
-    """Every claim, judged by the newest records."""
+def verdicts(project: Project) -> tuple[Table, tuple[Judged, ...]]:
+    """Return the newest cells of the checkout, and its claims judged by them."""
     locks = by_date(project.known_locks())
     claims = claims_file.of_checkout(project.root, project.known_scenarios(), locks)
     chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
     stacks = (
         project.records_of([lock.stack]).values() for lock in locks
     )  # whole records: one stack at a time
-    return judge_all(
-        claims, tabulated(locks, chosen, [row for each in stacks for row in rows_of(each, chosen)])
-    )
+    table = tabulated(locks, chosen, [row for each in stacks for row in rows_of(each, chosen)])
+    return table, judge_all(claims, table)
 
 
 def named(name: str, judged: Iterable[Judged]) -> Judged:
@@ -160,10 +161,10 @@ def named(name: str, judged: Iterable[Judged]) -> Judged:
 
 
 def show_claims(console: Console, judged: Iterable[Judged]) -> None:
-    """A table of all claims: verdict, name, sentence, what the cells say."""
+    """Print all claims as a table."""
     table = TerminalTable(header_style="bold", padding=(0, 1))
     table.add_column("verdict", no_wrap=True)
-    for title, ratio in (("claim", 2), ("what the cells say", 3)):
+    for title, ratio in (("claim", 2), ("what was expected, and in how many cells it holds", 3)):
         table.add_column(title, overflow="fold", ratio=ratio)
     last = None
     for each in judged:
@@ -172,23 +173,29 @@ def show_claims(console: Console, judged: Iterable[Judged]) -> None:
         last = each.claim.scenario
         claim = Text.assemble((each.claim.id, "bold"), "\n", one_line(each.claim.says))
         table.add_row(
-            Text(verdict_words(each), style=STYLES[each.verdict]),
+            Text(each.verdict.words, style=STYLES[each.verdict]),
             claim,
-            Text(one_line(each.summary)),
+            Text("\n".join(one_line(line) for line in findings(each))),
         )
     console.print(table)
 
 
+def findings(judged: Judged) -> list[str]:
+    """Return a line for each expectation, and the note."""
+    lines = [part.line for part in judged.tested] or ["no cell is relevant to it"]
+    return [*lines, judged.claim.note] if judged.claim.note else lines
+
+
 def list_claims(console: Console, judged: Iterable[Judged]) -> None:
-    """All claims as paragraphs, for a narrow terminal."""
+    """Print all claims as a list, for a terminal that is too narrow for a table."""
     for each in judged:
         console.print(
             Text.assemble(
-                (verdict_words(each), STYLES[each.verdict]), "  ", (each.claim.id, "bold")
+                (each.verdict.words, STYLES[each.verdict]), "  ", (each.claim.id, "bold")
             ),
             soft_wrap=True,
         )
-        for text in (each.claim.says, f"→ {each.summary}"):
+        for text in (each.claim.says, *(f"→ {line}" for line in findings(each))):
             folded = wrap(
                 one_line(text),
                 max(console.width - 2, 20),
@@ -199,11 +206,11 @@ def list_claims(console: Console, judged: Iterable[Judged]) -> None:
 
 
 def show_evidence(console: Console, judged: Judged) -> None:
-    """One claim, with every cell that counts for or against it."""
+    """Print one claim with all cells that support or contradict it."""
     claim = judged.claim
     day = f", {claim.date}" if claim.date is not None else ""
     console.print(
-        Text(f"{claim.id}: {verdict_words(judged)}", style=f"bold {STYLES[judged.verdict]}"),
+        Text(f"{claim.id}: {judged.verdict.words}", style=f"bold {STYLES[judged.verdict]}"),
         soft_wrap=True,
     )
     console.print(Text(f"  {one_line(claim.says)}"), soft_wrap=True)
@@ -211,11 +218,25 @@ def show_evidence(console: Console, judged: Judged) -> None:
     if claim.reading:
         console.print(Text(f"  read as: {one_line(claim.reading)}"), soft_wrap=True)
     for part in judged.tested:
-        console.print(Text(f"  {one_line(part.words)}"), soft_wrap=True)
+        console.print(Text(f"  {one_line(part.line)}"), soft_wrap=True)
+        for text in details(part):
+            console.print(Text(f"    {one_line(text)}", style="dim"), soft_wrap=True)
         for each in part.evidence:
             text = f"    {each.bears:8} {each.cell}: {one_line(plain(each.why))}"
             console.print(
                 Text(text, style="red" if each.bears == "against" else ""), soft_wrap=True
             )
     if not judged.tested:
-        console.print(Text("  no cell counts for or against it"), soft_wrap=True)
+        console.print(Text("  no cell is relevant to it"), soft_wrap=True)
+    if claim.note:
+        console.print(Text(f"  note: {one_line(claim.note)}"), soft_wrap=True)
+
+
+def details(tested: Tested) -> list[str]:
+    """Return the conditions and the versions of an expectation, a line for each."""
+    lines = [f"only if: {condition}" for condition in tested.expectation.conditions]
+    lines += [f"tested: {span}" for span in tested.releases]
+    lines += [f"separates: {boundary}" for boundary in tested.boundaries]
+    if tested.too_close:
+        lines.append(f"too close to decide: {tested.too_close} more")
+    return lines

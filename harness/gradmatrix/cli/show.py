@@ -33,7 +33,7 @@ from gradmatrix.publish.comparison import (
     measuring,
     move,
     moved_summary,
-    pairs_told,
+    pairs_shown,
     ratio_rows,
     sections,
     sides,
@@ -430,7 +430,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
         show_section(console, section)
     show_speed(console, comparison)
     show_drift(console, comparison)
-    for pair in pairs_told(comparison):
+    for pair in pairs_shown(comparison):
         show_packages(console, pair, several=comparison.several)
     if unmoved(comparison):
         line(console, "")

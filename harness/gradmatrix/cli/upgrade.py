@@ -16,8 +16,9 @@ from rich.text import Text
 
 from gradmatrix.cli import show
 from gradmatrix.compare import upgrade
-from gradmatrix.compare.comparison import Side, compare_stacks
-from gradmatrix.compare.sides import Reading, paired, path_of, read
+from gradmatrix.compare.comparison import Results, compare_stacks
+from gradmatrix.compare.recorded import paired, read
+from gradmatrix.compare.sides import Reading, path_of
 from gradmatrix.compare.upgrade import Plan, Timing
 from gradmatrix.core import files as disk
 from gradmatrix.core.errors import UserError, did_you_mean
@@ -133,16 +134,16 @@ def write(target: str, content: bytes) -> None:
         disk.write_atomically(Path(target), content)
 
 
-def chosen(asked: Sequence[str], pairs: Sequence[tuple[Side, Side]]) -> set[str]:
-    """The scenarios that were asked for; UserError with a suggestion if no run has one of them."""
+def chosen(asked: Sequence[str], pairs: Sequence[tuple[Results, Results]]) -> set[str]:
+    """The scenarios that were asked for; UserError with a suggestion for one that no run has."""
     known = {key.scenario for pair in pairs for side in pair for key in side.records}
     for name in asked:
         expect(name, "recorded scenario", sorted(known))
     return set(asked)
 
 
-def of_scenarios(side: Side, names: set[str]) -> Side:
-    """A side with only the cells of these scenarios."""
+def of_scenarios(side: Results, names: set[str]) -> Results:
+    """A side with the cells of these scenarios alone."""
     return replace(
         side, records={key: record for key, record in side.records.items() if key.scenario in names}
     )
@@ -312,10 +313,10 @@ def timing(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Timing
 
 
 def what_moves(baseline: Resolved, candidate: Resolved) -> Iterator[str]:
-    """The two sides, and what differs between their locks."""
-    yield f"{baseline.given.name} → {candidate.given.name}"
-    for side in (baseline, candidate):
-        yield from (f"  note: {one_line(notice)}" for notice in side.given.notices)
+    """The two sides and what differs between their locks: the first thing that one wants to see."""
+    yield f"{baseline.side.name} → {candidate.side.name}"
+    for each in (baseline, candidate):
+        yield from (f"  note: {one_line(notice)}" for notice in each.side.notices)
     moves = packages_moved(baseline.lock, candidate.lock)
     if not moves:
         yield "Nothing differs: both sides have the same packages."

@@ -1,10 +1,6 @@
-"""The words of a comparison of two sides, as data: schema 1 of what ``compare`` and ``upgrade`` report.
+"""Two sides compared, cell by cell: what regressed, what is fixed, and whether an upgrade is safe.
 
-Pure: cells that changed alike and share a cause, as one group: same phase, reason, and place.
-
-Pure: "may I upgrade?" answered: the verdict and the headline of a comparison.
-
-Pure: two sides, cell by cell: what regressed, what is fixed, what broke differently, and what cannot be said.
+Pure functions of records. The result is data: schema 1 of what ``compare`` and ``upgrade`` report.
 """
 
 from __future__ import annotations
@@ -20,6 +16,7 @@ import msgspec
 
 from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import SCHEMA, Frame, Frozen
+from gradmatrix.core.text import counted
 from gradmatrix.judge.causes import Cause, advise, remedy_on_its_stack
 from gradmatrix.judge.change import (
     OF_VERDICTS,
@@ -36,16 +33,10 @@ from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key, Measure
 from gradmatrix.run.plan import lock_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from gradmatrix.core.model import Record, Scenario
+    from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.judge.diagnosis import Diagnosis
-
-    Shared = tuple[str, ...]
-    "What the cells of a group have in common."
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gradmatrix.core.model import Lock
     from gradmatrix.measure.statistics import Ratio
 
 
@@ -66,16 +57,16 @@ class SideFacts(Frozen, frozen=True):
     name: str
     python: str
     as_of: dt.date | None
-    """The day the package index was read as of; null where the lock is not known."""
+    """The day as of which the package index was read; null if the lock is unknown."""
     lock: str
-    """The first digits of the lock's digest; empty where it is not known."""
+    """The first digits of the lock's digest; empty if it is unknown."""
     requirements: tuple[str, ...]
     device: tuple[str, ...]
     """The processor architecture or the GPU's name that its cells ran on."""
     build: tuple[str, ...]
     """The build of torch that they ran with."""
     failure: str | None = None
-    """Why the side could not be resolved."""
+    """Why there is no lock."""
 
 
 class Pair(Frozen, frozen=True):
@@ -84,7 +75,7 @@ class Pair(Frozen, frozen=True):
     baseline: SideFacts
     candidate: SideFacts
     moved: tuple[PackageMove, ...] | None
-    """The packages that differ; null where a lock is not known."""
+    """The packages that differ; null if a lock is unknown."""
 
 
 class Ending(Frozen, frozen=True):
@@ -93,7 +84,7 @@ class Ending(Frozen, frozen=True):
     outcome: str
     """``trains`` or ``phase:reason``."""
     passed: bool | None
-    """Null where it was not judged."""
+    """Null if it was not judged."""
     gradient: Gradient | None
     message: str
     repeats: tuple[str, ...] = ()
@@ -108,14 +99,14 @@ class CellChange(Frozen, frozen=True):
     role: Role
     change: Change
     before: Ending | None
-    """Null where the baseline has no record of it."""
+    """Null if the baseline has no record of it."""
     after: Ending | None
     why: str = ""
-    """What is to be known of the change: why it is inconclusive, what else than the packages changed."""
+    """Why it is inconclusive, or what changed beside the packages."""
     flaky: bool = False
     """Repeats of one side disagree."""
     spurious: bool = False
-    """A side ended in a failure of the machine: no network, a full disk, a lost process."""
+    """One side failed because of the machine: no network, a full disk, a lost process."""
     drift: Drift | None = None
     """Of a cell that trains on both sides."""
 
@@ -126,20 +117,20 @@ class Group(Frozen, frozen=True):
     change: Change
     misuse: bool
     outcome: str
-    """Of the side that fails: the candidate, or for what is fixed the baseline."""
+    """Of the side that fails: the candidate, or the baseline if the cells are fixed."""
     gradient: Gradient | None
     cause: str | None
     """The cause of the diagnosis."""
     module: str | None
-    """The first module that it concerns, of the first cell."""
+    """The module that the diagnosis of the first cell names."""
     place: Frame | None
     """The responsible line of code, of the first cell; all cells share file and function."""
     text: tuple[str, ...]
-    """The diagnosis of the first cell; else its message."""
+    """The diagnosis of the first cell, or its message."""
     advice: str | None
-    """What to do about it: what was seen to work on the same stack, where there is such a cell."""
+    """What to do; if possible, what was seen to work on the same stack."""
     remedy: str | None
-    """``SCENARIO/VARIANT`` that was seen to train on the side that fails."""
+    """``SCENARIO/VARIANT`` of a remedy that trains on the side that fails."""
     cells: tuple[Cell, ...]
 
 
@@ -170,11 +161,11 @@ class Comparison(Frozen, frozen=True):
     training: Counts
     """Of the cells that should train."""
     misuse: Counts
-    """Of the cells that cannot train and pass where the stack says so."""
+    """Of the cells that cannot train, and pass if the stack says so."""
     not_judged: int
-    """Cells that neither side judged, or whose device one side does not have; they are in none of the counts."""
+    """Cells that no side judged, or whose device one side lacks; they are in no count."""
     missing: tuple[Cell, ...]
-    """Cells of the baseline of which the candidate has no record: nothing is said of them, and they are not counted."""
+    """Cells of the baseline that the candidate has no record of; they are in no count."""
     groups: tuple[Group, ...]
     cells: tuple[CellChange, ...]
     measured: tuple[Measured, ...] = ()
@@ -184,19 +175,30 @@ class Comparison(Frozen, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 safe, 1 something regressed or got slower or hungrier, 3 cells are inconclusive, or were not run."""
+        """0: safe. 1: a cell regressed, or needs more time or memory. 3: inconclusive."""
         return EXIT_CODES[self.verdict]
 
     @property
     def several(self) -> bool:
-        """Whether more than one stack is compared, so that a cell is named with its stack."""
+        """Whether more than one stack is compared; then cells are named with their stack."""
         return len(self.pairs) > 1
 
 
-ORDER = (Change.REGRESSED, Change.BROKE_DIFFERENTLY, Change.FIXED, Change.NEW)
-"""Changes that are grouped, in the order in which they are reported; of what is new that which fails."""
-VARYING = re.compile(r"0x[0-9a-f]+|\d+")
-"""What differs between messages of one cause: addresses, sizes, lines."""
+@dataclass(frozen=True)
+class Results:
+    """What one side ended with."""
+
+    name: str
+    lock: Lock | None
+    """None if only the records are left."""
+    records: Mapping[Key, Record]
+    """The newest record of every cell, relations judged."""
+    repeats: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
+    """Outcomes of further runs of the same cell on this side."""
+
+    def cell(self, key: Key) -> CellSide:
+        """How a cell ended, with its repeats."""
+        return CellSide(self.records.get(key), self.repeats.get(key, ()))
 
 
 @dataclass(frozen=True)
@@ -205,302 +207,19 @@ class Changed:
 
     change: CellChange
     failing: Record
-    """The candidate's; of what is fixed the baseline's."""
+    """The candidate's record; of a cell that is fixed, the baseline's."""
     others: tuple[Record, ...]
-    """All records of the side that fails: a remedy is one of them."""
-
-
-def groups(changed: Iterable[Changed], scenarios: Mapping[str, Scenario]) -> tuple[Group, ...]:
-    """The groups: the changes in their order, misuse after the rest, those of one cause together, the biggest first."""
-    together: dict[Shared, list[tuple[Changed, Diagnosis | None]]] = defaultdict(list)
-    for each in changed:
-        if is_grouped(each.change):
-            found = (
-                diagnose(each.failing.observation) if each.failing.observation is not None else None
-            )
-            together[shared(each, found)].append((each, found))
-    found_groups = [group(members, scenarios) for members in together.values()]
-    of_cause = Counter[str | None]()
-    for one in found_groups:
-        of_cause[one.cause] += len(one.cells)
-
-    def order(one: Group) -> tuple[int, bool, int, str, int]:
-        alike = -of_cause[one.cause], one.cause or ""
-        return ORDER.index(one.change), one.misuse, *alike, -len(one.cells)
-
-    return tuple(sorted(found_groups, key=order))
-
-
-def is_grouped(change: CellChange) -> bool:
-    """Whether it is told by its cause: changes of verdict, and what is new and fails."""
-    fails = change.after is not None and change.after.passed is False
-    return change.change in OF_VERDICTS or (change.change is Change.NEW and fails)
-
-
-def shared(each: Changed, found: Diagnosis | None) -> Shared:
-    """What its group has in common."""
-    record = each.failing
-    misuse = "misuse" if record.role is Role.MISUSE else ""
-    return each.change.change.value, misuse, record.outcome, *cause(record, found)
-
-
-def cause(record: Record, found: Diagnosis | None) -> Shared:
-    """Cause, file and function; where the place is in the script itself, or is not known, also what was said.
-
-    A whole column that could not be installed, or a library that cannot be imported, is told by its message.
-    """
-    if record.observation is None or record.observation.reached == "import":
-        return (alike(record.message),)
-    if found is None:
-        return (record.cell.scenario,)
-    if found.place is None:
-        return found.cause.value, record.cell.scenario, alike(found.text[0])
-    at = found.cause.value, found.place.file, found.place.function
-    in_a_library = "/" in found.place.file
-    return at if in_a_library or found.cause is not Cause.EXCEPTION else (*at, alike(found.text[0]))
-
-
-def alike(message: str) -> str:
-    """A message without what varies."""
-    return VARYING.sub("…", message)
-
-
-def group(
-    members: list[tuple[Changed, Diagnosis | None]], scenarios: Mapping[str, Scenario]
-) -> Group:
-    """The group of these, told by its first cell."""
-    first, found = members[0]
-    record = first.failing
-    misuse = record.role is Role.MISUSE
-    curable = (
-        found if not misuse else None
-    )  # it is meant to fail: what is wrong is that the stack is silent
-    remedy = (
-        remedy_on_its_stack(curable.cause, scenarios, first.others, record.cell)
-        if curable is not None
-        else None
-    )
-    return Group(
-        change=first.change.change,
-        misuse=misuse,
-        outcome=record.outcome,
-        gradient=record.gradient,
-        cause=found.cause.value if found is not None else None,
-        module=found.module if found is not None else None,
-        place=found.place if found is not None else None,
-        text=found.text if found is not None else (record.message,),
-        advice=advise(curable, remedy) if curable is not None else None,
-        remedy=f"{remedy.cell.scenario}/{remedy.cell.variant}" if remedy is not None else None,
-        cells=tuple(each.change.cell for each, _ in members),
-    )
-
-
-OPENING = {
-    Verdict.SAFE: "Safe",
-    Verdict.REGRESSIONS: "Do not upgrade yet",
-    Verdict.INCONCLUSIVE: "Open",
-}
-
-
-MOST_MISSING = 0.1
-"""The share of the baseline's cells that the candidate need not have run; where more are missing, nothing is safe."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """All that the answer depends on."""
-
-    training: Counts
-    """Of the cells that should train."""
-    misuse: Counts
-    missing: int
-    """Cells of the baseline of which the candidate has no record."""
-    measured: Sequence[Measured]
-    passing: int
-    """Cells that pass on a side: where none does, nothing could have regressed."""
-
-    @property
-    def compared(self) -> int:
-        """How many cells were judged on both sides."""
-        return on_both(self.training) + on_both(self.misuse)
-
-    @property
-    def inconclusive(self) -> int:
-        """How many cells were run on both sides, and nothing can be said of them."""
-        return self.training.inconclusive + self.misuse.inconclusive
-
-    @property
-    def lacks_too_much(self) -> bool:
-        """Whether the candidate has run too little of what the baseline has."""
-        return self.missing > MOST_MISSING * (self.missing + self.compared)
-
-
-def counted(changes: Iterable[CellChange], *, misuse: bool) -> Counts:
-    """How many cells changed in which way, of the misuse or of the rest."""
-    found = Counter(each.change for each in changes if (each.role is Role.MISUSE) is misuse)
-    return Counts(**{change.value.replace(" ", "_"): found[change] for change in Change})
-
-
-def answered(found: Found) -> Verdict:
-    """Regressions of cells, time or memory first; then what cannot be said of a cell.
-
-    A ratio that is inconclusive, or could not be had, is told and does not count: its budget is the user's choice, and
-    more of it would not make a cell fail. Where no cell was judged on both sides, none passes on either, or the
-    candidate has not run what the baseline has, nothing is safe.
-    """
-    grew = any(Size.MORE in sizes(each) for each in found.measured)
-    if grew or found.training.regressed or found.misuse.regressed:
-        return Verdict.REGRESSIONS
-    if found.inconclusive or not found.compared or not found.passing or found.lacks_too_much:
-        return Verdict.INCONCLUSIVE
-    return Verdict.SAFE
-
-
-def on_both(counts: Counts) -> int:
-    """How many cells were judged on both sides."""
-    return (
-        counts.regressed
-        + counts.broke_differently
-        + counts.fixed
-        + counts.judged_elsewhere
-        + counts.unchanged
-    )
-
-
-def sizes(measured: Measured) -> tuple[Size, ...]:
-    """The verdicts of a measured cell."""
-    return tuple(
-        ratio.verdict for ratio in (measured.step_time, measured.memory) if ratio is not None
-    )
-
-
-def headline(verdict: Verdict, found: Found, groups: Iterable[Group] = ()) -> str:
-    """The answer, with what speaks for it first; ``groups`` say by how many causes cells regressed."""
-    causes = sum(each.change is Change.REGRESSED and not each.misuse for each in groups)
-    parts = [*against(found, causes), *in_favour(found), *unmeasured(found.measured)]
-    if not found.compared and not found.inconclusive:
-        parts.insert(0, "no cell was judged on both sides")
-    elif found.compared and not found.passing:
-        parts.insert(0, f"{cells(found.compared)} compared, and none passes on either side")
-    if verdict is Verdict.SAFE:
-        parts.insert(0, f"nothing regressed in {cells(found.compared)}")
-    return f"{OPENING[verdict]}: {', '.join(parts)}."
-
-
-def against(found: Found, causes: int) -> Iterator[str]:
-    """What speaks against the candidate, and what is open."""
-    regressed = found.training.regressed
-    if regressed:
-        by = f" ({causes} cause{'s' if causes > 1 else ''})" if 0 < causes < regressed else ""
-        yield f"{cells(regressed)} regressed{by}"
-    if found.misuse.regressed:
-        yield f"{found.misuse.regressed} misuse{'s are' if found.misuse.regressed > 1 else ' is'} not told of any more"
-    for words, ratios in (
-        (TIME_WORDS, times(found.measured)),
-        (MEMORY_WORDS, memories(found.measured)),
-    ):
-        grown = [ratio for ratio in ratios if ratio.verdict is Size.MORE]
-        if grown:
-            worst = max(ratio.ratio for ratio in grown)
-            yield f"{cells(len(grown))} {words[Size.MORE]} (at worst ×{worst:.3g})"
-    if found.inconclusive:
-        yield f"{cells(found.inconclusive)} inconclusive"
-    if found.missing:
-        yield f"{cells(found.missing)} {'was' if found.missing == 1 else 'were'} not run on the candidate"
-
-
-def in_favour(found: Found) -> Iterator[str]:
-    """What speaks for the candidate, or not against it."""
-    training, misuse = found.training, found.misuse
-    if training.fixed:
-        yield f"{training.fixed} fixed"
-    if misuse.fixed:
-        yield f"{misuse.fixed} misuse{'s' if misuse.fixed > 1 else ''} told of now"
-    if training.broke_differently + misuse.broke_differently:
-        yield f"{training.broke_differently + misuse.broke_differently} broke differently"
-    if training.gone + misuse.gone:
-        yield f"{training.gone + misuse.gone} gone (the candidate has no such feature)"
-    for words, ratios in (
-        (TIME_WORDS, times(found.measured)),
-        (MEMORY_WORDS, memories(found.measured)),
-    ):
-        shrunk = sum(ratio.verdict is Size.LESS for ratio in ratios)
-        if shrunk:
-            yield f"{shrunk} {words[Size.LESS]}"
-
-
-def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
-    """The cells whose speed or memory is not known, though they were to be measured."""
-    failed = sum(each.step_time is None for each in measured)
-    if failed:
-        yield f"{failed} of {cells(len(measured))} could not be measured"
-    unsure = sum(
-        Size.INCONCLUSIVE in sizes(each) for each in measured if each.step_time is not None
-    )
-    if unsure:
-        yield f"speed or memory of {unsure} of {len(measured)} measured cells is open"
-
-
-def times(measured: Iterable[Measured]) -> list[Ratio]:
-    """The ratios of step times."""
-    return [each.step_time for each in measured if each.step_time is not None]
-
-
-def memories(measured: Iterable[Measured]) -> list[Ratio]:
-    """The ratios of peak memory."""
-    return [each.memory for each in measured if each.memory is not None]
-
-
-def cells(count: int) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{count} cell{'' if count == 1 else 's'}"
-
-
-SEVERITY = (Size.MORE, Size.INCONCLUSIVE, Size.SAME, Size.LESS)
-
-
-def worst_first(measured: Iterable[Measured]) -> tuple[Measured, ...]:
-    """What is slower or hungrier first, by how much, and what is faster or leaner last."""
-
-    def key(each: Measured) -> tuple[int, float, str]:
-        place = min(
-            (SEVERITY.index(size) for size in sizes(each)),
-            default=SEVERITY.index(Size.INCONCLUSIVE),
-        )
-        ratios = [ratio.ratio for ratio in (each.step_time, each.memory) if ratio is not None]
-        return place, -max(ratios, default=0.0), str(each.key)
-
-    return tuple(sorted(measured, key=key))
-
-
-__all__ = ["Change", "Comparison", "Key", "Side", "Verdict", "compare", "compare_stacks"]
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a comparison."""
-
-    name: str
-    lock: Lock | None
-    """None where records are all that is left of it."""
-    records: Mapping[Key, Record]
-    """The newest record of every cell, relations judged."""
-    repeats: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
-    """Outcomes of further runs of the same cell on this side."""
-
-    def cell(self, key: Key) -> CellSide:
-        """How a cell stands."""
-        return CellSide(self.records.get(key), self.repeats.get(key, ()))
+    """All records of the side that fails; one of them may be a remedy."""
 
 
 def compare(
-    baseline: Side,
-    candidate: Side,
+    baseline: Results,
+    candidate: Results,
     scenarios: Mapping[str, Scenario],
     measured: Mapping[Key, Measured] | None = None,
     notes: Sequence[str] = (),
 ) -> Comparison:
-    """The candidate against the baseline; ``measured`` are cells that train on both, measured side by side."""
+    """The candidate compared with the baseline. See :func:`compare_stacks`."""
     return compare_stacks(
         (baseline.name, candidate.name), [(baseline, candidate)], scenarios, measured, notes
     )
@@ -508,12 +227,20 @@ def compare(
 
 def compare_stacks(
     names: tuple[str, str],
-    sides: Sequence[tuple[Side, Side]],
+    sides: Sequence[tuple[Results, Results]],
     scenarios: Mapping[str, Scenario],
     measured: Mapping[Key, Measured] | None = None,
     notes: Sequence[str] = (),
 ) -> Comparison:
-    """Several stacks in one comparison, each with its baseline and its candidate; ``names`` are those of the runs."""
+    """Several stacks in one comparison.
+
+    Args:
+        names: of the baseline and of the candidate
+        sides: the results of both for each stack
+        scenarios: by name, with remedies for what fails
+        measured: cells that train on both sides, measured side by side
+        notes: sentences for the report
+    """
     found: list[Changed | CellChange] = []
     missing: list[Cell] = []
     not_judged = 0
@@ -528,17 +255,17 @@ def compare_stacks(
                 not_judged += 1
     cells = tuple(each.change if isinstance(each, Changed) else each for each in found)
     ratios = worst_first((measured or {}).values())
-    training, misuse = counted(cells, misuse=False), counted(cells, misuse=True)
+    training, misuse = counts_of(cells, misuse=False), counts_of(cells, misuse=True)
     passing = sum(
         any(end is not None and end.passed for end in (each.before, each.after)) for each in cells
     )
-    counts = Found(training, misuse, len(missing), ratios, passing)
-    answer = answered(counts)
+    basis = Basis(training, misuse, len(missing), ratios, passing)
+    verdict = verdict_of(basis)
     causes = groups((each for each in found if isinstance(each, Changed)), scenarios)
     return Comparison(
         schema=SCHEMA,
-        verdict=answer,
-        headline=headline(answer, counts, causes),
+        verdict=verdict,
+        headline=headline(verdict, basis, causes),
         baseline=names[0],
         candidate=names[1],
         pairs=tuple(pair(*each) for each in sides),
@@ -553,8 +280,8 @@ def compare_stacks(
     )
 
 
-def ordered(baseline: Side, candidate: Side, scenarios: Mapping[str, Scenario]) -> list[Key]:
-    """The cells of both sides: by device, then in the scenarios' own order; those of no scenario last and by name."""
+def ordered(baseline: Results, candidate: Results, scenarios: Mapping[str, Scenario]) -> list[Key]:
+    """The cells of both sides by device, in the order of the scenarios; unknown ones last, by name."""
     known = [(each.name, variant.name) for each in scenarios.values() for variant in each.variants]
     places = {pair: place for place, pair in enumerate(known)}
 
@@ -564,13 +291,13 @@ def ordered(baseline: Side, candidate: Side, scenarios: Mapping[str, Scenario]) 
     return sorted({*baseline.records, *candidate.records}, key=key)
 
 
-def cell_of(key: Key, side: Side) -> Cell:
+def cell_of(key: Key, side: Results) -> Cell:
     """The cell of a side."""
     return Cell(stack=side.name, scenario=key.scenario, variant=key.variant, device=key.device)
 
 
-def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange | None:
-    """What became of a cell, with the record that may say why it fails; None where there is nothing to compare."""
+def changed(key: Key, baseline: Results, candidate: Results) -> Changed | CellChange | None:
+    """What became of a cell, with the record that says why it fails; None if it was not judged."""
     before, after = baseline.cell(key), candidate.cell(key)
     change = change_of(before, after)
     if change is None:
@@ -596,7 +323,7 @@ def changed(key: Key, baseline: Side, candidate: Side) -> Changed | CellChange |
 
 
 def ending(side: CellSide) -> Ending | None:
-    """How a cell ended on a side."""
+    """How a cell ended on a side; None without a record."""
     record = side.record
     if record is None:
         return None
@@ -609,7 +336,7 @@ def ending(side: CellSide) -> Ending | None:
     )
 
 
-def pair(baseline: Side, candidate: Side) -> Pair:
+def pair(baseline: Results, candidate: Results) -> Pair:
     """Two sides, and what moved between them."""
     locks = baseline.lock, candidate.lock
     moved = (
@@ -620,12 +347,10 @@ def pair(baseline: Side, candidate: Side) -> Pair:
     return Pair(baseline=facts(baseline), candidate=facts(candidate), moved=moved)
 
 
-def facts(side: Side) -> SideFacts:
+def facts(side: Results) -> SideFacts:
     """What the cells of a side were run with."""
-    lock, ran = (
-        side.lock,
-        [record for record in side.records.values() if record.observation is not None],
-    )
+    lock = side.lock
+    ran = [record for record in side.records.values() if record.observation is not None]
 
     def seen(value: Callable[[Record], str]) -> tuple[str, ...]:
         return tuple(sorted({value(record) for record in ran} - {""}))
@@ -642,6 +367,281 @@ def facts(side: Side) -> SideFacts:
     )
 
 
+ORDER = (Change.REGRESSED, Change.BROKE_DIFFERENTLY, Change.FIXED, Change.NEW)
+"""Changes that are reported in groups, in this order; new cells only if they fail."""
+VARYING = re.compile(r"0x[0-9a-f]+|\d+")
+"""Parts of messages that differ although the cause is the same: addresses, sizes, lines."""
+
+
+def groups(changed: Iterable[Changed], scenarios: Mapping[str, Scenario]) -> tuple[Group, ...]:
+    """The groups by change, misuse last; groups of one cause are together, the biggest first."""
+    together: dict[tuple[str, ...], list[tuple[Changed, Diagnosis | None]]] = defaultdict(list)
+    for each in changed:
+        if is_grouped(each.change):
+            found = (
+                diagnose(each.failing.observation) if each.failing.observation is not None else None
+            )
+            together[shared(each, found)].append((each, found))
+    found_groups = [group(members, scenarios) for members in together.values()]
+    of_cause = Counter[str | None]()
+    for one in found_groups:
+        of_cause[one.cause] += len(one.cells)
+
+    def order(one: Group) -> tuple[int, bool, int, str, int]:
+        alike = -of_cause[one.cause], one.cause or ""
+        return ORDER.index(one.change), one.misuse, *alike, -len(one.cells)
+
+    return tuple(sorted(found_groups, key=order))
+
+
+def is_grouped(change: CellChange) -> bool:
+    """Whether it is reported in a group: its verdict changed, or it is new and fails."""
+    fails = change.after is not None and change.after.passed is False
+    return change.change in OF_VERDICTS or (change.change is Change.NEW and fails)
+
+
+def shared(each: Changed, found: Diagnosis | None) -> tuple[str, ...]:
+    """What the cells of its group have in common."""
+    record = each.failing
+    misuse = "misuse" if record.role is Role.MISUSE else ""
+    return each.change.change.value, misuse, record.outcome, *cause(record, found)
+
+
+def cause(record: Record, found: Diagnosis | None) -> tuple[str, ...]:
+    """Cause, file and function; also the message, if the place is in the script or is unknown.
+
+    If a stack was not installed or a library not imported, the message alone.
+    """
+    if record.observation is None or record.observation.reached == "import":
+        return (alike(record.message),)
+    if found is None:
+        return (record.cell.scenario,)
+    if found.place is None:
+        return found.cause.value, record.cell.scenario, alike(found.text[0])
+    at = found.cause.value, found.place.file, found.place.function
+    in_a_library = "/" in found.place.file
+    return at if in_a_library or found.cause is not Cause.EXCEPTION else (*at, alike(found.text[0]))
+
+
+def alike(message: str) -> str:
+    """A message without the parts that vary."""
+    return VARYING.sub("…", message)
+
+
+def group(
+    members: list[tuple[Changed, Diagnosis | None]], scenarios: Mapping[str, Scenario]
+) -> Group:
+    """The group of these cells. Its texts are those of the first one."""
+    first, found = members[0]
+    record = first.failing
+    misuse = record.role is Role.MISUSE
+    curable = None if misuse else found  # misuse cannot train: its stack should say so
+    remedy = (
+        remedy_on_its_stack(curable.cause, scenarios, first.others, record.cell)
+        if curable is not None
+        else None
+    )
+    return Group(
+        change=first.change.change,
+        misuse=misuse,
+        outcome=record.outcome,
+        gradient=record.gradient,
+        cause=found.cause.value if found is not None else None,
+        module=found.module if found is not None else None,
+        place=found.place if found is not None else None,
+        text=found.text if found is not None else (record.message,),
+        advice=advise(curable, remedy) if curable is not None else None,
+        remedy=f"{remedy.cell.scenario}/{remedy.cell.variant}" if remedy is not None else None,
+        cells=tuple(each.change.cell for each, _ in members),
+    )
+
+
+OPENING = {
+    Verdict.SAFE: "Safe",
+    Verdict.REGRESSIONS: "Do not upgrade yet",
+    Verdict.INCONCLUSIVE: "Inconclusive",
+}
+
+
+MOST_MISSING = 0.1
+"""If the candidate lacks a larger share of the baseline's cells, the verdict is never "safe"."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """All that the verdict depends on."""
+
+    training: Counts
+    """Of the cells that should train."""
+    misuse: Counts
+    missing: int
+    """Cells of the baseline that the candidate has no record of."""
+    measured: Sequence[Measured]
+    passing: int
+    """Cells that pass on at least one side."""
+
+    @property
+    def compared(self) -> int:
+        """How many cells were judged on both sides."""
+        return on_both(self.training) + on_both(self.misuse)
+
+    @property
+    def inconclusive(self) -> int:
+        """How many cells were run on both sides without a conclusion."""
+        return self.training.inconclusive + self.misuse.inconclusive
+
+    @property
+    def lacks_too_much(self) -> bool:
+        """Whether the candidate has run too few cells of the baseline."""
+        return self.missing > MOST_MISSING * (self.missing + self.compared)
+
+
+def counts_of(changes: Iterable[CellChange], *, misuse: bool) -> Counts:
+    """How many cells changed in which way, of the misuse or of the rest."""
+    found = Counter(each.change for each in changes if (each.role is Role.MISUSE) is misuse)
+    return Counts(**{change.value.replace(" ", "_"): found[change] for change in Change})
+
+
+def verdict_of(basis: Basis) -> Verdict:
+    """Regressions if a cell, its time or its memory got worse; else whether all cells are clear.
+
+    The verdict is inconclusive if a cell is, if no cell was judged on both sides or passes on
+    either, or if the candidate lacks too many cells. A ratio that is inconclusive or was not
+    measured does not count: the user chose the time budget.
+    """
+    grew = any(Size.MORE in sizes(each) for each in basis.measured)
+    if grew or basis.training.regressed or basis.misuse.regressed:
+        return Verdict.REGRESSIONS
+    if basis.inconclusive or not basis.compared or not basis.passing or basis.lacks_too_much:
+        return Verdict.INCONCLUSIVE
+    return Verdict.SAFE
+
+
+def on_both(counts: Counts) -> int:
+    """How many cells were judged on both sides."""
+    return (
+        counts.regressed
+        + counts.broke_differently
+        + counts.fixed
+        + counts.judged_elsewhere
+        + counts.unchanged
+    )
+
+
+def sizes(measured: Measured) -> tuple[Size, ...]:
+    """The verdicts of a measured cell."""
+    return tuple(
+        ratio.verdict for ratio in (measured.step_time, measured.memory) if ratio is not None
+    )
+
+
+def headline(verdict: Verdict, basis: Basis, groups: Iterable[Group] = ()) -> str:
+    """The verdict and its reasons in a sentence. ``groups`` give the number of causes."""
+    causes = sum(each.change is Change.REGRESSED and not each.misuse for each in groups)
+    parts = [*against(basis, causes), *in_favour(basis), *unmeasured(basis.measured)]
+    if not basis.compared and not basis.inconclusive:
+        parts.insert(0, "no cell was judged on both sides")
+    elif basis.compared and not basis.passing:
+        parts.insert(0, f"{cells(basis.compared)} compared, and none passes on either side")
+    if verdict is Verdict.SAFE:
+        parts.insert(0, f"nothing regressed in {cells(basis.compared)}")
+    return f"{OPENING[verdict]}: {', '.join(parts)}."
+
+
+def against(basis: Basis, causes: int) -> Iterator[str]:
+    """What speaks against the candidate, or is inconclusive."""
+    regressed = basis.training.regressed
+    if regressed:
+        by = f" ({causes} cause{'s' if causes > 1 else ''})" if 0 < causes < regressed else ""
+        yield f"{cells(regressed)} regressed{by}"
+    if basis.misuse.regressed:
+        yield silenced(basis.misuse.regressed)
+    for words, ratios in (
+        (TIME_WORDS, times(basis.measured)),
+        (MEMORY_WORDS, memories(basis.measured)),
+    ):
+        grown = [ratio for ratio in ratios if ratio.verdict is Size.MORE]
+        if grown:
+            worst = max(ratio.ratio for ratio in grown)
+            yield f"{cells(len(grown))} {words[Size.MORE]} (at worst ×{worst:.3g})"
+    if basis.inconclusive:
+        yield f"{cells(basis.inconclusive)} inconclusive"
+    if basis.missing:
+        yield f"{cells(basis.missing)} {'was' if basis.missing == 1 else 'were'} not run on the candidate"
+
+
+def silenced(count: int) -> str:
+    """How many misuses the stack no longer reports."""
+    if count == 1:
+        return "1 mistake that used to be reported is now silent"
+    return f"{count} mistakes that used to be reported are now silent"
+
+
+def in_favour(basis: Basis) -> Iterator[str]:
+    """What speaks for the candidate, or not against it."""
+    training, misuse = basis.training, basis.misuse
+    if training.fixed:
+        yield f"{training.fixed} fixed"
+    if misuse.fixed:
+        now = "mistake is" if misuse.fixed == 1 else "mistakes are"
+        yield f"{misuse.fixed} silent {now} now reported"
+    if training.broke_differently + misuse.broke_differently:
+        yield f"{training.broke_differently + misuse.broke_differently} broke differently"
+    if training.gone + misuse.gone:
+        yield f"{training.gone + misuse.gone} gone (the candidate has no such feature)"
+    for words, ratios in (
+        (TIME_WORDS, times(basis.measured)),
+        (MEMORY_WORDS, memories(basis.measured)),
+    ):
+        shrunk = sum(ratio.verdict is Size.LESS for ratio in ratios)
+        if shrunk:
+            yield f"{shrunk} {words[Size.LESS]}"
+
+
+def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
+    """Cells that were measured without a result."""
+    failed = sum(each.step_time is None for each in measured)
+    if failed:
+        yield f"{failed} of {cells(len(measured))} could not be measured"
+    unsure = sum(
+        Size.INCONCLUSIVE in sizes(each) for each in measured if each.step_time is not None
+    )
+    if unsure:
+        yield f"speed or memory of {unsure} of {cells(len(measured))} is inconclusive"
+
+
+def times(measured: Iterable[Measured]) -> list[Ratio]:
+    """The ratios of step times."""
+    return [each.step_time for each in measured if each.step_time is not None]
+
+
+def memories(measured: Iterable[Measured]) -> list[Ratio]:
+    """The ratios of peak memory."""
+    return [each.memory for each in measured if each.memory is not None]
+
+
+def cells(count: int) -> str:
+    """``1 cell``, ``2 cells``."""
+    return counted(count, "cell")
+
+
+SEVERITY = (Size.MORE, Size.INCONCLUSIVE, Size.SAME, Size.LESS)
+
+
+def worst_first(measured: Iterable[Measured]) -> tuple[Measured, ...]:
+    """The slowest and hungriest cells first."""
+
+    def key(each: Measured) -> tuple[int, float, str]:
+        place = min(
+            (SEVERITY.index(size) for size in sizes(each)),
+            default=SEVERITY.index(Size.INCONCLUSIVE),
+        )
+        ratios = [ratio.ratio for ratio in (each.step_time, each.memory) if ratio is not None]
+        return place, -max(ratios, default=0.0), str(each.key)
+
+    return tuple(sorted(measured, key=key))
+
+
 def as_json(comparison: Comparison) -> bytes:
-    """All of it, as the JSON Schema says."""
+    """The comparison as JSON; its JSON Schema is published."""
     return msgspec.json.format(msgspec.json.encode(comparison), indent=1) + b"\n"

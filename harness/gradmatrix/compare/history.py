@@ -1,13 +1,12 @@
-"""The history of the matrix on disk: ``results/history/``, append-only, a file per stack and one for its locks.
+"""The history of the matrix in ``results/history/``.
 
-``STACK.jsonl`` has a line per entry of a cell (see ``judge.history``), ``locks/STACK.jsonl`` one per lock that was ever
-published. What is there is never rewritten; a line that cannot be read is reported and skipped; a file of another
-schema is refused. Publishing the same records twice appends nothing.
+``STACK.jsonl`` has a line for each entry of a cell, ``locks/STACK.jsonl`` one for each lock that was
+ever published. Lines are only appended. A line that cannot be read is reported and skipped; a file
+of another schema is refused. Publishing the same records twice appends nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import decode_line, read_lines, write_atomically
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge import history
@@ -32,17 +31,17 @@ if TYPE_CHECKING:
     Line = TypeVar("Line", Entry, Locked)
 
 LATELY = dt.timedelta(hours=1)
-"""Flips that were published within it are one publication: a run publishes each stack when it is done."""
+"""Flips published within this time are one publication: a run publishes each stack separately."""
 
 
 @dataclass(frozen=True)
 class History:
-    """All that became of the cells."""
+    """What became of the cells."""
 
     entries: tuple[Entry, ...]
-    """By stack, and within it in the order in which they were published."""
+    """By stack, in the order of publication."""
     locks: dict[tuple[str, str], Locked]
-    """By stack and digest, as entries have it."""
+    """By stack and digest."""
     problems: tuple[str, ...] = ()
     """What could not be read, one sentence each."""
 
@@ -53,13 +52,13 @@ class History:
 
     @cached_property
     def regressions(self) -> tuple[Regression, ...]:
-        """What fails at present and passed before its lock moved, by cell."""
+        """Cells that fail now and passed before their lock changed."""
         return tuple(history.regressions(self.entries, self.locks))
 
     def standing(
         self, stacks: Container[str], scenarios: Iterable[Scenario]
     ) -> tuple[Regression, ...]:
-        """The regressions of cells that are part of the matrix: of these stacks, and of variants of these scenarios."""
+        """The regressions of cells that are still in the matrix: these stacks and scenarios."""
         variants = {
             (scenario.name, variant.name) for scenario in scenarios for variant in scenario.variants
         }
@@ -84,26 +83,22 @@ class History:
 
 @dataclass(frozen=True)
 class Previously:
-    """The records of a stack as they were published last, read when one is asked for."""
+    """The last published records of a stack. They are read when the first one is needed."""
 
     path: Path | None
 
     def get(self, cell: Cell) -> Before | None:
-        """The record of a cell; None where there was none, or it cannot be read."""
+        """The record of a cell; None if there is none, or it cannot be read."""
         return self._records.get(cell)
 
     @cached_property
     def _records(self) -> dict[Cell, Before]:
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return {}
-        found = {}
-        for line in self.path.read_bytes().splitlines():
-            with contextlib.suppress(
-                msgspec.MsgspecError, UnicodeDecodeError
-            ):  # the store has reported it
-                record = msgspec.json.decode(line, type=Before)
-                found[record.cell] = record
-        return found
+        lines = read_lines(
+            self.path, msgspec.json.Decoder(Before).decode
+        )  # the store reports problems
+        return {line.value.cell: line.value for line in lines if line.value is not None}
 
 
 @dataclass(frozen=True)
@@ -116,7 +111,7 @@ class Update:
 
 
 def load(folder: Path, stacks: Iterable[str] | None = None) -> History:
-    """The history of the named stacks, or of all; UserError for a file of another schema."""
+    """The history of these stacks, or of all; UserError if another release wrote a file."""
     names = sorted(path.stem for path in folder.glob("*.jsonl")) if stacks is None else stacks
     problems: list[str] = []
     entries: list[Entry] = []
@@ -139,11 +134,17 @@ def update(
     complete: bool = True,
     now: dt.datetime | None = None,
 ) -> Update:
-    """Append what changed of one stack since it was last published, and its lock where that is new.
+    """Append what changed in a stack since it was last published, and its lock if that is new.
 
-    ``records`` are all that is published of the stack, relations judged. ``published_before`` is its file in
-    ``results/records/`` as the last publication left it: call this before that file is written anew. It is read only
-    where something changed. Where the records are not ``complete``, since some could not be read, none is gone.
+    Call this before the records of the stack are written.
+
+    Args:
+        folder: the history
+        lock: of the stack
+        records: all records that are published of the stack, relations judged
+        published_before: the records that were published last
+        complete: whether all records could be read; otherwise no cell counts as gone
+        now: the moment of publication
     """
     problems: list[str] = []
     previous = history.newest(read_entries(folder, lock.stack, problems))
@@ -173,7 +174,7 @@ def locks_path(folder: Path, stack: str) -> Path:
 
 
 def read_entries(folder: Path, stack: str, problems: list[str]) -> list[Entry]:
-    """The entries of a stack in the order of publication, also where two branches of a repository were merged."""
+    """The entries of a stack by time of publication; merged branches may have mixed the lines."""
     entries = read(entries_path(folder, stack), Entry, problems)
     unknown = {outcome for outcome in {each.outcome for each in entries} if not is_known(outcome)}
     problems += [
@@ -195,7 +196,7 @@ def is_known(outcome: str) -> bool:
 
 
 def append(path: Path, lines: Iterable[Line]) -> None:
-    """Add lines to a file in one step; half a line that something left there stays one of its own."""
+    """Append lines in one step. An incomplete last line stays a line of its own."""
     content = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
     if content:
         there = path.read_bytes() if path.exists() else b""
@@ -204,45 +205,24 @@ def append(path: Path, lines: Iterable[Line]) -> None:
 
 
 def read(path: Path, kind: type[Line], problems: list[str]) -> list[Line]:
-    """The lines of a file; none where there is no file. UserError for another schema."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    try:
-        return msgspec.json.Decoder(kind).decode_lines(content)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return one_by_one(path, content, kind, problems)
+    """The lines of a file; none if there is no file. Lines that cannot be read are ``problems``.
 
-
-def one_by_one(path: Path, content: bytes, kind: type[Line], problems: list[str]) -> list[Line]:
-    """The lines that can be read; the others are problems."""
+    Raises:
+        UserError: if another release wrote a line; nothing has been touched then
+    """
     decoder = msgspec.json.Decoder(kind)
     found = []
-    for number, line in enumerate(content.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            found.append(decoder.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            refuse_other_schema(path, number, line)
-            problems.append(f"history of {path.stem}, line {number} was skipped: {error}")
+    for line in read_lines(path, lambda content: decode_line(content, decoder, SCHEMA)):
+        if line.other_schema:
+            raise UserError(
+                f"Another release wrote the history of {path.stem}: line {line.number}: "
+                f"{line.problem}.",
+                cause="this release does not append to a file that it cannot read",
+                next_step=f"update this checkout, or move {path.name} away to start a new history",
+            )
+        if line.value is None:
+            what = f"history of {path.stem}, line {line.number} was skipped: {line.problem}"
+            problems.append(what)
+        else:
+            found.append(line.value)
     return found
-
-
-class _Version(msgspec.Struct):
-    schema: int
-
-
-def refuse_other_schema(path: Path, number: int, line: bytes) -> None:
-    """UserError where another release wrote the line; nothing has been touched then."""
-    try:
-        schema = msgspec.json.decode(line, type=_Version).schema
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return
-    if schema != SCHEMA:
-        raise UserError(
-            f"The history of {path.stem} is of another release: line {number} has schema {schema}.",
-            cause=f"this release reads schema {SCHEMA}, and appends to no file that it cannot read",
-            next_step=f"update this checkout, or move {path.name} away to begin a history anew",
-        )

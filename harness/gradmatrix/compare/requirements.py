@@ -1,28 +1,27 @@
-"""Pure: what ``--to`` asks for, and what becomes of a baseline's requirements by it.
+"""What files ask for, and what a candidate asks for instead.
 
-A requirements file as pip reads it: what it asks for, what it only bounds, and whether it is a lock.
-
-What a pyproject.toml or a uv.lock asks for; and any TOML, read as what it should be.
-
-What a pylock.toml (PEP 751) locks, as an install without extras and groups of its own reads it.
+Files are read in four formats: a requirements file as pip reads it, a pyproject.toml, a uv.lock and
+a pylock.toml (PEP 751). An :class:`Edit` is one package at another version; :func:`edited` puts
+edits in the place of a baseline's requirements.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from packaging.markers import InvalidMarker, Marker
+from packaging.dependency_groups import resolve_dependency_groups
+from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
+from gradmatrix.core.files import read_table, read_toml
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.generate import TWINS
 
@@ -30,81 +29,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from packaging.pylock import Package
     from packaging.specifiers import Specifier
 
 
-LATEST = "latest"
-VCS = re.compile(r"^(?:git|hg|bzr|svn)\+")
-
-
 @dataclass(frozen=True)
-class Wish:
-    """One package at another version: a requirement as it was given, ready for the resolver."""
+class Listed:
+    """What a file asks for."""
 
-    text: str
-    """As it was given, for people."""
-    name: str
-    """Canonical."""
-    requirement: str
-    twin: bool = False
-    """Nobody asked for it; it goes with another."""
-
-
-def wish(text: str) -> Wish:
-    """The wish that ``text`` is, a requirement with or without a version; UserError where it is none."""
-    try:
-        parsed = Requirement(text)
-    except InvalidRequirement as error:
-        raise UserError(
-            f"--to {without_credentials(text)} cannot be read.",
-            cause=f"it is no stack, no file, and no requirement: {str(error).splitlines()[0]}",
-            next_step='write it like --to transformers==5.0.0, --to "trl<1", --to latest, --to NAME-OF-A-STACK, '
-            "--to ./a.whl",
-        ) from error
-    return Wish(text, canonicalize_name(parsed.name), str(parsed))
-
-
-def with_twins(wishes: Iterable[Wish], asked: Iterable[str]) -> tuple[Wish, ...]:
-    """``wishes``, and the same for the other name of a library that the baseline has under two."""
-    wishes = tuple(wishes)
-    names = {each.name for each in wishes}
-    there = {canonicalize_name(Requirement(text).name) for text in asked}
-    found = []
-    for each in wishes:
-        other = TWINS.get(each.name)
-        parsed = Requirement(each.requirement)
-        if other in there and other not in names and each.name in there and not parsed.url:
-            twin = replace(each, name=other, requirement=f"{other}{parsed.specifier}", twin=True)
-            found.append(twin)
-    return (*wishes, *found)
-
-
-def applied(asked: Iterable[str], wishes: Iterable[Wish], *, latest: bool) -> tuple[str, ...]:
-    """The requirements of a candidate: the wishes in the place of what the baseline asks of their packages.
-
-    ``latest`` takes the bounds off all others. Extras and markers of the baseline stay: a package that it names on
-    several lines, each with a marker, is wished on every one of them.
-    """
-    wished = {each.name: each for each in wishes}
-    left = dict(wished)
-    found = []
-    for text in asked:
-        old = Requirement(text)
-        name = canonicalize_name(old.name)
-        if name in wished:
-            left.pop(name, None)
-            found.append(merged(old, Requirement(wished[name].requirement)))
-        else:
-            found.append(unbound(old) if latest and not old.url else text)
-    return (*dict.fromkeys(found), *(each.requirement for each in left.values()))
-
-
-def merged(old: Requirement, new: Requirement) -> str:
-    """The new bound with what the old one says beside it."""
-    new.extras |= old.extras
-    if new.marker is None:
-        new.marker = old.marker
-    return str(new)
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    locked: bool = False
+    """Whether a tool wrote the file with every package at one version: the result of a resolution."""
+    asked: tuple[str, ...] = ()
+    """Of a lock: what somebody asked for, without versions."""
+    notices: tuple[str, ...] = ()
+    requires_python: str = ""
 
 
 def unbound(requirement: Requirement) -> str:
@@ -114,56 +54,8 @@ def unbound(requirement: Requirement) -> str:
     return f"{canonicalize_name(requirement.name)}{extras}{marker}"
 
 
-def without(requirements: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
-    """The requirements that are on none of the packages ``names``."""
-    return tuple(
-        text for text in requirements if canonicalize_name(Requirement(text).name) not in names
-    )
-
-
-def relaxed(requirements: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
-    """The requirements with the packages ``names`` at most as high as asked for: the newest that would do is below."""
-    return tuple(
-        at_most(parsed) if canonicalize_name(parsed.name) in names and not parsed.url else text
-        for text in requirements
-        for parsed in [Requirement(text)]
-    )
-
-
-def at_most(requirement: Requirement) -> str:
-    """The requirement without its lowest version; an only version becomes the highest."""
-    found = Requirement(unbound(requirement))
-    tops = []
-    for each in requirement.specifier:
-        if each.operator in ("<", "!="):
-            tops.append(str(each))
-        elif each.operator == "~=" or each.version.endswith(".*"):
-            tops.append(f"<{after_all_of(each)}")
-        elif each.operator in ("==", "===", "<="):
-            tops.append(f"<={each.version}")
-    found.specifier = SpecifierSet(",".join(tops))
-    return str(found)
-
-
-def after_all_of(prefix: Specifier) -> str:
-    """The first version that is too high for ``==5.1.*``, or for ``~=5.1.2``: both are all of 5.1."""
-    release = Version(prefix.version.removesuffix(".*")).release
-    release = release[:-1] if prefix.operator == "~=" else release
-    return ".".join(map(str, [*release[:-1], release[-1] + 1]))
-
-
-def bounds(requirements: Iterable[str], but: Collection[str]) -> list[str]:
-    """Names of packages that the requirements bound, ``but`` those."""
-    parsed = [Requirement(text) for text in requirements]
-    return [
-        name
-        for each in parsed
-        if (each.specifier or each.url) and (name := canonicalize_name(each.name)) not in but
-    ]
-
-
 OPTION = re.compile(r"^(?:(--[a-z][a-z-]*)(?:\s*[= ]\s*(.*))?|(-[a-zA-Z])\s*=?\s*(.*))$")
-OF_THE_INDEX = {
+INDEX_OPTIONS = {
     "-i",
     "--index-url",
     "--extra-index-url",
@@ -176,44 +68,38 @@ COMMENT = re.compile(r"(?:^|\s+)#.*$")
 PER_REQUIREMENT = re.compile(r"\s--(?:hash|config-settings?|global-option)[= ]\S+")
 VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
 MADE_BY_A_TOOL = re.compile(r"^#.*\bautogenerated by\b", re.MULTILINE | re.IGNORECASE)
-ASKED = re.compile(
+SAYS_ASKED = re.compile(
     r"(?:^|\s)-r\s|\([\w.-]+\.(?:toml|cfg|py|in|txt)\)|(?:pyproject\.toml|setup\.(?:py|cfg))"
 )
-"""What a tool that locks notes of a package that was asked for, and did not come with another one."""
+"""What a tool that locks writes below a package that somebody asked for."""
 DIRECT = re.compile(r"^(?:[a-z]+\+)?[a-z]+://|^(?:git|hg|bzr|svn)\+")
 PLAIN_PATH = re.compile(r"^\.{0,2}[/\\~]|^\.{1,2}$|\.(?:whl|zip|tar\.gz)$")
 
 
 @dataclass(frozen=True)
 class Line:
-    """One logical line: what continues it joined, where it begins, and the comments below it."""
+    """A line with its continuation lines joined."""
 
     path: Path
     number: int
+    """Of its first line in the file."""
     text: str
     via: str = ""
+    """The comments on it and below it."""
     hashed: bool = False
 
 
-@dataclass(frozen=True)
-class Listed:
-    """What files ask for."""
+def read_requirements_file(path: Path) -> Listed:
+    """What a requirements file and the files that it includes ask for.
 
-    requirements: tuple[str, ...]
-    constraints: tuple[str, ...] = ()
-    locked: bool = False
-    """Every package stands there at one version, as a tool wrote it: what came out, not what was asked for."""
-    asked: tuple[str, ...] = ()
-    """Of a lock: the requirements without their versions that somebody asked for."""
-    notices: tuple[str, ...] = ()
-    requires_python: str = ""
-
-
-def read(path: Path) -> Listed:
-    """What ``path`` asks for, with the files that it names; UserError that names the line of what cannot be read."""
+    Raises:
+        UserError: if a line cannot be read; it names the line
+    """
     constraints: list[str] = []
     notices: list[str] = []
-    requirements = [(line, requirement_of(line)) for line in lines(path, notices, constraints, ())]
+    requirements = [
+        (line, requirement_of(line)) for line in requirement_lines(path, notices, constraints, ())
+    ]
     if not requirements:
         raise UserError(
             f"{path.name} asks for nothing.",
@@ -223,16 +109,16 @@ def read(path: Path) -> Listed:
     texts = tuple(str(each) for _, each in requirements)
     if not is_lock(requirements, path):
         return Listed(texts, tuple(constraints), notices=tuple(notices))
-    noted = [each for line, each in requirements if ASKED.search(line.via)]
+    noted = [each for line, each in requirements if SAYS_ASKED.search(line.via)]
     if not noted:
-        said = f"{path.name} does not say which of its packages were asked for (# via): all of them are kept"
-        notices.append(said)
+        what = "does not say which of its packages were asked for (# via): all of them are kept"
+        notices.append(f"{path.name} {what}")
     asked = tuple(unbound(each) for each in noted or [each for _, each in requirements])
     return Listed(texts, tuple(constraints), locked=True, asked=asked, notices=tuple(notices))
 
 
 def is_lock(requirements: Iterable[tuple[Line, Requirement]], path: Path) -> bool:
-    """Whether a tool wrote it: one version of each, with hashes or with its signature at the top."""
+    """Whether a tool wrote it: every package at one version, with hashes or the name of the tool."""
     requirements = list(requirements)
     if not all(is_pin(each) for _, each in requirements):
         return False
@@ -242,7 +128,7 @@ def is_lock(requirements: Iterable[tuple[Line, Requirement]], path: Path) -> boo
 
 
 def is_pin(requirement: Requirement) -> bool:
-    """Whether it allows one version only."""
+    """Whether it allows only one version."""
     if requirement.url:
         return True
     return any(
@@ -251,16 +137,23 @@ def is_pin(requirement: Requirement) -> bool:
     )
 
 
-def lines(
+def requirement_lines(
     path: Path, notices: list[str], constraints: list[str], above: tuple[Path, ...]
 ) -> Iterator[Line]:
-    """The requirement lines of ``path`` and of the files it names; what it bounds goes to ``constraints``."""
+    """The lines of ``path`` and of the files that it includes that hold a requirement.
+
+    Args:
+        path: a requirements file
+        notices: gets a sentence for each option that is ignored
+        constraints: gets the requirements of constraints files
+        above: the files that include this one
+    """
     if path.resolve() in above:
         chain = " → ".join(each.name for each in (*above, path))
         raise UserError(
             f"{path.name} names itself.",
             cause=f"by -r or -c: {chain}",
-            next_step="take the circle out and run again",
+            next_step="remove one of these lines and run the command again",
         )
     for line in logical_lines(path):
         option = OPTION.match(line.text)
@@ -269,36 +162,32 @@ def lines(
             continue
         name, value = option[1] or option[3], (option[2] or option[4] or "").strip().strip("'\"")
         if name in ("-r", "--requirement"):
-            yield from lines(named(line, value), notices, constraints, (*above, path.resolve()))
+            included = named_file(line, value)
+            yield from requirement_lines(included, notices, constraints, (*above, path.resolve()))
         elif name in ("-c", "--constraint"):
-            bounds = lines(named(line, value), notices, constraints, (*above, path.resolve()))
-            constraints += [str(requirement_of(each)) for each in bounds]
+            included = named_file(line, value)
+            found = requirement_lines(included, notices, constraints, (*above, path.resolve()))
+            constraints += [str(requirement_of(each)) for each in found]
         elif name in ("-e", "--editable"):
-            raise wrong(
+            raise unreadable(
                 line, "an editable install is no release: name a wheel or a VCS address instead"
             )
         elif name == "--pre":
-            raise wrong(
-                line, "pre-releases are taken where a requirement names one, as in torch>=2.14.0rc1"
+            raise unreadable(
+                line, "a pre-release is used if a requirement names one, as in torch>=2.14.0rc1"
             )
         else:
-            instead = ", the index of this machine is read" if name in OF_THE_INDEX else ""
-            notices.append(f"{path.name}:{line.number}: {name} is not heeded{instead}")
+            instead = ": the index of this machine is used" if name in INDEX_OPTIONS else ""
+            notices.append(f"{path.name}:{line.number}: {name} is ignored{instead}")
 
 
 def logical_lines(path: Path) -> Iterator[Line]:
-    """Lines joined at a backslash, without comments and hashes; comments below a line are kept beside it."""
+    """Lines joined at backslashes, without hashes; comments are kept in ``via``."""
     pending, start = "", 0
     last: Line | None = None
     for number, raw in enumerate(text_of(path).splitlines(), start=1):
         if last is not None and raw.strip().startswith("#"):
-            last = Line(
-                last.path,
-                last.number,
-                last.text,
-                f"{last.via}\n{raw.strip().lstrip('# ')} ",
-                last.hashed,
-            )
+            last = replace(last, via=f"{last.via}\n{raw.strip().lstrip('# ')} ")
             continue
         start = start if pending else number
         comment = COMMENT.search(raw)
@@ -319,43 +208,46 @@ def logical_lines(path: Path) -> Iterator[Line]:
 
 
 def cleaned(text: str) -> str:
-    """A joined line without the options of its requirement, on single spaces."""
+    """A joined line without options such as ``--hash``, with single spaces."""
     return " ".join(PER_REQUIREMENT.sub("", text).split())
 
 
 def requirement_of(line: Line) -> Requirement:
-    """The requirement of a line; UserError with file and line where it is none.
+    """The requirement of a line.
 
-    What variables hold may be a secret: a complaint shows the line as it is written.
+    Raises:
+        UserError: if it is none; it shows the line as written, since variables may hold secrets
     """
-    text = filled(line.text)
+    text = with_variables(line.text)
     if DIRECT.search(text):
-        raise wrong(line, f"an address needs its package's name before it: NAME @ {line.text}")
+        raise unreadable(line, f"an address needs its package's name before it: NAME @ {line.text}")
     if PLAIN_PATH.search(text) and " @ " not in text:
-        raise wrong(line, "a path is no requirement here: write NAME @ file:///… to a wheel")
+        raise unreadable(line, "a path is not supported here: write NAME @ file:///PATH/TO/A.whl")
     try:
         return Requirement(text)
     except InvalidRequirement as error:
         if text != line.text:
-            raise wrong(line, "with its variables filled in it is no requirement") from None
-        raise wrong(line, str(error).splitlines()[0]) from error
+            raise unreadable(
+                line, "it is no requirement once its variables are filled in"
+            ) from None
+        raise unreadable(line, str(error).splitlines()[0]) from error
 
 
-def filled(text: str) -> str:
-    """``text`` with the variables that are set, as pip fills them in."""
+def with_variables(text: str) -> str:
+    """``text`` with the values of the environment variables that it names, as pip does."""
     return VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), text)
 
 
-def named(line: Line, value: str) -> Path:
-    """The file that a line names, from the folder of its own; UserError where there is none."""
-    found = line.path.parent / filled(value)
+def named_file(line: Line, value: str) -> Path:
+    """The file that a line includes, relative to the file of the line; UserError if there is none."""
+    found = line.path.parent / with_variables(value)
     if not found.is_file():
-        raise wrong(line, f"there is no file {value}")
+        raise unreadable(line, f"there is no file {value}")
     return found
 
 
 def text_of(path: Path) -> str:
-    """The file's text; UserError where it is none."""
+    """The text of a file; UserError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -366,20 +258,17 @@ def text_of(path: Path) -> str:
         ) from error
 
 
-def wrong(line: Line, cause: str) -> UserError:
-    """A complaint about a line, with the line."""
+def unreadable(line: Line, cause: str) -> UserError:
+    """An error about a line."""
     return UserError(
         f"{line.path.name}:{line.number}: {without_credentials(line.text)!r} cannot be read.",
         cause=without_credentials(cause),
-        next_step=f"correct line {line.number} of {line.path} and run again; nothing was run",
+        next_step=f"correct line {line.number} of {line.path} and run the command again",
     )
 
 
-T = TypeVar("T")
-
-
 class ProjectTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """[project], as far as it is read."""
+    """[project]: the keys that are used."""
 
     name: str = ""
     requires_python: str = ""
@@ -389,20 +278,20 @@ class ProjectTable(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class UvTable(msgspec.Struct, frozen=True):
-    """[tool.uv], as far as it is read."""
+    """[tool.uv]: the keys that are used."""
 
     sources: dict[str, Any] = {}
 
 
 class ToolTable(msgspec.Struct, frozen=True):
-    """[tool], as far as it is read."""
+    """[tool]: the keys that are used."""
 
     uv: UvTable = UvTable()
     poetry: Any = None
 
 
 class Pyproject(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A pyproject.toml, as far as it is read."""
+    """A pyproject.toml: the keys that are used."""
 
     project: ProjectTable | None = None
     dependency_groups: dict[str, list[Any]] = {}
@@ -410,7 +299,7 @@ class Pyproject(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class UvLock(msgspec.Struct, frozen=True, rename="kebab"):
-    """A uv.lock: its Python alone, uv reads the rest."""
+    """A uv.lock: only its Python. uv reads the rest."""
 
     requires_python: str = ""
 
@@ -426,9 +315,13 @@ EXPORT = (
 )
 
 
-def pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> Listed:
-    """The dependencies of a project, with these of its extras and dependency groups."""
-    document = toml(path, Pyproject)
+def read_pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> Listed:
+    """The dependencies of a project, with some of its extras and dependency groups.
+
+    Raises:
+        UserError: if they cannot be read, or there is no such extra or group
+    """
+    document = read_toml(path, Pyproject)
     project = document.project
     if project is None:
         cause = "it has no [project] table" + (
@@ -437,32 +330,33 @@ def pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> Liste
         raise UserError(
             f"{path} does not say what the project needs.",
             cause=cause,
-            next_step="write [project] dependencies there, or name a requirements file",
+            next_step="write [project] dependencies into it, or name a requirements file",
         )
     if "dependencies" in project.dynamic:
         raise UserError(
             f"{path} has dynamic dependencies.",
-            cause="what its build makes of them is not known without building it",
+            cause="they are not known without building the project",
             next_step="name the requirements file that they come from",
         )
-    texts = entries(path, project.dependencies, "[project] dependencies")
+    texts = requirements_in(path, project.dependencies, "[project] dependencies")
     optional = canonical(project.optional_dependencies)
     for extra in extras:
-        texts += entries(path, chosen(path, "extra", extra, optional), f"extra {extra!r}")
+        texts += requirements_in(path, chosen(path, "extra", extra, optional), f"extra {extra!r}")
     grouped = canonical(document.dependency_groups)
     for group in groups:
-        texts += of_group(path, group, grouped, ())
+        chosen(path, "dependency group", group, grouped)
+    texts += in_groups(path, document.dependency_groups, groups)
     own = canonicalize_name(project.name)
     found = tuple(dict.fromkeys(own_extras_resolved(path, texts, own, optional, set())))
     if not found:
         raise UserError(
             f"{path} has no dependencies.",
-            cause=f"extras are {listed(optional)}, dependency groups are {listed(grouped)}",
-            next_step="name some with --extra or --group, or another file",
+            cause=f"extras are {or_none(optional)}, dependency groups are {or_none(grouped)}",
+            next_step="choose some with --extra or --group, or name another file",
         )
     sources = document.tool.uv.sources
     notices = (
-        (f"{path.name}: [tool.uv.sources] is not heeded: {', '.join(sorted(sources))}",)
+        (f"{path.name}: [tool.uv.sources] is ignored: {', '.join(sorted(sources))}",)
         if sources
         else ()
     )
@@ -472,7 +366,7 @@ def pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> Liste
 def own_extras_resolved(
     path: Path, texts: Sequence[str], own: str, optional: dict[str, Any], seen: set[str]
 ) -> Iterator[str]:
-    """``texts`` with a project's reference to its own extras replaced by what those ask for, each once."""
+    """``texts`` with references to the project's own extras replaced by what those ask for."""
     for text in texts:
         parsed = Requirement(text)
         if not own or canonicalize_name(parsed.name) != own:
@@ -480,30 +374,36 @@ def own_extras_resolved(
             continue
         for extra in sorted({str(canonicalize_name(each)) for each in parsed.extras} - seen):
             seen.add(extra)
-            inner = entries(path, chosen(path, "extra", extra, optional), f"extra {extra!r}")
+            inner = requirements_in(
+                path, chosen(path, "extra", extra, optional), f"extra {extra!r}"
+            )
             yield from own_extras_resolved(path, inner, own, optional, seen)
 
 
-def of_group(path: Path, group: str, grouped: dict[str, Any], above: tuple[str, ...]) -> list[str]:
-    """What a dependency group asks for, and the groups that it includes."""
-    name = str(canonicalize_name(group))
-    if name in above:
+def in_groups(path: Path, tables: dict[str, list[Any]], groups: Sequence[str]) -> list[str]:
+    """What dependency groups ask for, with the groups that they include (PEP 735)."""
+    try:
+        return list(resolve_dependency_groups(tables, *groups))
+    except ExceptionGroup as error:
+        for name, table in tables.items():  # a requirement that cannot be read has a line
+            texts = (each for each in table if not isinstance(each, dict))
+            requirements_in(path, texts, f"dependency group {name!r}")
         raise UserError(
-            f"{path}: the dependency group {group!r} includes itself.",
-            cause=" → ".join((*above, name)),
-            next_step=f"correct {path.name} and run again",
-        )
-    found: list[str] = []
-    for entry in chosen(path, "dependency group", group, grouped):
-        if isinstance(entry, dict) and set(entry) == {"include-group"}:
-            found += of_group(path, str(entry["include-group"]), grouped, (*above, name))
-        else:
-            found += entries(path, [entry], f"dependency group {group!r}")
-    return found
+            f"The dependency groups of {path} cannot be read.",
+            cause="; ".join(map(str, error.exceptions)),
+            next_step=f"correct {path.name} and run the command again",
+        ) from error
 
 
-def uv_lock(path: Path, extras: Sequence[str], groups: Sequence[str], scratch: Path) -> Listed:
-    """A uv.lock, as uv exports it; the pyproject.toml beside it says what was asked for."""
+def read_uv_lock(path: Path, extras: Sequence[str], groups: Sequence[str], scratch: Path) -> Listed:
+    """A uv.lock, as uv exports it. The pyproject.toml beside it says what was asked for.
+
+    Args:
+        path: the lock
+        extras: the extras of the project to include
+        groups: its dependency groups to include
+        scratch: an empty folder
+    """
     manifest = path.parent / "pyproject.toml"
     if not manifest.is_file():
         raise UserError(
@@ -522,80 +422,62 @@ def uv_lock(path: Path, extras: Sequence[str], groups: Sequence[str], scratch: P
         raise UserError(
             f"{path} cannot be read.",
             cause=uv.summary(ran.stderr),
-            next_step="see that this works: uv export --frozen",
+            next_step="check that this works: uv export --frozen",
         )
     exported = scratch / "uv.lock.txt"
     exported.write_text(ran.stdout, encoding="utf-8")
-    pins = read(exported).requirements
+    pins = read_requirements_file(exported).requirements
     wanted = {
         canonicalize_name(Requirement(each).name)
-        for each in pyproject(manifest, extras, groups).requirements
+        for each in read_pyproject(manifest, extras, groups).requirements
     }
     parsed = [Requirement(each) for each in pins]
     left = sorted(wanted - {canonicalize_name(each.name) for each in parsed})
-    told = f"{path.name}: of this project alone, and left out: {', '.join(left)}; all else that is locked is kept"
-    # what those need was asked for too, and the export does not tell which it is
+    what = f"{', '.join(left)} belong to this project and are left out; all other packages are kept"
+    # what those need was asked for too, and the export does not say which packages that are
     asked = tuple(
         unbound(each) for each in parsed if left or canonicalize_name(each.name) in wanted
     )
-    requires = toml(path, UvLock).requires_python
+    requires = read_toml(path, UvLock).requires_python
     return Listed(
-        pins, locked=True, asked=asked, notices=(told,) if left else (), requires_python=requires
+        pins,
+        locked=True,
+        asked=asked,
+        notices=(f"{path.name}: {what}",) if left else (),
+        requires_python=requires,
     )
 
 
-def toml(path: Path, kind: type[T]) -> T:
-    """The document as this ``kind``; UserError with the line, or the place, where it is none."""
-    try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8-sig")), kind)
-    except msgspec.ValidationError as error:
-        raise UserError(
-            f"{path.name} is not written as such a file is.",
-            cause=str(error),
-            next_step=f"correct {path}",
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        place = f"{path.name}:{line[1]}" if line else path.name
-        raise UserError(
-            f"{place}: this is no TOML.", cause=str(error), next_step=f"correct {path}"
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path} cannot be read.", cause=str(error), next_step="name a TOML file in UTF-8"
-        ) from error
-
-
-def entries(path: Path, given: Iterable[Any], place: str) -> list[str]:
-    """Requirements in a table; UserError with the line of the one that is none."""
+def requirements_in(path: Path, given: Iterable[Any], place: str) -> list[str]:
+    """Requirements in a table; UserError with the line of one that cannot be read."""
     found = []
     for entry in given:
         try:
-            found.append(str(Requirement(entry)))  # TypeError where it is no text
+            found.append(str(Requirement(entry)))  # TypeError if it is no text
         except (InvalidRequirement, TypeError) as error:
             number = line_of(path, str(entry))
             raise UserError(
                 f"{path.name}:{number}: {without_credentials(repr(entry))} in {place} cannot be read.",
                 cause=without_credentials(str(error).splitlines()[0]),
-                next_step=f"correct line {number} of {path} and run again; nothing was run",
+                next_step=f"correct line {number} of {path} and run the command again",
             ) from error
     return found
 
 
 def line_of(path: Path, text: str) -> int:
-    """The first line of a file that has the text; 1 where none has it as it is."""
+    """The number of the first line that has the text; 1 if none has."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return next((number for number, line in enumerate(lines, start=1) if text in line), 1)
 
 
 def chosen(path: Path, kind: str, name: str, known: dict[str, list[Any]]) -> list[Any]:
-    """The table of an extra or a group; UserError where there is none of that name."""
+    """The table of an extra or a group; UserError if there is none of that name."""
     key = str(canonicalize_name(name))
     if key not in known:
         raise UserError(
             f"{path} has no {kind} {name!r}.",
             cause=did_you_mean(key, sorted(known)) if known else f"it has no {kind} at all",
-            next_step=f"name a {kind} that it has",
+            next_step=f"name another {kind}",
         )
     return known[key]
 
@@ -605,108 +487,207 @@ def canonical(tables: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {str(canonicalize_name(name)): table for name, table in tables.items()}
 
 
-def listed(tables: dict[str, Any]) -> str:
-    """Their names, or none."""
+def or_none(tables: dict[str, Any]) -> str:
+    """The names of tables, or the word none."""
     return ", ".join(sorted(tables)) or "none"
 
 
-OF_PARTS = re.compile(r"\b(?:extras|dependency_groups)\b")
-"""In a marker of a pylock.toml: it depends on what is asked for."""
+LOCK_OPTIONS = re.compile(r"\b(?:extras|dependency_groups)\b")
+"""In a marker of a pylock.toml: it depends on the extras and groups that an install asks for."""
 
 
-class Dependency(msgspec.Struct, frozen=True):
-    """What a package of a pylock.toml needs."""
+def read_pylock(path: Path) -> Listed:
+    """What an install of a pylock.toml without extras and groups gets.
 
-    name: str = ""
-
-
-class LockedEntry(msgspec.Struct, frozen=True):
-    """A package of a pylock.toml."""
-
-    name: str = ""
-    version: str = ""
-    marker: str = ""
-    dependencies: list[Dependency] = []
-    vcs: dict[str, Any] = {}
-    archive: dict[str, Any] = {}
-    directory: dict[str, Any] = {}
-
-
-class LockDocument(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A pylock.toml, as far as it is read."""
-
-    requires_python: str = ""
-    default_groups: list[str] = []
-    packages: list[LockedEntry] = []
-
-
-def pylock(path: Path) -> Listed:
-    """A pylock.toml (PEP 751): its packages at their versions."""
-    document = toml(path, LockDocument)
+    Raises:
+        UserError: if it is no such file, or locks no package
+    """
+    try:
+        lock = Pylock.from_dict(read_table(path))
+    except (PylockValidationError, PylockUnsupportedVersionError) as error:
+        raise UserError(
+            f"{path.name} is no valid pylock.toml.",
+            cause=str(error),
+            next_step=f"write {path} again with the tool that made it",
+        ) from error
     pins, depended, notices = [], set(), []
-    for entry in document.packages:
-        depended |= {canonicalize_name(each.name) for each in entry.dependencies}
-        if not of_default_install(entry.marker, document.default_groups):
+    for package in lock.packages:
+        depended |= {canonicalize_name(each.get("name", "")) for each in package.dependencies or ()}
+        if not in_default_install(package, lock.default_groups or ()):
             continue
-        marker = "" if OF_PARTS.search(entry.marker) else entry.marker
-        source = source_of(entry)
-        if source:
-            pins.append(f"{entry.name} @ {source}" + (f" ; {marker}" if marker else ""))
+        pin = pin_of(package)
+        if pin is None:
+            what = f"{package.name} is no release of the package index and is left out"
+            notices.append(f"{path.name}: {what}")
             continue
-        if entry.vcs or entry.archive or entry.directory:
-            notices.append(
-                f"{path.name}: {entry.name} is no release of the package index and is left out"
-            )
-            continue
-        if not entry.name or not entry.version:
-            notices.append(
-                f"{path.name}: {entry.name or 'a package'} has no version there and is left out"
-            )
-            continue
-        pins.append(f"{entry.name}=={entry.version}" + (f" ; {marker}" if marker else ""))
+        if package.marker is not None and not LOCK_OPTIONS.search(str(package.marker)):
+            pin += f" ; {package.marker}"
+        pins.append(Requirement(pin))
     if not pins:
         raise UserError(
             f"{path} locks no package.",
             cause="it has no [[packages]] with a version",
             next_step="name another file",
         )
-    parsed = [Requirement(text) for text in entries(path, pins, "[[packages]]")]
-    asked = tuple(unbound(each) for each in parsed if canonicalize_name(each.name) not in depended)
     if not depended:
         notices.append(
             f"{path.name} does not say which of its packages were asked for: all of them are kept"
         )
-    pinned = tuple(map(str, parsed))
     return Listed(
-        pinned,
+        tuple(map(str, pins)),
         locked=True,
-        asked=asked,
+        asked=tuple(unbound(each) for each in pins if canonicalize_name(each.name) not in depended),
         notices=tuple(notices),
-        requires_python=document.requires_python,
+        requires_python=str(lock.requires_python or ""),
     )
 
 
-def of_default_install(marker: str, groups: Sequence[str]) -> bool:
-    """Whether a marker on extras or groups lets a package in where none is asked for; others are left to the resolver.
+def in_default_install(package: Package, groups: Sequence[str]) -> bool:
+    """Whether an install without extras, and with the default ``groups`` only, has the package.
 
-    What such a marker says of the machine besides is read as of this one.
+    Other markers are left to the resolver, unless they stand beside one on extras or groups: then
+    they are evaluated for this machine.
     """
-    if not OF_PARTS.search(marker):
+    if package.marker is None or not LOCK_OPTIONS.search(str(package.marker)):
         return True
+    chosen = {"extras": frozenset[str](), "dependency_groups": frozenset(groups)}
+    return package.marker.evaluate(chosen, "lock_file")
+
+
+def pin_of(package: Package) -> str | None:
+    """The requirement on exactly this package; None if it is a folder or an archive."""
+    if package.vcs is not None and package.vcs.url is not None:
+        folder = package.vcs.subdirectory
+        address = f"{package.vcs.type}+{package.vcs.url}@{package.vcs.commit_id}"
+        return f"{package.name} @ {address}" + (f"#subdirectory={folder}" if folder else "")
+    if package.is_direct or package.version is None:
+        return None
+    return f"{package.name}=={package.version}"
+
+
+LATEST = "latest"
+VCS = re.compile(r"^(?:git|hg|bzr|svn)\+")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One package at another version."""
+
+    text: str
+    """As the user wrote it."""
+    name: str
+    """The canonical name of the package."""
+    requirement: str
+    """What the candidate asks for."""
+    twin: bool = False
+    """Whether the user did not ask for it: it moves together with its twin."""
+
+
+def parse_edit(text: str) -> Edit:
+    """The edit that ``text`` asks for, a requirement with or without a version; or UserError."""
     try:
-        return Marker(marker).evaluate(
-            {"extras": frozenset(), "dependency_groups": frozenset(groups)}, "lock_file"
-        )
-    except InvalidMarker:
-        return True  # to be told with all that cannot be read
+        parsed = Requirement(text)
+    except InvalidRequirement as error:
+        raise UserError(
+            f"--to {without_credentials(text)} cannot be read.",
+            cause=f"it is no stack, no file, and no requirement: {str(error).splitlines()[0]}",
+            next_step='write it like --to transformers==5.0.0, --to "trl<1", --to latest, '
+            "--to NAME-OF-A-STACK, --to ./a.whl",
+        ) from error
+    return Edit(text, canonicalize_name(parsed.name), str(parsed))
 
 
-def source_of(entry: LockedEntry) -> str:
-    """The address of a package that is locked by a commit; empty where it is not."""
-    url, commit = entry.vcs.get("url"), entry.vcs.get("commit-id")
-    if not url or not commit:
-        return ""
-    folder = entry.vcs.get("subdirectory")
-    return f"{entry.vcs.get('type', 'git')}+{url}@{commit}" + (
-        f"#subdirectory={folder}" if folder else ""
+def with_twins(edits: Iterable[Edit], asked: Iterable[str]) -> tuple[Edit, ...]:
+    """``edits``, and the same for the twin of a library if the baseline asks for both names."""
+    edits = tuple(edits)
+    names = {each.name for each in edits}
+    there = {canonicalize_name(Requirement(text).name) for text in asked}
+    found = []
+    for each in edits:
+        other = TWINS.get(each.name)
+        parsed = Requirement(each.requirement)
+        if other in there and other not in names and each.name in there and not parsed.url:
+            twin = replace(each, name=other, requirement=f"{other}{parsed.specifier}", twin=True)
+            found.append(twin)
+    return (*edits, *found)
+
+
+def edited(asked: Iterable[str], edits: Iterable[Edit], *, latest: bool) -> tuple[str, ...]:
+    """The requirements of a candidate.
+
+    Extras and markers of the baseline stay. A package that the baseline names on several lines,
+    each with a marker, is edited on each of them.
+
+    Args:
+        asked: the requirements of the baseline
+        edits: take the place of what the baseline asks of their packages
+        latest: whether all other requirements lose their bounds
+    """
+    by_name = {each.name: each for each in edits}
+    left = dict(by_name)
+    found = []
+    for text in asked:
+        old = Requirement(text)
+        name = canonicalize_name(old.name)
+        if name in by_name:
+            left.pop(name, None)
+            found.append(merged(old, Requirement(by_name[name].requirement)))
+        else:
+            found.append(unbound(old) if latest and not old.url else text)
+    return (*dict.fromkeys(found), *(each.requirement for each in left.values()))
+
+
+def merged(old: Requirement, new: Requirement) -> str:
+    """The new requirement with the extras, and the marker, of the old one."""
+    new.extras |= old.extras
+    if new.marker is None:
+        new.marker = old.marker
+    return str(new)
+
+
+def without(requirements: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    """The requirements on other packages than ``names``."""
+    return tuple(
+        text for text in requirements if canonicalize_name(Requirement(text).name) not in names
     )
+
+
+def relaxed(requirements: Iterable[str], names: Collection[str]) -> tuple[str, ...]:
+    """The requirements with only the upper bounds on the packages ``names``."""
+    return tuple(
+        at_most(parsed) if canonicalize_name(parsed.name) in names and not parsed.url else text
+        for text in requirements
+        for parsed in [Requirement(text)]
+    )
+
+
+def at_most(requirement: Requirement) -> str:
+    """The requirement without a lowest version. An exact version becomes the highest one."""
+    found = Requirement(unbound(requirement))
+    tops = []
+    for each in requirement.specifier:
+        if each.operator in ("<", "!="):
+            tops.append(str(each))
+        elif each.operator == "~=" or each.version.endswith(".*"):
+            tops.append(f"<{after_all_of(each)}")
+        elif each.operator in ("==", "===", "<="):
+            tops.append(f"<={each.version}")
+    found.specifier = SpecifierSet(",".join(tops))
+    return str(found)
+
+
+def after_all_of(prefix: Specifier) -> str:
+    """The first version that is too high for ``==5.1.*`` or ``~=5.1.2``; for both that is 5.2."""
+    release = Version(prefix.version.removesuffix(".*")).release
+    release = release[:-1] if prefix.operator == "~=" else release
+    return ".".join(map(str, [*release[:-1], release[-1] + 1]))
+
+
+def bounds(requirements: Iterable[str], but: Collection[str]) -> list[str]:
+    """The packages that have bounds in the requirements, except ``but``."""
+    parsed = [Requirement(text) for text in requirements]
+    return [
+        name
+        for each in parsed
+        if (each.specifier or each.url) and (name := canonicalize_name(each.name)) not in but
+    ]

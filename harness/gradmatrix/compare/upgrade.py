@@ -1,6 +1,7 @@
-"""One side of an upgrade run: its environment, its records, and cells of it again in fresh processes.
+"""The answer to "may I upgrade?".
 
-May I upgrade? Both sides resolved, run, the changed cells run again, what trains on both measured, compared.
+Both sides are resolved and run. Cells that changed are run again, cells that train on both sides
+are measured, and the results are compared.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.compare import resolution, sides
-from gradmatrix.compare import sides as candidates
-from gradmatrix.compare.comparison import Side, as_json, compare
+from gradmatrix.compare.comparison import Results, as_json, compare
 from gradmatrix.compare.resolution import MARK
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
@@ -29,257 +29,182 @@ from gradmatrix.measure import race
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.pool import new_run_id, workplace
-from gradmatrix.run.stack import StackRun, Summary
+from gradmatrix.run.stack import StackRun
 from gradmatrix.run.store import Store, newest
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import ONLY_CUDA, Environment, device_class, has_driver
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from gradmatrix.compare.comparison import Comparison
     from gradmatrix.compare.resolution import Resolved
-    from gradmatrix.compare.sides import Given, Reading
+    from gradmatrix.compare.sides import Reading, Side
     from gradmatrix.core.model import Cell, Lock, Record, Scenario
     from gradmatrix.measure.statistics import Measured
     from gradmatrix.run.plan import Planned
     from gradmatrix.run.pool import Isolation
     from gradmatrix.run.project import Project
-    from gradmatrix.run.stack import Progress
+    from gradmatrix.run.stack import Progress, Records
 
 
 UNTRIED = {UNSUPPORTED, NO_DEVICE}
-"""Outcomes of cells that another run cannot change: they are not run at all."""
-KEPT = "kept"  # a file in an environment of ours that somebody asked to keep
+"""Outcomes of cells that are not run at all, so that another run cannot change them."""
+KEPT = "kept"
+"""A file in an environment that the user asked to keep."""
 
 
-@dataclass
-class Borrowing(Store):
-    """Records of upgrades; those of a matrix's own stack are also read from the matrix, and never written there."""
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """What is measured side by side."""
 
-    lent: Store | None = None
-
-    def recorded_here(self, stack: str) -> dict[Cell, Record]:
-        """The newest record of each cell, ours or the matrix's, published ones included."""
-        return newest(chain(self.borrowed(stack).values(), super().recorded_here(stack).values()))
-
-    def recorded_under(self, stack: str) -> dict[tuple[Cell, str], Record]:
-        """The newest record of each cell and key."""
-        found = {(record.cell, record.key): record for record in self.borrowed(stack).values()}
-        if self.lent is not None:
-            found |= self.lent.recorded_under(stack)
-        return found | super().recorded_under(stack)
-
-    def borrowed(self, stack: str) -> dict[Cell, Record]:
-        """What the matrix has of a stack."""
-        return {} if self.lent is None else self.lent.of_stack(stack)
+    budget_s: float = 300.0
+    """How long it may take."""
+    margin: float = 0.01
+    """Ratios this close to 1 count as the same."""
+    everything: bool = False
+    """Whether all cells that train on both sides are measured, or one control of each scenario."""
+    cells: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of scenario and variant to measure instead."""
 
 
-@dataclass(frozen=True)
-class InPlace(StackRun):
-    """A run in an environment that is there already: nothing is installed, and every cell is run."""
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is run on both sides."""
 
-    there: Environment = field(kw_only=True)
-
-    def execute(self, selection: Selection) -> Summary:
-        """Run the selected cells; packages may change there without a new version, so no record is reused."""
-        return self.carry_out(self.plan(replace(selection, fresh=True)))
-
-    def carry_out(self, cells: list[Planned]) -> Summary:
-        """Do about each cell what was planned."""
-        self.progress.planned(self.stack.name, cells)
-        settled = [self.settle(cell) for cell in cells if cell.action is Action.SETTLED]
-        to_run = [cell for cell in cells if cell.action is Action.RUN]
-        import_s, cells_s = self.run_cells(to_run, self.there) if to_run else (0.0, 0.0)
-        return Summary(self.stack.name, len(to_run), 0, len(settled), import_s, cells_s)
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Progress under a name for people in the place of a stack's."""
-
-    progress: Progress
-    name: str
-
-    def stage(self, _stack: str, text: str) -> None:
-        """Pass it on."""
-        self.progress.stage(self.name, text)
-
-    def planned(self, _stack: str, cells: list[Planned]) -> None:
-        """Pass it on."""
-        self.progress.planned(self.name, cells)
-
-    def ended(self, record: Record, output: str) -> None:
-        """Pass it on."""
-        self.progress.ended(record, output)
-
-
-@dataclass(frozen=True)
-class SideRun:
-    """A side with all that it takes to run it."""
-
-    side: Resolved
-    project: Project
     scenarios: tuple[Scenario, ...]
-    progress: Progress
-
-    @property
-    def name(self) -> str:
-        """Of the stack, under which environment and records are found."""
-        return self.side.lock.stack
-
-    @property
-    def place(self) -> tuple[str, Path | None]:
-        """What its environment is known by: two sides of one lock share it, unless one is run in place."""
-        return self.name, self.side.given.interpreter
-
-    @property
-    def folder(self) -> Path:
-        """Where upgrades keep their records and locks."""
-        return folder_of(self.project)
-
-    def stage(self, text: str) -> None:
-        """Tell whoever watches what takes a while now."""
-        self.progress.stage(self.side.given.name, text)
-
-    def stack_run(self, isolation: Isolation | None = None, store: Store | None = None) -> StackRun:
-        """The run of this side, ready to execute; records go to ``store``, or else to those of all upgrades."""
-        lock = self.side.lock
-        lent = None if self.side.own else self.project.store
-        store = store or Borrowing(self.folder / "records", self.folder / "published", lent=lent)
-        given = self.side.given
-        make: Callable[..., StackRun] = StackRun
-        if given.interpreter is not None and given.lock is not None:
-            make = partial(InPlace, there=in_place(given.interpreter, given.lock))
-        devices = {name: device_class(name) for name in self.project.matrix.run.devices}
-        return make(
-            stack=Stack(
-                name=lock.stack,
-                python=lock.python,
-                requirements=lock.requirements,
-                as_of=lock.as_of,
-            ),
-            lock=lock,
-            scenarios=self.scenarios,
-            devices={name: kind for name, kind in devices.items() if kind is not None},
-            settings=self.project.settings(isolation),
-            store=store,
-            locks=self.side.locks,
-            environments=self.project.environments,
-            workplaces=self.project.work / "work",
-            progress=Labelled(self.progress, self.side.given.name),
-            run_id=new_run_id(),
-        )
-
-    def executed(self, selection: Selection) -> dict[Key, Record]:
-        """Every selected cell, run or recorded already; relations judged."""
-        return self.ran(self.stack_run(), selection)
-
-    def ran(self, run: StackRun, selection: Selection) -> dict[Key, Record]:
-        """The records of a run's selected cells when it ended."""
-        run.execute(selection)
-        found = run.store.recorded_here(self.name)
-        cells = [planned.cell for planned in run.plan(replace(selection, fresh=False))]
-        judged = relations.judged(
-            (found[cell] for cell in cells), {each.name: each for each in self.scenarios}
-        )
-        return {key_of(record.cell): record for record in judged}
-
-    def again(self, number: int, keys: Collection[Key], *, fresh: bool) -> dict[Key, str]:
-        """The outcomes of a further run of these cells, each in a process of its own; kept under its ``number``."""
-        store = self.repeats(number)
-        found: dict[Key, str] = {}
-        for device in sorted({key.device for key in keys}):
-            pairs = frozenset((key.scenario, key.variant) for key in keys if key.device == device)
-            chosen = Selection(variants=pairs, devices=frozenset({device}), fresh=fresh)
-            records = self.ran(self.stack_run("fresh", store), chosen)
-            found |= {key: record.outcome for key, record in records.items() if key in keys}
-        return found
-
-    def kept(self, number: int, keys: Collection[Key]) -> dict[Key, str]:
-        """The outcomes of that further run as an earlier upgrade kept them, of the cells that it ran."""
-        kept = self.repeats(number).recorded_here(self.name).values()
-        return {
-            key_of(record.cell): record.outcome for record in kept if key_of(record.cell) in keys
-        }
-
-    def repeats(self, number: int) -> Store:
-        """Where the records of a further run are."""
-        folder = self.folder / f"repeat-{number}"
-        return Store(folder, folder / "published")
-
-    def planned(self, keys: Collection[Key]) -> list[Planned]:
-        """These cells, ready to be measured."""
-        return [each for each in self.stack_run().plan(Selection()) if key_of(each.cell) in keys]
-
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[Path]:
-        """The interpreter of the side's environment, which is this side's alone meanwhile."""
-        python = self.side.given.interpreter
-        if python is not None:
-            yield python
-            return
-        environments = self.project.environments
-        with environment.in_use(
-            environments, self.name, partial(self.stage, "waiting for another run")
-        ):
-            self.stage("installing")
-            waiting = partial(self.stage, "waiting for another stack to be installed")
-            yield environment.ensure(self.side.lock, self.side.locks, environments, waiting).python
-
-    def keep(self) -> None:
-        """Mark the environment, so that no later upgrade tidies it away."""
-        place = self.project.environments / self.name
-        if place.is_dir():
-            (place / KEPT).touch()
+    selection: Selection
+    repeats: int = 2
+    """Further runs of a changed cell, on each side."""
+    timing: Timing | None = None
+    keep: bool = False
+    """Whether the environments that are made for it stay."""
 
 
-@contextlib.contextmanager
-def both_installed(first: SideRun, second: SideRun) -> Iterator[tuple[Path, Path]]:
-    """The interpreters of two sides, held meanwhile; one environment is held once, where both sides are the same.
+def resolved_sides(
+    project: Project, word: str, words: Sequence[str], reading: Reading, *, as_of: dt.date | None
+) -> tuple[Resolved, Resolved]:
+    """Baseline and candidate, resolved.
 
-    They are taken in the order of their names, so that of two upgrades none waits for the other for ever.
+    Args:
+        project: the checkout
+        word: names the baseline
+        words: the values of ``--to``
+        reading: how files are read
+        as_of: the day of the index for the candidate; None for today
+
+    Raises:
+        UserError: if a side does not exist or has no solution
     """
-    with contextlib.ExitStack() as held:
-        pythons: dict[tuple[str, Path | None], Path] = {}
-        for run in sorted((first, second), key=lambda run: run.name):
-            if run.place not in pythons:
-                pythons[run.place] = held.enter_context(run.installed())
-        yield pythons[first.place], pythons[second.place]
-
-
-def folder_of(project: Project) -> Path:
-    """Where upgrades keep their records, locks and reports."""
-    return project.work / "upgrade"
-
-
-def in_place(python: Path, lock: Lock) -> Environment:
-    """An environment of somebody else's; its build of torch is told by its label, or by what lies beside it."""
-    label = (lock.version("torch") or "").partition("+")[2]
-    beside = any(package.name.startswith(ONLY_CUDA) for package in lock.packages)
-    if label.startswith("cu"):
-        build = Build.CUDA
-    elif label == "cpu" or not beside:
-        build = Build.CPU
+    if (reading.extras or reading.groups) and not any(map(sides.has_parts, [word, *words])):
+        raise UserError(
+            f"{word} has no extras and no dependency groups.",
+            cause="--extra and --group choose parts of a pyproject.toml or a uv.lock",
+            next_step="remove them, or name such a file",
+        )
+    side = sides.parse_side(word, project, reading)
+    target = sides.parse_target(words, side, project, reading, dated=as_of is not None)
+    refuse_python(word, side, target.side, reading)
+    folder = folder_of(project) / "locks"
+    baseline = resolution.resolved(side, project.index, folder, project.locks_folder)
+    if target.side is not None:
+        if as_of is not None:
+            raise UserError(
+                "--as-of cannot be combined with another side.",
+                cause=f"{target.side.name} has its own day",
+                next_step="remove --as-of",
+            )
+        candidate = resolution.resolved(target.side, project.index, folder, project.locks_folder)
     else:
-        build = Build.CUDA if has_driver() else Build.DEFAULT
-    return Environment(python, build, None, installed=False)
+        candidate = resolution.candidate(
+            side,
+            target.edits,
+            project.index,
+            folder,
+            latest=target.latest,
+            as_of=as_of,
+            stacks=[stack.name for stack in project.matrix.stacks],
+        )
+    for each in (baseline, candidate):
+        if each.lock.failure is not None:
+            raise UserError(
+                f"{each.side.name} has nothing to install: {each.lock.failure.outcome}.",
+                cause=each.lock.failure.message,
+                next_step="name another side",
+            )
+    return baseline, candidate
 
 
-def key_of(cell: Cell) -> Key:
-    """A cell without its stack."""
-    return Key(cell.scenario, cell.variant, cell.device)
+def refuse_python(word: str, side: Side, other: Side | None, reading: Reading) -> None:
+    """UserError if no side has the Python that was asked for, because both have their own."""
+    if reading.python is None or reading.python in {
+        each.python for each in (side, other) if each is not None
+    }:
+        return
+    raise UserError(
+        f"--python {reading.python} has no effect on {word}.",
+        cause=f"it has its own Python, {side.python}",
+        next_step="remove it: --python is for files that leave the Python open",
+    )
+
+
+def upgrade(
+    project: Project, baseline: Resolved, candidate: Resolved, plan: Plan, progress: Progress
+) -> Comparison:
+    """Run both sides and compare them. Their environments are deleted, also if it is interrupted."""
+    runs = [SideRun(each, project, plan.scenarios, progress) for each in (baseline, candidate)]
+    names = [run.name for run in runs]
+    there = {name for name in names if (project.environments / name).exists()}
+    delete_leftovers(project.environments, names)
+    try:
+        return compared(project, runs[0], runs[1], plan)
+    finally:
+        for run in runs:
+            if plan.keep:
+                run.keep()
+            elif run.name not in there and run.interpreter is None:
+                environment.drop(project.environments, run.name)
+
+
+def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> Comparison:
+    """Run both sides, run changed cells again, measure those that train, and compare."""
+    before, after = first.executed(plan.selection), second.executed(plan.selection)
+    repeats = repeated(first, second, before, after, plan)
+    measured: Mapping[Key, Measured] = {}
+    if plan.timing is not None:
+        measured = measure(
+            project,
+            first,
+            second,
+            to_measure(before, after, plan.timing, plan.scenarios),
+            plan.timing,
+        )
+    return compare(
+        Results(first.shown_name, first.resolved.lock, renamed(first, before), repeats[0]),
+        Results(second.shown_name, second.resolved.lock, renamed(second, after), repeats[1]),
+        {scenario.name: scenario for scenario in plan.scenarios},
+        measured,
+    )
+
+
+def renamed(run: SideRun, records: Mapping[Key, Record]) -> dict[Key, Record]:
+    """Records with the name of the side for people; that of its lock may be a digest."""
+    replace = msgspec.structs.replace
+    return {
+        key: replace(each, cell=replace(each.cell, stack=run.shown_name))
+        for key, each in records.items()
+    }
 
 
 def changed(
     baseline: Mapping[Key, Record], candidate: Mapping[Key, Record]
 ) -> dict[Key, list[Key]]:
-    """The cells that ran on both sides and ended in another way, each with all for which it stands.
+    """The cells to run again, because they ran on both sides and ended differently.
 
-    Those are the cells of a scenario that cannot be imported, which share the one import; every other one stands for
-    itself alone.
+    Each comes with the cells that it stands for. If a scenario cannot be imported, one of its cells
+    stands for all of them; every other cell stands for itself.
     """
     found: dict[object, list[Key]] = {}
     for key, before in baseline.items():
@@ -300,12 +225,12 @@ def changed(
 
 
 def ended(record: Record) -> tuple[object, ...]:
-    """All that makes one ending another one."""
+    """Two records ended in the same way if these are equal."""
     return record.outcome, record.passed, record.passed or record.gradient
 
 
 def with_partners(keys: Iterable[Key], scenarios: Iterable[Scenario]) -> set[Key]:
-    """``keys`` and the variants that they must agree with: a disagreement takes two."""
+    """``keys`` and the variants that they must agree with."""
     agree = {each.name: each.agree for each in scenarios}
     keys = set(keys)
     partners = {
@@ -317,158 +242,8 @@ def with_partners(keys: Iterable[Key], scenarios: Iterable[Scenario]) -> set[Key
     return keys | partners
 
 
-def tidied(environments: Path, but: Collection[str]) -> None:
-    """Delete what upgrades that were killed left of their environments: none that was kept, or is in use.
-
-    Each is held while it goes: whoever wants it meanwhile waits, and installs it anew.
-    """
-    for left in environments.glob(f"{MARK}*"):
-        if left.name in but or (left / KEPT).exists():
-            continue
-        with contextlib.suppress(InUse):
-            environment.drop(environments, left.name, in_use)
-
-
-class InUse(Exception):
-    """Somebody else has this environment."""
-
-
-def in_use() -> None:
-    """Do not wait for whoever has it."""
-    raise InUse
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """What is measured side by side, how long at most, and what counts as the same."""
-
-    budget_s: float = 300.0
-    margin: float = 0.01
-    everything: bool = False
-    """All cells that train on both sides, and not the first control of each scenario alone."""
-    cells: frozenset[tuple[str, str]] = frozenset()
-    """Pairs of scenario and variant to measure in the place of those."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is run on both sides."""
-
-    scenarios: tuple[Scenario, ...]
-    selection: Selection
-    repeats: int = 2
-    """Further runs of a changed cell, on each side."""
-    timing: Timing | None = None
-    keep: bool = False
-    """Leave the environments that were made for it."""
-
-
-def resolved_sides(
-    project: Project, word: str, words: Sequence[str], reading: Reading, *, as_of: dt.date | None
-) -> tuple[Resolved, Resolved]:
-    """Baseline and candidate, resolved; UserError where there is no such pair."""
-    if (reading.extras or reading.groups) and not any(map(sides.has_parts, [word, *words])):
-        raise UserError(
-            f"{word} has no extras and no dependency groups.",
-            cause="--extra and --group choose parts of a pyproject.toml or a uv.lock",
-            next_step="leave them out, or name such a file",
-        )
-    given = sides.side(word, project, reading)
-    asked = candidates.asked(words, given, project, reading, dated=as_of is not None)
-    refuse_python(word, given, asked.side, reading)
-    folder = folder_of(project) / "locks"
-    baseline = resolution.resolved(given, project.index, folder, project.locks_folder)
-    if asked.side is not None:
-        if as_of is not None:
-            raise UserError(
-                "--as-of and another side exclude each other.",
-                cause=f"{asked.side.name} has a day of its own",
-                next_step="leave --as-of out",
-            )
-        candidate = resolution.resolved(asked.side, project.index, folder, project.locks_folder)
-    else:
-        candidate = resolution.candidate(
-            given,
-            asked.wishes,
-            project.index,
-            folder,
-            latest=asked.latest,
-            as_of=as_of,
-            stacks=[stack.name for stack in project.matrix.stacks],
-        )
-    for each in (baseline, candidate):
-        if each.lock.failure is not None:
-            raise UserError(
-                f"{each.given.name} has nothing to install: {each.lock.failure.outcome}.",
-                cause=each.lock.failure.message,
-                next_step="name another side; nothing was run",
-            )
-    return baseline, candidate
-
-
-def refuse_python(word: str, given: Given, other: Given | None, reading: Reading) -> None:
-    """UserError where the Python that was asked for is that of no side: both have one of their own."""
-    if reading.python is None or reading.python in {
-        each.python for each in (given, other) if each is not None
-    }:
-        return
-    raise UserError(
-        f"--python {reading.python} has no effect on {word}.",
-        cause=f"it has a Python of its own, {given.python}",
-        next_step="leave it out: it is for a requirements file, a pyproject.toml, or a lock that leaves it open",
-    )
-
-
-def upgrade(
-    project: Project, baseline: Resolved, candidate: Resolved, plan: Plan, progress: Progress
-) -> Comparison:
-    """Run both sides and compare them; what they took is given back, also where it is stopped."""
-    runs = [SideRun(side, project, plan.scenarios, progress) for side in (baseline, candidate)]
-    names = [run.name for run in runs]
-    there = {name for name in names if (project.environments / name).exists()}
-    tidied(project.environments, names)
-    try:
-        return compared(project, runs[0], runs[1], plan)
-    finally:
-        for run in runs:
-            if plan.keep:
-                run.keep()
-            elif run.name not in there and run.side.given.interpreter is None:
-                environment.drop(project.environments, run.name)
-
-
-def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> Comparison:
-    """Both sides' cells, again where they changed, and measured where they train."""
-    before, after = first.executed(plan.selection), second.executed(plan.selection)
-    repeats = repeated(first, second, before, after, plan)
-    measured: Mapping[Key, Measured] = {}
-    if plan.timing is not None:
-        measured = measure(
-            project,
-            first,
-            second,
-            to_measure(before, after, plan.timing, plan.scenarios),
-            plan.timing,
-        )
-    return compare(
-        Side(first.side.given.name, first.side.lock, named(first, before), repeats[0]),
-        Side(second.side.given.name, second.side.lock, named(second, after), repeats[1]),
-        {scenario.name: scenario for scenario in plan.scenarios},
-        measured,
-    )
-
-
-def named(run: SideRun, records: Mapping[Key, Record]) -> dict[Key, Record]:
-    """Records under the name that people gave the side: that of its lock may be a digest."""
-    name = run.side.given.name
-    replace = msgspec.structs.replace
-    return {
-        key: replace(each, cell=replace(each.cell, stack=name)) for key, each in records.items()
-    }
-
-
 Repeats = dict[Key, tuple[str, ...]]
-Ran = tuple[tuple[SideRun, "Mapping[Key, Record]"], tuple[SideRun, "Mapping[Key, Record]"]]
+Ran = tuple[tuple["SideRun", "Mapping[Key, Record]"], tuple["SideRun", "Mapping[Key, Record]"]]
 """Both sides with the records of their cells."""
 
 
@@ -479,9 +254,9 @@ def repeated(
     after: Mapping[Key, Record],
     plan: Plan,
 ) -> tuple[Repeats, Repeats]:
-    """The outcomes of further runs of the changed cells, as many on either side.
+    """The outcomes of further runs of the changed cells, on each side.
 
-    Of cells that share a failed import one is run again for all; all are where it then ends in another way.
+    Of cells that share a failed import only one is run again, unless it then ends differently.
     """
     sides: Ran = ((first, before), (second, after))
     shared = changed(before, after)
@@ -506,7 +281,7 @@ def is_import(record: Record) -> bool:
 
 
 def is_doubted(cell: Key, key: Key, sides: Ran, found: Sequence[Repeats]) -> bool:
-    """Whether the further runs of ``cell`` do not speak for ``key``: they disagree, or the import is not shared."""
+    """Whether ``key`` must be run itself: the runs of ``cell`` disagree, or it had no failed import."""
     return key != cell and any(
         set(repeats[cell]) - {records[cell].outcome}
         or is_import(records[cell]) is not is_import(records[key])
@@ -515,9 +290,10 @@ def is_doubted(cell: Key, key: Key, sides: Ran, found: Sequence[Repeats]) -> boo
 
 
 def rounds(sides: Ran, keys: Collection[Key], plan: Plan) -> list[Repeats]:
-    """The outcomes of further runs of these cells on each side; what an earlier upgrade kept is not run once more.
+    """The outcomes of further runs of these cells on each side.
 
-    Unless it disagreed: then all cells of that scenario are, which may have to agree with each other.
+    Runs that an earlier upgrade recorded are used, unless they disagree. Then all of these cells
+    of the scenario are run again.
     """
     numbers = range(1, plan.repeats + 1) if keys else ()
     there = set.intersection(*(set(records) for _, records in sides))
@@ -538,7 +314,7 @@ def rounds(sides: Ran, keys: Collection[Key], plan: Plan) -> list[Repeats]:
 
 
 def is_open(key: Key, sides: Ran, numbers: Iterable[int]) -> bool:
-    """Whether what earlier upgrades kept of a cell's further runs disagrees with its record."""
+    """Whether an earlier upgrade recorded a further run that disagrees with the cell's record."""
     return any(
         outcome_of_run(outcome) != outcome_of_run(records[key].outcome)
         for run, records in sides
@@ -553,7 +329,7 @@ def to_measure(
     timing: Timing,
     scenarios: Iterable[Scenario],
 ) -> list[Key]:
-    """The cells that train on both sides and are measured: the named ones, all, or a control of each scenario."""
+    """The cells to measure: named ones, all that train, or one control of each scenario."""
     train = [
         key
         for key, record in before.items()
@@ -570,7 +346,7 @@ def to_measure(
 def controls(
     train: Collection[Key], before: Mapping[Key, Record], scenarios: Iterable[Scenario]
 ) -> list[Key]:
-    """Of each scenario and device the first control, and every script of the user's own."""
+    """The first control of each scenario and device, and every script of the user."""
     own = {scenario.name for scenario in scenarios if scenario.arguments is not None}
     found: dict[tuple[str, str], Key] = {}
     for key in train:
@@ -582,7 +358,7 @@ def controls(
 def measure(
     project: Project, first: SideRun, second: SideRun, keys: Sequence[Key], timing: Timing
 ) -> Mapping[Key, Measured]:
-    """The cells measured in both environments at once."""
+    """The cells, measured in both environments at the same time."""
     if not keys:
         return {}
     with both_installed(first, second) as (baseline, candidate):
@@ -607,12 +383,13 @@ def keep_report(
     comparison: Comparison,
     parts: Sequence[str] = (),
 ) -> Path:
-    """Write the comparison into this checkout's upgrades; the file, named after the sides and ``parts`` that ran.
+    """Write the comparison into the upgrades of this checkout, and return the file.
 
-    Sides that are no stacks of the matrix may share a name: what they resolved to tells them apart.
+    It is named after the sides and the ``parts`` that ran. If a side is no stack of the matrix, the
+    name ends with a digest of both locks, since two such sides may have the same name.
     """
     words = " ".join(
-        [f"{baseline.given.name} to {candidate.given.name}", *(["of", *parts] if parts else ())]
+        [f"{baseline.side.name} to {candidate.side.name}", *(["of", *parts] if parts else ())]
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", words).strip("-.")[:120]
     if baseline.own or candidate.own:
@@ -621,3 +398,252 @@ def keep_report(
     path = folder_of(project) / "reports" / name / "report.json"
     write_atomically(path, as_json(comparison))
     return path
+
+
+def delete_leftovers(environments: Path, but: Collection[str]) -> None:
+    """Delete environments that killed upgrades left, except ``but``, kept ones and those in use."""
+    for left in environments.glob(f"{MARK}*"):
+        if left.name in but or (left / KEPT).exists():
+            continue
+        with contextlib.suppress(InUse):
+            environment.drop(environments, left.name, do_not_wait)
+
+
+class InUse(Exception):
+    """Another process uses this environment."""
+
+
+def do_not_wait() -> None:
+    """Raise InUse instead of waiting for an environment."""
+    raise InUse
+
+
+def folder_of(project: Project) -> Path:
+    """Where upgrades keep their records, locks and reports."""
+    return project.work / "upgrade"
+
+
+@dataclass(frozen=True)
+class SideRun:
+    """Runs the cells of a side, and again in fresh processes."""
+
+    resolved: Resolved
+    project: Project
+    scenarios: tuple[Scenario, ...]
+    progress: Progress
+
+    @property
+    def name(self) -> str:
+        """The name of its stack, which its environment and records have."""
+        return self.resolved.lock.stack
+
+    @property
+    def shown_name(self) -> str:
+        """The name of the side for people."""
+        return self.resolved.side.name
+
+    @property
+    def interpreter(self) -> Path | None:
+        """The Python of an environment that is used in place."""
+        return self.resolved.side.interpreter
+
+    @property
+    def place(self) -> tuple[str, Path | None]:
+        """Identifies its environment. Sides with one lock share it, unless one is used in place."""
+        return self.name, self.interpreter
+
+    @property
+    def folder(self) -> Path:
+        """Where upgrades keep their records and locks."""
+        return folder_of(self.project)
+
+    def stage(self, text: str) -> None:
+        """Tell the user what takes a while now."""
+        self.progress.stage(self.shown_name, text)
+
+    def records(self) -> Records:
+        """The records of all upgrades; for a stack of the matrix also those of the matrix."""
+        own = Store(self.folder / "records", self.folder / "published")
+        return own if self.resolved.own else Borrowing(own, self.project.store)
+
+    def stack_run(
+        self, isolation: Isolation | None = None, records: Records | None = None
+    ) -> StackRun:
+        """The run of this side, ready to execute. See :meth:`records` for the default."""
+        lock = self.resolved.lock
+        devices = {name: device_class(name) for name in self.project.matrix.run.devices}
+        return StackRun(
+            stack=Stack(
+                name=lock.stack,
+                python=lock.python,
+                requirements=lock.requirements,
+                as_of=lock.as_of,
+            ),
+            lock=lock,
+            scenarios=self.scenarios,
+            devices={name: kind for name, kind in devices.items() if kind is not None},
+            settings=self.project.settings(isolation),
+            store=records or self.records(),
+            locks=self.resolved.locks,
+            environments=self.project.environments,
+            workplaces=self.project.work / "work",
+            progress=Labelled(self.progress, self.shown_name),
+            run_id=new_run_id(),
+        )
+
+    def executed(self, selection: Selection) -> dict[Key, Record]:
+        """The records of the selected cells, run now or earlier; relations judged."""
+        return self.ran(self.stack_run(), selection)
+
+    def ran(self, run: StackRun, selection: Selection) -> dict[Key, Record]:
+        """Execute a run; the records of its selected cells."""
+        if self.interpreter is None:
+            run.execute(selection)
+        else:
+            self.run_in_place(run, self.interpreter, selection)
+        found = run.store.recorded_here(self.name)
+        cells = [planned.cell for planned in run.plan(replace(selection, fresh=False))]
+        judged = relations.judged(
+            (found[cell] for cell in cells), {each.name: each for each in self.scenarios}
+        )
+        return {key_of(record.cell): record for record in judged}
+
+    def run_in_place(self, run: StackRun, python: Path, selection: Selection) -> None:
+        """Run the selected cells in an environment of the user.
+
+        No record is reused: packages may change there without a new version.
+        """
+        cells = run.plan(replace(selection, fresh=True))
+        run.progress.planned(self.name, cells)
+        for cell in cells:
+            if cell.action is Action.SETTLED:
+                run.settle(cell)
+        to_run = [cell for cell in cells if cell.action is Action.RUN]
+        if to_run:
+            run.run_cells(to_run, in_place(python, self.resolved.lock))
+
+    def again(self, number: int, keys: Collection[Key], *, fresh: bool) -> dict[Key, str]:
+        """The outcomes of a further run of these cells, each in its own process."""
+        store = self.repeats(number)
+        found: dict[Key, str] = {}
+        for device in sorted({key.device for key in keys}):
+            pairs = frozenset((key.scenario, key.variant) for key in keys if key.device == device)
+            chosen = Selection(variants=pairs, devices=frozenset({device}), fresh=fresh)
+            records = self.ran(self.stack_run("fresh", store), chosen)
+            found |= {key: record.outcome for key, record in records.items() if key in keys}
+        return found
+
+    def kept(self, number: int, keys: Collection[Key]) -> dict[Key, str]:
+        """The outcomes of that further run that are recorded already."""
+        kept = self.repeats(number).recorded_here(self.name).values()
+        return {
+            key_of(record.cell): record.outcome for record in kept if key_of(record.cell) in keys
+        }
+
+    def repeats(self, number: int) -> Store:
+        """Where the records of a further run are."""
+        folder = self.folder / f"repeat-{number}"
+        return Store(folder, folder / "published")
+
+    def planned(self, keys: Collection[Key]) -> list[Planned]:
+        """These cells, ready to be measured."""
+        return [each for each in self.stack_run().plan(Selection()) if key_of(each.cell) in keys]
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[Path]:
+        """The interpreter of the side's environment. No other process uses it meanwhile."""
+        if self.interpreter is not None:
+            yield self.interpreter
+            return
+        environments = self.project.environments
+        with environment.in_use(
+            environments, self.name, partial(self.stage, "waiting for another run")
+        ):
+            self.stage("installing")
+            waiting = partial(self.stage, "waiting for another stack to be installed")
+            lock, locks = self.resolved.lock, self.resolved.locks
+            yield environment.ensure(lock, locks, environments, waiting).python
+
+    def keep(self) -> None:
+        """Mark the environment, so that no later upgrade deletes it."""
+        place = self.project.environments / self.name
+        if place.is_dir():
+            (place / KEPT).touch()
+
+
+@contextlib.contextmanager
+def both_installed(first: SideRun, second: SideRun) -> Iterator[tuple[Path, Path]]:
+    """The interpreters of two sides. No other process uses their environments meanwhile.
+
+    They are locked in the order of their names, so that two upgrades cannot deadlock.
+    """
+    with contextlib.ExitStack() as held:
+        pythons: dict[tuple[str, Path | None], Path] = {}
+        for run in sorted((first, second), key=lambda run: run.name):
+            if run.place not in pythons:
+                pythons[run.place] = held.enter_context(run.installed())
+        yield pythons[first.place], pythons[second.place]
+
+
+@dataclass(frozen=True)
+class Borrowing:
+    """Records of upgrades, and of the matrix, which is only read."""
+
+    own: Store
+    matrix: Store
+
+    def append(self, record: Record) -> None:
+        """Add a record to those of upgrades."""
+        self.own.append(record)
+
+    def recorded_here(self, stack: str) -> dict[Cell, Record]:
+        """The newest record of each cell, of an upgrade or of the matrix."""
+        borrowed = self.matrix.of_stack(stack).values()
+        return newest(chain(borrowed, self.own.recorded_here(stack).values()))
+
+    def recorded_under(self, stack: str) -> dict[tuple[Cell, str], Record]:
+        """The newest record of each cell and key, of an upgrade or of the matrix."""
+        borrowed = self.matrix.of_stack(stack).values()
+        return {
+            **{(record.cell, record.key): record for record in borrowed},
+            **self.matrix.recorded_under(stack),
+            **self.own.recorded_under(stack),
+        }
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Progress that shows the name of the side instead of the stack's."""
+
+    progress: Progress
+    name: str
+
+    def stage(self, _stack: str, text: str) -> None:
+        """See Progress."""
+        self.progress.stage(self.name, text)
+
+    def planned(self, _stack: str, cells: list[Planned]) -> None:
+        """See Progress."""
+        self.progress.planned(self.name, cells)
+
+    def ended(self, record: Record, output: str) -> None:
+        """See Progress."""
+        self.progress.ended(record, output)
+
+
+def in_place(python: Path, lock: Lock) -> Environment:
+    """An environment of the user. Its build of torch follows from its label or its CUDA packages."""
+    label = (lock.version("torch") or "").partition("+")[2]
+    beside = any(package.name.startswith(ONLY_CUDA) for package in lock.packages)
+    if label.startswith("cu"):
+        build = Build.CUDA
+    elif label == "cpu" or not beside:
+        build = Build.CPU
+    else:
+        build = Build.CUDA if has_driver() else Build.DEFAULT
+    return Environment(python, build, None, installed=False)
+
+
+def key_of(cell: Cell) -> Key:
+    """The cell without its stack."""
+    return Key(cell.scenario, cell.variant, cell.device)

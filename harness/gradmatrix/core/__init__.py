@@ -1,1 +1,4 @@
-"""The words of the project: errors, files, text, outcomes, observations. It imports nothing of ours."""
+"""The words of the project: errors, files, text, outcomes, observations.
+
+It imports nothing else of this package.
+"""

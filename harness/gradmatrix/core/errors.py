@@ -1,6 +1,6 @@
-"""Errors that teach: what happened, the likely cause, the next command.
+"""Errors for users: what happened, the likely cause, what to do next.
 
-What is wrong in a file that people write, told in its words; names and requirements that will not do.
+The checks here are those of files that people write.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 CREDENTIALS = re.compile(r"(?<!/)//[^/\s]*@")
-"""In an address, to the last @ before its path: a password may hold one."""
+"""In an address, up to the last @ before its path: a password may hold one."""
 
 
 class UserError(Exception):
-    """Bad input or a machine that cannot do what was asked; ``cli`` prints it and exits with 2."""
+    """Bad input, or a machine that cannot do what was asked. ``cli`` prints it and exits with 2."""
 
     def __init__(self, what: str, *, cause: str = "", next_step: str = "") -> None:
         super().__init__(what)
@@ -39,12 +39,12 @@ class UserError(Exception):
 
 
 def without_credentials(text: str) -> str:
-    """``text`` with the user and the password of every address taken out: for people to read."""
+    """``text`` without the user and the password of any address."""
     return CREDENTIALS.sub("//", text)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence that offers the nearest known word, or lists them all."""
+    """A sentence with the most similar known word, or with all of them."""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"perhaps you meant {near[0]!r}" if near else f"known are: {', '.join(known)}"
@@ -55,35 +55,38 @@ PYTHON = re.compile(r"3\.\d{1,2}")
 
 
 def check_name(path: Path, kind: str, name: str) -> None:
-    """UserError where ``name`` is not fit for a file's name, and for a word of the command line."""
+    """UserError if ``name`` cannot be a file name and a word on the command line."""
     if not SAFE_NAME.fullmatch(name):
-        cause = f"a {kind}'s name is a file name: letters, digits, '.', '_' and '-', no punctuation at the ends"
+        cause = (
+            f"a {kind}'s name is a file name: letters, digits, '.', '_' and '-', "
+            "with a letter or digit at both ends"
+        )
         raise wrong(path, f"has the {kind} name {name!r}, which is unsafe", cause)
 
 
 def check_python(path: Path, place: str, python: str) -> None:
-    """UserError where ``python`` is no feature release; ``place`` says in which table it stands."""
+    """UserError if ``python`` is no feature release; ``place`` is its table."""
     if not PYTHON.fullmatch(python):
         raise wrong(path, f'has python = {python!r} in {place}: write it like "3.11"')
 
 
 def check_requirement(path: Path, place: str, text: str) -> None:
-    """UserError where ``text`` is no requirement on a release; ``place`` says in which table it stands."""
+    """UserError if ``text`` is no requirement on a release; ``place`` is its table."""
     try:
         requirement = Requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise wrong(path, f"has the unreadable requirement {text!r} in {place}", reason) from error
     if requirement.url:
-        cause = "what a URL holds has no release date, so the stack would have no as-of date"
+        cause = "a URL has no release date, so the stack would have no as-of date"
         raise wrong(path, f"has the requirement {text!r} in {place}, which is a URL", cause)
 
 
 def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
-    """UserError where two of ``names`` are the same."""
+    """UserError if two of ``names`` are the same."""
     seen: set[str] = set()
     for name in names:
-        if name.lower() in seen:  # some file systems do not tell upper from lower case
+        if name.lower() in seen:  # some file systems ignore case
             raise wrong(
                 path,
                 f"has two {kind}s called {name!r}",
@@ -93,7 +96,9 @@ def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
 
 
 def wrong(path: Path, what: str, cause: str = "") -> UserError:
-    """A complaint about the file: what it has, and why that will not do."""
+    """An error about a file: what is wrong in it, and why."""
     return UserError(
-        f"{path.name} {what}.", cause=cause, next_step=f"correct {path.name} and run again"
+        f"{path.name} {what}.",
+        cause=cause,
+        next_step=f"correct {path.name} and run the command again",
     )

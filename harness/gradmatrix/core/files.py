@@ -1,27 +1,31 @@
-"""Files that several processes use: replaced in one step, cut back, and locks that end with whoever holds them."""
+"""Files: atomic writes, locks between processes, TOML that people write, and one JSON document per line."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
-import sys
+import re
+import tomllib
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
+import msgspec
+from filelock import FileLock, Timeout
+
+from gradmatrix.core.errors import UserError, did_you_mean, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
+T = TypeVar("T")
 OUTPUT_LIMIT_BYTES = 16 * 2**20
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace ``path`` in one step; nothing is touched where it already has this content."""
+    """Replace ``path`` in one step. A file that already has this content is not touched."""
     try:
         if path.read_bytes() == content:
             return
@@ -31,7 +35,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_in_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Replace ``path`` in one step by what need not fit in memory at once."""
+    """Replace ``path`` in one step by content that need not fit in memory at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _replace(path, pieces)
 
@@ -43,40 +47,53 @@ def _replace(path: Path, pieces: Iterable[bytes]) -> None:
             file.writelines(pieces)
         partial.replace(path)
     except BaseException:
-        partial.unlink(missing_ok=True)  # the disk is full, or somebody is impatient
+        partial.unlink(missing_ok=True)  # the disk is full, or the user pressed Ctrl-C
         raise
 
 
 @contextmanager
 def held(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold the lock file ``path``; ``waiting()`` is called once where somebody else has it.
+    """Hold the lock file ``path``.
 
-    The operating system gives it back when the holder dies. It cannot be taken twice, not even by one process.
+    The operating system releases the lock when the process ends. A second holder waits, even in
+    the same process.
+
+    Args:
+        path: the lock file; its folder is created if needed
+        waiting: called once if the lock must be waited for
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        if not _taken(file, wait=False):
-            waiting()
-            while not _taken(file, wait=True):
-                pass
-        try:
-            yield
-        finally:
-            _give_back(file)
+    lock = _lock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        waiting()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock file ``path``."""
-    with path.open("ab") as file:
-        if _taken(file, wait=False):
-            _give_back(file)
-            return False
-    return True
+    """Whether a process holds the lock file ``path``."""
+    lock = _lock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def _lock(path: Path) -> FileLock:
+    """A lock of the operating system. A soft lock would outlive a process that was killed."""
+    return FileLock(path, fallback_to_soft=False)
 
 
 def cut_back(path: Path) -> None:
-    """Cut ``path`` to its end when it has grown past the limit; whoever appends to it goes on after that."""
-    with contextlib.suppress(OSError):  # not there yet, or Windows does not let go of it
+    """Keep only the end of ``path`` if it has grown past the limit. Writers may go on appending."""
+    with contextlib.suppress(OSError):  # there is no such file, or Windows does not allow it
         if path.stat().st_size > OUTPUT_LIMIT_BYTES:
             kept = tail(path)
             os.truncate(path, 0)
@@ -85,7 +102,7 @@ def cut_back(path: Path) -> None:
 
 
 def tail(path: Path, most_bytes: int = 4000) -> str:
-    """The end of a text file, empty where there is none."""
+    """The end of a text file; empty if there is no such file."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
@@ -95,30 +112,198 @@ def tail(path: Path, most_bytes: int = 4000) -> str:
         return ""
 
 
-if sys.platform == "win32":
+def read_toml(path: Path, kind: type[T]) -> T:
+    """The TOML file ``path`` as a ``kind``.
 
-    def _taken(file: IO[bytes], *, wait: bool) -> bool:
-        """Lock the first byte; waiting ends after ten seconds."""
-        file.seek(0)
+    Raises:
+        UserError: if there is no such file, it is no TOML, or a value is wrong
+    """
+    return from_table(path, read_table(path), kind)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """The TOML file ``path`` as it is.
+
+    Raises:
+        UserError: if there is no such file or it is no TOML
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"There is no file {path.name}.",
+            cause=f"it should be in {path.absolute().parent}",
+            next_step="run the command in the root of the project",
+        ) from error
+    except OSError as error:  # a folder, or a file that may not be read
+        raise wrong(path, f"cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise wrong(path, f"is no valid TOML: {error}") from error
+
+
+def from_table(path: Path, table: Mapping[str, Any], kind: type[T], place: str = "") -> T:
+    """A table of the TOML file ``path`` as a ``kind``.
+
+    Args:
+        path: the file, for error messages
+        table: what was read from it
+        kind: a msgspec type
+        place: where the table stands in the file, such as ``[generate.window]``; empty for the
+            whole file
+
+    Raises:
+        UserError: if a key is unknown or missing, or a value is wrong; it names the table, the key
+            and, where there is one, a similar known word
+    """
+    try:
+        return msgspec.convert(table, kind, builtin_types=(dt.date, dt.datetime))
+    except msgspec.ValidationError as error:
+        raise _explained(path, str(error), table, kind, place) from error
+
+
+STEP = re.compile(r"\.([\w-]+)|\[(\d+)\]")
+"""One step of a path that msgspec prints, such as ``$.stacks[0].name``."""
+
+
+def _explained(
+    path: Path, error: str, table: Mapping[str, Any], kind: type[object], place: str
+) -> UserError:
+    """An error of msgspec in the words of the file."""
+    message, _, where = error.partition(" - at `$")
+    steps = [name or int(number) for name, number in STEP.findall(where.partition("[...]")[0])]
+    place = ", ".join(filter(None, [place, *_names(steps, table)]))
+    place = f" in {place}" if place else ""
+    expected = _type_at(msgspec.inspect.type_info(kind), steps)
+    unknown = re.search(r"unknown field `(.*)`", message)
+    if unknown:
+        what = f"has the unknown key {unknown[1]!r}{place}"
+        return wrong(path, what, did_you_mean(unknown[1], _fields(expected)))
+    missing = re.search(r"missing required field `(.*)`", message)
+    if missing:
+        return wrong(path, f"lacks the key {missing[1]!r}{place}")
+    what = f"has a wrong value{place}: {message[0].lower()}{message[1:]}"
+    return wrong(path, what, _hint(expected, message))
+
+
+def _names(steps: Iterable[str | int], table: object) -> Iterator[str]:
+    """The tables and the key that a path leads through, in the words of the file."""
+    name = ""
+    for step in steps:
+        if isinstance(step, str):
+            assert isinstance(table, dict)
+            name, table = step, table[step]
+            if isinstance(table, dict):
+                yield f"[{name}]"
+            elif not (isinstance(table, list) and any(isinstance(each, dict) for each in table)):
+                yield f"key {name!r}"
+        else:
+            assert isinstance(table, list)
+            table = table[step]
+            if isinstance(table, dict):
+                entry = table.get("name", table.get("id"))
+                kind = name.removesuffix("s")
+                yield f"{kind} {entry!r}" if entry else f"{kind} number {step + 1}"
+
+
+def _type_at(expected: msgspec.inspect.Type, steps: Iterable[str | int]) -> msgspec.inspect.Type:
+    """The type that msgspec expects at the end of a path."""
+    for step in steps:
+        expected = _inner(expected)
+        if isinstance(step, str) and isinstance(expected, msgspec.inspect.StructType):
+            expected = next(each.type for each in expected.fields if each.encode_name == step)
+        else:
+            expected = getattr(expected, "item_type", expected)
+    return _inner(expected)
+
+
+def _inner(expected: msgspec.inspect.Type) -> msgspec.inspect.Type:
+    """A type without its constraints and without "or nothing"."""
+    if isinstance(expected, msgspec.inspect.Metadata):
+        return _inner(expected.type)
+    if isinstance(expected, msgspec.inspect.UnionType):
+        others = (e for e in expected.types if not isinstance(e, msgspec.inspect.NoneType))
+        return _inner(next(others))
+    return expected
+
+
+def _fields(expected: msgspec.inspect.Type) -> list[str]:
+    """The keys of a table."""
+    fields = getattr(expected, "fields", ())
+    return [field.encode_name for field in fields]
+
+
+def _hint(expected: msgspec.inspect.Type, message: str) -> str:
+    """What to write instead of a wrong value; empty if the message says enough."""
+    if isinstance(expected, msgspec.inspect.LiteralType):
+        wanted = " or ".join(f'"{each}"' for each in expected.values)
+        return f"write {wanted}"
+    if isinstance(expected, msgspec.inspect.EnumType):
+        found = re.search(r"enum value '(.*)'", message)
+        return did_you_mean(found[1] if found else "", [each.value for each in expected.cls])
+    if isinstance(expected, msgspec.inspect.DateType):
+        return "write a date without quotes, such as 2024-12-31"
+    return ""
+
+
+class OtherSchema(msgspec.ValidationError):
+    """Another release of gradmatrix wrote the line."""
+
+
+class _Version(msgspec.Struct):
+    schema: int
+
+
+_VERSION = msgspec.json.Decoder(_Version)
+
+
+def decode_line(line: bytes, decoder: msgspec.json.Decoder[T], schema: int) -> T:
+    """One JSON document.
+
+    Raises:
+        OtherSchema: if it has another schema than this release writes
+        msgspec.MsgspecError, UnicodeDecodeError: if it cannot be read for another reason
+    """
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        found = _VERSION.decode(line).schema
+        if found != schema:
+            raise OtherSchema(f"schema {found}, this release reads {schema}") from error
+        raise
+
+
+@dataclass(frozen=True)
+class Line(Generic[T]):
+    """One line of a file with one JSON document per line."""
+
+    number: int
+    """The first is 1."""
+    content: bytes
+    value: T | None
+    """None if the line cannot be read."""
+    problem: str = ""
+    """Why it cannot be read."""
+    other_schema: bool = False
+    """Whether another release of gradmatrix wrote it."""
+
+
+def read_lines(path: Path, decode: Callable[[bytes], T]) -> Iterator[Line[T]]:
+    """The lines of ``path`` that are not empty; none if there is no such file.
+
+    Args:
+        path: a file with one JSON document per line
+        decode: reads one line, see :func:`decode_line`
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
         try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-    def _give_back(file: IO[bytes]) -> None:
-        file.seek(0)
-        msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
-
-else:
-
-    def _taken(file: IO[bytes], *, wait: bool) -> bool:
-        """Lock the open file."""
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _give_back(file: IO[bytes]) -> None:
-        fcntl.flock(file, fcntl.LOCK_UN)
+            yield Line(number, line, decode(line))
+        except OtherSchema as error:
+            yield Line(number, line, None, f"it has {error}", other_schema=True)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            yield Line(number, line, None, str(error))

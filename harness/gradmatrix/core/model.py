@@ -1,6 +1,7 @@
 """The words of the project as types: frozen, parsed once at the edge, compared by value.
 
-Units are in the names: ``_s`` seconds, ``_bytes`` bytes. The words are those of the table in ``CONTRIBUTING.md``.
+Units are in the names: ``_s`` seconds, ``_bytes`` bytes. The words are those of the
+table in ``docs/design.md``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Literal
 
 import msgspec
 
-from gradmatrix.core.observation import Frozen, Observation
+from gradmatrix.core.observation import Frozen, Observation, Rate, rate_of
+from gradmatrix.core.outcomes import TRAINS
 
 
 class Role(StrEnum):
-    """What a variant is there to show."""
+    """What a variant shows."""
 
     CONTROL = "control"
     REPORTED = "reported"
@@ -25,7 +27,7 @@ class Role(StrEnum):
 
 
 class Gradient(StrEnum):
-    """Gradient status of a cell over the audited steps; a column of its own, never a shade of pass."""
+    """Gradient status of a cell over the audited steps, separate from whether the cell passes."""
 
     FLOWING = "flowing"
     PARTIAL = "partial"
@@ -35,7 +37,7 @@ class Gradient(StrEnum):
 
 
 class Build(StrEnum):
-    """Which build of torch is installed: a property of the machine, not of the stack."""
+    """The installed build of torch: it depends on the machine, not on the stack."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -43,7 +45,7 @@ class Build(StrEnum):
 
 
 class Stack(Frozen, frozen=True):
-    """A named set of requirements, a Python, and the day the index is read as of."""
+    """A named set of requirements, a Python, and the day as of which the package index is read."""
 
     name: str
     python: str
@@ -54,7 +56,7 @@ class Stack(Frozen, frozen=True):
 
 
 class LockedPackage(Frozen, frozen=True):
-    """One package of a lock, and how it compares with the newest release of the lock's as-of date."""
+    """One package of a lock, and its newest release on the lock's as-of date."""
 
     name: str
     version: str
@@ -64,14 +66,14 @@ class LockedPackage(Frozen, frozen=True):
 
     @property
     def behind_days(self) -> int | None:
-        """Days between this release and the newest one of the as-of date; None where a date is not known."""
+        """Days from this release to the newest one of the as-of date; None if not known."""
         if self.released is None or self.newest_released is None:
             return None
         return max(0, (self.newest_released - self.released).days)
 
 
 class Lock(Frozen, frozen=True):
-    """A stack resolved once: every package at one version. The unit of reproduction."""
+    """A resolved stack: every package at one version. It is what is installed and reproduced."""
 
     stack: str
     python: str
@@ -79,12 +81,12 @@ class Lock(Frozen, frozen=True):
     requirements: tuple[str, ...]
     packages: tuple[LockedPackage, ...]
     digest: str
-    """sha256 of the requirements text that ``uv pip install`` reads; empty where resolution failed."""
+    """sha256 of the requirements text that ``uv pip install`` reads; empty if resolution failed."""
     resolver: str
     failure: Failure | None = None
 
     def version(self, name: str) -> str | None:
-        """The locked version of ``name``, or None where the lock has no such package."""
+        """The locked version of ``name``; None if the lock has no such package."""
         return next((p.version for p in self.packages if p.name == name), None)
 
 
@@ -96,23 +98,23 @@ class Variant(Frozen, frozen=True):
     summary: str
     needs: tuple[str, ...]
     cures: tuple[str, ...] = ()
-    """The causes of a missing gradient that people use it against: words of ``causes.Cause``."""
+    """The causes of a missing gradient that it is used against: words of ``judge.causes.Cause``."""
 
 
 class Relation(Frozen, frozen=True):
-    """Two variants of a scenario that do the same maths: where both train, they must agree."""
+    """Two equivalent variants of a scenario: if both train, losses and gradients must agree."""
 
     first: str
     second: str
-    """The one that is said to disagree."""
+    """The variant that gets the outcome ``relation:disagrees``."""
     rtol: float = 1e-3
-    """Relative to the larger of two losses, or of two gradient norms."""
+    """Tolerance relative to the larger of two losses, or of two gradient norms."""
     only: Literal["first loss"] | None = None
-    """All that must agree, where it is not every loss and gradient norm of the audited steps."""
+    """What must agree, if it is not every loss and gradient norm of the audited steps."""
 
 
 class Scenario(Frozen, frozen=True):
-    """One training set-up: a script whose literals were read without importing it."""
+    """One training set-up: a script whose literals are read without importing it."""
 
     name: str
     title: str
@@ -121,13 +123,13 @@ class Scenario(Frozen, frozen=True):
     variants: tuple[Variant, ...]
     agree: tuple[Relation, ...] = ()
     arguments: tuple[str, ...] | None = None
-    """Of a user's own script, run as ``python path arguments`` would; None for a scenario, which has ``train``."""
+    """Arguments of a user's own script, run like ``python path arguments``; None for a scenario."""
     directory: str | None = None
-    """Where a user's own script runs; None for a folder of the cell's own."""
+    """Where a user's own script runs; None: in a folder that is made for the cell."""
 
 
 class Cell(Frozen, frozen=True, order=True):
-    """stack x scenario x variant x device: what one record is about."""
+    """Stack, scenario, variant and device: what one record is about."""
 
     stack: str
     scenario: str
@@ -139,7 +141,7 @@ class Cell(Frozen, frozen=True, order=True):
 
 
 class Steps(Frozen, frozen=True):
-    """How many optimizer steps a cell runs: first audited, then warm-up, then timed."""
+    """How many optimizer steps a cell runs: audited, then warm-up, then timed ones."""
 
     audit: int = 4
     warmup: int = 4
@@ -152,7 +154,7 @@ class Steps(Frozen, frozen=True):
 
 
 class Failure(Frozen, frozen=True):
-    """Why a stack could not be resolved, installed or started: fills its whole column."""
+    """Why a stack could not be resolved, installed or started; all its cells get this outcome."""
 
     outcome: str
     message: str
@@ -165,7 +167,7 @@ class Record(Frozen, frozen=True):
     cell: Cell
     role: Role
     key: str
-    """Hash of all that the verdict depends on; the cell is run again only when it changes."""
+    """Hash of all inputs of the verdict; the cell runs again only if it changes."""
     outcome: str
     passed: bool | None
     gradient: Gradient | None
@@ -173,11 +175,18 @@ class Record(Frozen, frozen=True):
     recorded_at: dt.datetime
     run: str
     isolation: Literal["fork", "fresh", "none"]
-    """How the cell was isolated; "none" where nothing was run (unsupported, no device, a failed install)."""
+    """How the cell was isolated; "none" if nothing ran (unsupported, no device, …)."""
     inputs: dict[str, str] = msgspec.field(default_factory=dict)
-    """The parts of ``key`` by name, so that ``--explain`` can say which one changed."""
+    """The parts of ``key`` by name; ``--explain`` names the one that changed."""
     build: str = ""
     observation: Observation | None = None
+
+    @property
+    def steps_per_s(self) -> Rate | None:
+        """Its rate; None if it does not train, or has fewer than two timed steps."""
+        if self.observation is None or self.outcome != TRAINS:
+            return None
+        return rate_of(self.observation.step_times_s)
 
     @property
     def lock(self) -> str:
@@ -191,11 +200,12 @@ class Record(Frozen, frozen=True):
 
 
 SHOWN = ("torch", "lightning", "transformers", "trl", "peft")
+"""The main packages: tables show their versions, and stacks are compared by them."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The newest record of every cell, whole: what commands about single cells need."""
+    """The newest record of every cell, complete: for commands about single cells."""
 
     locks: tuple[Lock, ...]
     """By as-of date, the oldest first."""

@@ -1,21 +1,25 @@
-"""What was seen inside the environment while one cell ran: the raw facts, written there and only read here.
+"""What was seen in the tested environment while one cell ran: the raw facts.
 
-``inside/`` writes them as JSON; this is their shape, and every judgement is a pure function over it. Units are in the
-names: ``_s`` seconds, ``_bytes`` bytes. Frames are innermost first.
+``observe/`` writes them as JSON, and this is their shape. Every judgement is a pure function of
+them. Units are in the names: ``_s`` seconds, ``_bytes`` bytes. Frames are innermost first.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import statistics
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 SCHEMA: Literal[1] = 1
-"""Version of the record, observation and matrix formats; a reader refuses another one."""
+"""Version of the formats of records, observations and the matrix; a reader refuses others."""
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """An immutable value whose unknown keys are errors when it is read from a file; never a part of a cycle."""
+    """An immutable value. Unknown keys are errors when it is read from a file."""
 
 
 class Raised(Frozen, frozen=True):
@@ -27,7 +31,7 @@ class Raised(Frozen, frozen=True):
 
 
 class Frame(Frozen, frozen=True):
-    """A Python frame outside torch's own plumbing; ``file`` is relative to site-packages where it lies there."""
+    """A Python frame outside torch's own code; ``file`` is relative to site-packages if there."""
 
     file: str
     line: int
@@ -35,13 +39,13 @@ class Frame(Frozen, frozen=True):
 
 
 class Switch(Frozen, frozen=True):
-    """Who switched gradients off: a ``with`` line, a call, or a decorator."""
+    """What switched gradients off: a ``with`` line, a call, or a decorator."""
 
     how: Literal["no_grad", "inference_mode", "set_grad_enabled"]
     decorated: Frame | None = None
-    """The function that a decorator runs without gradients (its first line), or None."""
+    """The function that a decorator runs without gradients, at its first line."""
     frames: tuple[Frame, ...] = ()
-    """The ``with`` line, the call of ``set_grad_enabled``, or the call of the decorated function."""
+    """The ``with`` line, the call of ``set_grad_enabled`` or of the decorated function."""
 
 
 class Backward(Frozen, frozen=True):
@@ -51,13 +55,13 @@ class Backward(Frozen, frozen=True):
     requires_grad: bool
     grad_fn: str | None
     loss: float | str | None
-    """Value of a scalar root; non-finite ones as "nan", "inf", "-inf"; None where the root is no scalar."""
+    """Value of a scalar root, also "nan", "inf" or "-inf"; None if the root is no scalar."""
     grad_enabled: bool
     inference_mode: bool
     autocast: str | None
     """Dtype of the enabled autocast, such as "cpu:bfloat16", or None."""
     switch: Switch | None = None
-    """Where the root has no graph and gradients are off at this moment: who switched them off."""
+    """What switched gradients off, if the root has no graph and they are off at this moment."""
 
 
 class Parameter(Frozen, frozen=True):
@@ -67,33 +71,39 @@ class Parameter(Frozen, frozen=True):
     shape: tuple[int, ...]
     dtype: str
     learns: bool
-    """It should learn: trainable, and part of what is being trained."""
+    """It should learn: it is trainable, and part of what is trained."""
     held: bool
     """An optimizer holds it."""
     gradients: str
-    """One letter per audited step: ``n`` none, ``z`` exactly zero, ``f`` finite, ``x`` non-finite."""
+    """A letter for each audited step: ``n`` none, ``z`` zero, ``f`` finite, ``x`` not finite."""
     changed: bool
     """Its value changed in at least one audited optimizer step."""
     frozen: bool = False
     """It does not require a gradient."""
     learning_rate: float | str | None = None
-    """Of its group at the last audited step; None where no optimizer that stepped holds it, or it chooses its own."""
+    """Of its group at the last audited step.
+
+    None if no optimizer that stepped holds it, or if the optimizer chooses its own.
+    """
     module: str | None = None
-    """The module that owns it; None where no module that is known does."""
+    """The module that owns it; None if no known module does."""
 
 
 class Checkpointed(Frozen, frozen=True):
-    """A call of reentrant checkpointing of which no input requires a gradient: its output will not either."""
+    """A call of reentrant checkpointing without an input that requires a gradient.
+
+    Its output does not require one either.
+    """
 
     source: str | None = None
-    """The module whose output went in, where its parameters are all frozen."""
+    """The module whose output was the input, if all its parameters are frozen."""
     frames: tuple[Frame, ...] = ()
 
 
 class Lost(Frozen, frozen=True):
-    """Modules whose output lost its gradient in the same way, although something in them, or fed to them, should learn.
+    """Modules whose output lost its gradient in the same way, but that should learn, or pass it on.
 
-    Only what may explain a missing gradient is recorded: a script that trains has none.
+    Only what may explain a missing gradient is recorded; a script that trains has none of these.
     """
 
     step: int
@@ -104,17 +114,19 @@ class Lost(Frozen, frozen=True):
     inference_mode: bool
     autocast: str | None
     within: str = ""
-    """The outermost module that was entered after gradients were switched off or the checkpoint was called."""
+    """The outermost module that was entered after the switch or the call of the checkpoint."""
     within_type: str = ""
     modules: int = 1
-    """How many modules lost theirs in this way."""
+    """How many modules lost their gradient in this way."""
     entered: bool = True
     """Gradients were on when the outermost module of this pass was entered."""
     only: bool = False
     """In this step the module ran without gradients only."""
     cached: bool = False
-    """Gradients and autocast were on, and an earlier pass without gradients had filled autocast's weight cache;
-    ``switch`` is then that of the earlier pass."""
+    """Autocast's weight cache was filled by an earlier pass without gradients.
+
+    Gradients and autocast were on; ``switch`` is that of the earlier pass.
+    """
     switch: Switch | None = None
     checkpoint: Checkpointed | None = None
     forward: Frame | None = None
@@ -123,21 +135,21 @@ class Lost(Frozen, frozen=True):
 
 
 class Severed(Frozen, frozen=True):
-    """An operation by which a tensor left the graph, where the parameters behind it got no gradient by another way."""
+    """An operation by which a tensor left the graph; the parameters behind it got no gradient."""
 
     step: int
     how: str
     """Such as "detach", "item", "data"."""
     module: str | None
-    """The last module that had given a tensor of this graph."""
+    """The last module whose output was part of this graph."""
     type: str | None
     parameters: int
-    """Tensors of parameters behind it that should learn and got no gradient."""
+    """Parameter tensors behind it that should learn and got no gradient."""
     frames: tuple[Frame, ...]
 
 
 class Leaf(Frozen, frozen=True):
-    """A tensor that is no parameter, at which the graph of the loss ends while parameters got nothing."""
+    """A tensor, no parameter, at which the graph of the loss ends; parameters got no gradient."""
 
     step: int
     how: str
@@ -149,14 +161,14 @@ class Leaf(Frozen, frozen=True):
 
 
 class Nonfinite(Frozen, frozen=True):
-    """The first NaN or infinity: in a module's output, in a gradient, or in a parameter after the optimizer's step."""
+    """The first NaN or infinity: in an output, a gradient, or a parameter after the step."""
 
     step: int
     where: Literal["output", "gradient", "value"]
     module: str
     type: str
     frames: tuple[Frame, ...]
-    """Where the module was called, the hook on the gradient was written, or the optimizer was built."""
+    """Where the module was called, the hook on the gradient registered, or the optimizer built."""
 
 
 class Hooked(Frozen, frozen=True):
@@ -174,13 +186,13 @@ class Built(Frozen, frozen=True):
     parameters: int
     """Parameter tensors that it holds."""
     trainable: int
-    """Of these, the ones that require a gradient."""
+    """How many of them require a gradient."""
     steps: int
     """How often it stepped."""
     learning_rates: tuple[float | str | None, ...]
-    """The highest of its groups at each audited step; None where it chooses its own."""
+    """The highest of its groups at each audited step; None if it chooses its own."""
     step: Frame | None
-    """Where its step is written, if that is not in torch."""
+    """Where its step is written, if it is not part of torch."""
     frames: tuple[Frame, ...]
     scaled: int = 0
     """How often a GradScaler was asked for its step."""
@@ -191,11 +203,11 @@ class Unheld(Frozen, frozen=True):
 
     parameters: int
     modules: tuple[str, ...]
-    """The first few modules that own them."""
+    """The first modules that own them."""
 
 
 class Froze(Frozen, frozen=True):
-    """Parameters of what is trained that were frozen by one line."""
+    """Parameters of what is trained that one line froze."""
 
     modules: tuple[str, ...]
     """The first few modules that own them."""
@@ -204,7 +216,7 @@ class Froze(Frozen, frozen=True):
 
 
 class Warned(Frozen, frozen=True):
-    """A warning, from the warnings module or a logger, with how often it came."""
+    """A warning from the warnings module or a logger, and how often it came."""
 
     category: str
     message: str
@@ -212,11 +224,11 @@ class Warned(Frozen, frozen=True):
 
 
 class Observation(Frozen, frozen=True):
-    """The raw facts seen inside the environment while one cell ran. Written there, only read here."""
+    """The raw facts that were seen while one cell ran."""
 
     schema: Literal[1]
     reached: Literal["import", "setup", "step", "done"]
-    """How far the script got: "step" from its first optimizer on, "done" when it returned."""
+    """How far the script came: "step" from its first optimizer on, "done" when it returned."""
     skipped: str | None
     no_device: bool
     raised: Raised | None
@@ -241,8 +253,27 @@ class Observation(Frozen, frozen=True):
     leaves: tuple[Leaf, ...] = ()
     nonfinite: Nonfinite | None = None
     zero_output: Nonfinite | None = None
-    """The first module whose output was all zeros, though neither its input nor its parameters were."""
+    """The first module whose output was all zeros, but not its input and not its parameters."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
+
+
+class Rate(Frozen, frozen=True):
+    """Optimizer steps per second: the median, and the first and third quartile."""
+
+    median: float
+    low: float
+    high: float
+    samples: tuple[float, ...]
+    """The rate of each timed step, in order."""
+
+
+def rate_of(step_times_s: Sequence[float]) -> Rate | None:
+    """The rate of some timed steps; None for fewer than two, which have no quartiles."""
+    rates = tuple(1 / seconds for seconds in step_times_s if seconds > 0)
+    if len(rates) < 2:  # noqa: PLR2004  (see above)
+        return None
+    low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
+    return Rate(median=median, low=low, high=high, samples=rates)

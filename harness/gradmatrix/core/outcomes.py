@@ -1,4 +1,4 @@
-"""The outcomes of a cell: one stable string each, ``trains`` or ``phase:reason``, and one row each in TABLE."""
+"""The outcomes of a cell, ``trains`` or ``phase:reason``: TABLE has a row for each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Row:
     limit: str | None = None
     """The input of a record that holds the limit; a higher limit may change the outcome."""
     doc: str
-    """What it means, for people. Keys leave out an argument of this name: a new wording re-runs nothing."""
+    """What it means, for people. Keys leave out arguments of this name: new words re-run nothing."""
 
     @property
     def phase(self) -> Phase | None:
@@ -64,8 +64,8 @@ class Row:
 # fmt: off
 TABLE = (
     Row(outcome="trains",
-        doc="It ran to its last step; every parameter that should learn got a finite, non-zero gradient and changed, "
-        "and the loss stayed finite."),
+        doc="It ran to its last step; every parameter that should learn got a finite, non-zero "
+        "gradient and changed, and the loss stayed finite."),
     Row(outcome="resolve:conflict",
         doc="No set of releases meets the stack's requirements."),
     Row(outcome="resolve:no-release",
@@ -87,7 +87,7 @@ TABLE = (
     Row(outcome="setup:exception",
         doc="An exception was raised before the first optimizer was built."),
     Row(outcome="setup:unsupported", judged=False,
-        doc="The stack does not have this feature. This is not a failure, and the cell is not judged."),
+        doc="The stack does not have this feature. This is no failure; the cell is not judged."),
     Row(outcome="setup:no-device", judged=False, of_the_machine=True,
         doc="The machine does not have this device. This says nothing about the stack."),
     Row(outcome="step:no-grad-fn",
@@ -99,7 +99,7 @@ TABLE = (
     Row(outcome="gradient:none",
         doc="Training ended, but no parameter that should learn ever got a gradient."),
     Row(outcome="gradient:partial",
-        doc="Training ended, but some parameters that should learn got no gradient, or only zeros."),
+        doc="Training ended, but some parameters that should learn got no gradient or only zeros."),
     Row(outcome="gradient:zero",
         doc="Training ended, but every gradient was exactly zero."),
     Row(outcome="gradient:nonfinite",
@@ -109,7 +109,8 @@ TABLE = (
     Row(outcome="update:partial",
         doc="Training ended, but some parameters that should learn never changed."),
     Row(outcome="relation:disagrees",
-        doc="It trains, but its losses or gradients differ from those of a variant that should be equivalent."),
+        doc="It trains, but its losses or gradients differ from those of a variant that should be "
+        "equivalent."),
     Row(outcome="process:timeout", limit="timeout_s",
         doc="It was still running at the time limit."),
     Row(outcome="process:out-of-memory", limit="memory_bytes",
@@ -130,7 +131,7 @@ def row_of(outcome: str) -> Row:
     for row in TABLE:
         if re.fullmatch(row.outcome.replace("N", r"\d+"), outcome):
             return row
-    raise ValueError(f"{outcome!r} is no outcome; known are: {', '.join(r.outcome for r in TABLE)}")
+    raise ValueError(f"{outcome!r} is no outcome that this release knows")
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ class Outcome:
 
 
 def named(outcome: str) -> str:
-    """``outcome``, which must be in TABLE: a constant for code that compares outcomes of records."""
+    """A constant for code that compares outcomes. ValueError if TABLE has no such row."""
     return str(Outcome(outcome))
 
 
@@ -190,7 +191,6 @@ NO_GRAD_FN = named("step:no-grad-fn")
 NONFINITE_LOSS = named("step:nonfinite-loss")
 DISAGREES = named("relation:disagrees")
 TIMEOUT = named("process:timeout")
-OUT_OF_MEMORY = named("process:out-of-memory")
 
 SPURIOUS = frozenset(row.outcome for row in TABLE if row.spurious)
 NOT_JUDGED = frozenset(row.outcome for row in TABLE if not row.judged)
@@ -199,10 +199,9 @@ LIMIT_OF = {row.outcome: row.limit for row in TABLE if row.limit is not None}
 """The input that holds the limit, by outcome. Limits are no part of a cell's key."""
 
 
-def outcomes_table() -> str:
-    """All outcomes as a Markdown table, for the documentation."""
-    lines = ["| outcome | meaning | judged |", "| --- | --- | --- |"]
-    for row in TABLE:
-        judged = "yes" if row.judged else "no; retried" if row.spurious else "no"
-        lines.append(f"| `{row.outcome}` | {row.doc} | {judged} |")
-    return "\n".join(lines) + "\n"
+def outcomes_by_phase() -> list[tuple[Phase, str, list[Row]]]:
+    """Every outcome but ``trains``: each phase, what happens in it, and its rows."""
+    return [
+        (phase, happens, [row for row in TABLE if row.phase is phase])
+        for phase, happens in PHASES.items()
+    ]

@@ -25,13 +25,13 @@ LINKED = re.compile(
     re.IGNORECASE,
 )
 JOINER = "\u200d"
-"""It has no width. Between two characters it is not seen, but breaks a mention, reference or address."""
+"""It has no width: it is not seen, but it breaks a mention, a reference or an address."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: ``1 cell``, ``2 cells``, ``1 entry``, ``2 entries``."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: ``1 cell``, ``2 cells``."""
+    return f"{number} {noun if number == 1 else noun + 's'}"
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
@@ -73,6 +73,6 @@ def code(text: str) -> str:
 
 
 def spreadsheet(text: str) -> str:
-    """``text`` for a cell of a spreadsheet; an apostrophe stands before what would be read as a formula."""
+    """``text`` for a cell of a spreadsheet; an apostrophe before what would be a formula."""
     safe = plain(text)
     return f"'{safe}" if safe.startswith(FORMULA) else safe

@@ -1,4 +1,4 @@
-"""The causes of a diagnosis, one row each, and what to do: a variant that trains, or plain advice."""
+"""The causes of a diagnosis, one row each, and what to do about them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Cause(StrEnum):
     FROZEN = (
         "frozen",
         "Nothing that ran requires a gradient.",
-        "Keep requires_grad=True for what should learn, and count: sum(p.requires_grad for p in …).",
+        "Keep requires_grad=True for what should learn; count sum(p.requires_grad for p in …).",
     )
     DROPPED = (
         "dropped",

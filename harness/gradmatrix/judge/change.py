@@ -1,6 +1,6 @@
-"""What became of a cell: from one side of a comparison to the other, or from one entry of its history to the next.
+"""What became of a cell, between the sides of a comparison or between the entries of its history.
 
-Both use the same words, the same rule for a pair of verdicts, and the same sentences for the reasons.
+Both use the same words, the same rule for a pair of verdicts, and the same sentences for reasons.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from gradmatrix.core.outcomes import (
     DISAGREES,
     LIMIT_OF,
     NO_DEVICE,
+    NOT_JUDGED,
     OF_THE_MACHINE,
     SPURIOUS,
     TRAINS,
-    UNSUPPORTED,
 )
 from gradmatrix.core.text import listed
 
@@ -41,13 +41,13 @@ class Change(StrEnum):
     BROKE_DIFFERENTLY = "broke differently"
     FIXED = "fixed"
     INCONCLUSIVE = "inconclusive"
-    """Repeats of a side disagree, a side ended in a failure of the machine, or only the verdict changed."""
+    """Repeats disagree, a side ended in a failure of the machine, or only the verdict changed."""
     ELSEWHERE = "judged elsewhere"
     """Another verdict with the same packages, but on another machine or build of torch."""
     NEW = "new"
-    """Judged now but not before: there was no such feature or no record, or its role was another one."""
+    """Judged now but not before: no such feature, no record, or the role was another one."""
     GONE = "gone"
-    """Judged before but not now: the stack no longer has the feature, or the cell left the matrix."""
+    """Judged before but not now: the stack lost the feature, or the cell left the matrix."""
     UNCHANGED = "unchanged"
 
 
@@ -126,7 +126,7 @@ def change_between(
 
 
 def is_asked_the_same(one: Judged, other: Judged) -> bool:
-    """Whether "it passes" has the same meaning: a misuse passes if the stack says so, others if they train."""
+    """Whether "passes" means the same: a misuse passes if the stack says so, others if they train."""
     return (one.role is Role.MISUSE) is (other.role is Role.MISUSE)
 
 
@@ -136,7 +136,7 @@ def is_same_failure(one: Judged, other: Judged) -> bool:
 
 
 def attribute_change(change: Change, changed: Collection[str]) -> Change:
-    """The change, or ELSEWHERE if the packages are the same and only the machine can explain another verdict."""
+    """The change, or ELSEWHERE if the packages are the same but the machine is another one."""
     if change in OF_VERDICTS and LOCK not in changed and any(name in changed for name in MACHINE):
         return Change.ELSEWHERE
     return change
@@ -148,11 +148,13 @@ def ours_of(changed: Collection[str]) -> tuple[str, ...]:
 
 
 def explain_inputs(changed: Collection[str], before: Judged, after: Judged) -> Iterator[str]:
-    """A sentence for each kind of input, besides the packages, that may be the reason of a change."""
+    """What else than the packages may be the reason of a change."""
     if "device" in changed:
-        yield f"It ran on another machine: {before.device or 'unknown'} → {after.device or 'unknown'}."
+        one, other = before.device or "unknown", after.device or "unknown"
+        yield f"It ran on another machine: {one} → {other}."
     if "build" in changed:
-        yield f"It ran on another build of torch: {before.build or 'unknown'} → {after.build or 'unknown'}."
+        one, other = before.build or "unknown", after.build or "unknown"
+        yield f"It ran on another build of torch: {one} → {other}."
     if ours := ours_of(changed):
         yield f"Our own measurement changed: {', '.join(ours)}."
 
@@ -184,7 +186,7 @@ class CellSide:
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        """The different outcomes of its runs, without those that say something about the machine only."""
+        """The different outcomes of its runs, without those that are about the machine only."""
         if self.record is None:
             return ()
         ran = (each for each in (self.record.outcome, *self.repeats) if each not in OF_THE_MACHINE)
@@ -200,7 +202,7 @@ class CellSide:
         """What is known of it; a cell that fails in several ways fails, and is flaky too."""
         if self.record is None:
             return Standing.MISSING
-        if self.record.outcome in {UNSUPPORTED, NO_DEVICE}:
+        if self.record.outcome in NOT_JUDGED - SPURIOUS:
             return Standing.NOTHING
         if self.spurious or self.record.passed is None:
             return Standing.OPEN

@@ -129,8 +129,8 @@ def not_finite(seen: Observation) -> Diagnosis | None:
             Cause.NONFINITE_UPDATE,
             first.module,
             at,
-            f"Step {first.step} of the optimizer made a parameter of {name} NaN or infinite, but its"
-            f" gradient was finite{say_where(at, 'the optimizer is built at')}.",
+            f"Step {first.step} of the optimizer made a parameter of {name} NaN or infinite, but"
+            f" its gradient was finite{say_where(at, 'the optimizer is built at')}.",
             "In half precision an optimizer's second moment and its eps can both be 0, and the step"
             " divides by them."
             if half
@@ -390,8 +390,8 @@ def unused(seen: Observation) -> Diagnosis | None:
     if not starving:
         return None
     line = (
-        f"The loss does not depend on {some_names(starving)}, and nothing was seen that cuts the"
-        " graph to them."
+        f"The loss does not depend on {some_names(starving)}, and no operation was seen that cuts"
+        " the graph."
     )
     return make_diagnosis(Cause.UNUSED, module_of(starving[0]), None, line)
 
@@ -451,7 +451,7 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
 def reason_of_zeros(
     seen: Observation, zero: list[Parameter]
 ) -> tuple[str, Frame | None, tuple[str, ...]]:
-    """Module, line and sentence that explain zero gradients; the sentence is missing if nothing does."""
+    """Module, line and sentence that explain zero gradients; no sentence if nothing does."""
     module = module_of(zero[-1])  # the last one: the modules before it get their zeros from it
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
@@ -513,7 +513,9 @@ def explain_switch(lost: Lost) -> Diagnosis:
     if lost.entered:
         module, kind = lost.within or lost.module, lost.within_type or lost.type
     first = f", `{lost.module}` first" if module != lost.module else ""
-    count = f"; {lost.modules} modules lost their gradient by it" if lost.modules > 1 else ""
+    count = (
+        f"; {lost.modules} modules lost their gradient because of it" if lost.modules > 1 else ""
+    )
     opening, at = describe_switch(lost.switch)
     name = name_module(module, kind)
     ran = f"{name} ran under it and gave an output without a graph{first}{count}."
@@ -613,7 +615,7 @@ def format_frame(at: Frame | None) -> str:
 
 
 def say_where(at: Frame | None, how: str) -> str:
-    """The end of a sentence: ``, at FILE:LINE, FUNCTION`` or ``; it is built at …``; empty for no line."""
+    """The end of a sentence: ``, at FILE:LINE, FUNCTION`` or ``; it is built at …``; or nothing."""
     mark = "," if how in {"at", "at or before", "called at"} else ";"
     return "" if at is None else f"{mark} {how} {format_frame(at)}"
 

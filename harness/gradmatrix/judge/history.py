@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import statistics
 from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +21,7 @@ import msgspec
 
 from gradmatrix.core.model import Cell, Gradient, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
-from gradmatrix.core.outcomes import LIMIT_OF, OF_THE_MACHINE, TRAINS
+from gradmatrix.core.outcomes import LIMIT_OF, OF_THE_MACHINE
 from gradmatrix.core.text import few
 from gradmatrix.judge.change import (
     LIMITS,
@@ -51,7 +50,6 @@ MEASUREMENT = "measurement"
 """Stands for all inputs of ours, if the record before is not there to say which of them differ."""
 DIGITS = 16
 """Of a lock's digest, as in the inputs of a record."""
-TIMED_AT_LEAST = 2
 MOST_PACKAGES = 6
 """Packages that a sentence names."""
 
@@ -208,7 +206,7 @@ def changes(
 
 def entry(record: Record, published: dt.datetime, changed: tuple[str, ...] = ()) -> Entry:
     """The entry of a record."""
-    seen = record.observation
+    seen, rate = record.observation, record.steps_per_s
     return Entry(
         schema=SCHEMA,
         cell=record.cell,
@@ -219,7 +217,7 @@ def entry(record: Record, published: dt.datetime, changed: tuple[str, ...] = ())
         outcome=record.outcome,
         passed=record.passed,
         gradient=record.gradient,
-        rate=rate(record),
+        rate=float(f"{rate.median:.4g}") if rate is not None else None,
         peak_memory_bytes=None if seen is None else seen.peak_memory_bytes,
         key=record.key,
         lock=record.lock,
@@ -228,14 +226,6 @@ def entry(record: Record, published: dt.datetime, changed: tuple[str, ...] = ())
         measured=measurement(record.inputs),
         changed=changed,
     )
-
-
-def rate(record: Record) -> float | None:
-    """Optimizer steps per second of a cell that trains: the median, with four digits."""
-    if record.observation is None or record.outcome != TRAINS:
-        return None
-    rates = [1 / seconds for seconds in record.observation.step_times_s if seconds > 0]
-    return float(f"{statistics.median(rates):.4g}") if len(rates) >= TIMED_AT_LEAST else None
 
 
 def measurement(inputs: Mapping[str, str]) -> str:
@@ -257,7 +247,7 @@ def differs(known: Entry, record: Record) -> bool:
 
 
 def changed_since(known: Entry, before: Before | None, record: Record) -> tuple[str, ...]:
-    """Names of the inputs that differ from the record before, or from what its entry knows of it."""
+    """Names of the inputs that differ from the record before, or from its entry."""
     if before is None or before.key == record.key:
         # The record before is lost, or was published without a history.
         pairs = {
@@ -308,7 +298,7 @@ def by_cell(entries: Iterable[Entry]) -> dict[Cell, list[Entry]]:
 
 
 def flips(entries: Iterable[Entry], locks: Locks) -> list[Flip]:
-    """Every change of verdict, by publication and then by cell; ``entries`` as they were written."""
+    """Every change of verdict, by publication and then by cell."""
     found = [flip for each in by_cell(entries).values() for flip in flips_of_cell(each, locks)]
     return sorted(found, key=lambda flip: (flip.after.published, flip.after.cell))
 
@@ -392,7 +382,7 @@ def fails_the_same(entries: Sequence[Entry]) -> bool:
 
 
 def flip(kind: Change, before: Entry | None, since: Sequence[Entry], locks: Locks) -> Flip:
-    """A change of verdict from ``before`` to the last of ``since``, with the packages that moved."""
+    """A change of verdict from ``before`` to the last of ``since``."""
     after = since[-1]
     if before is None:
         return Flip(kind=kind, before=None, after=after)

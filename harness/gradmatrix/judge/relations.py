@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.model import Role
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import DISAGREES, TRAINS
+from gradmatrix.core.outcomes import DISAGREES, LIMIT_OF, TRAINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ SHOWN = 6
 TRAINED = frozenset({TRAINS, DISAGREES})
 """Outcomes of cells that ran to their last step and learned."""
 SAME_SCRIPT = ("scenario", "steps", "threads", "device")
-"""Inputs that must be the same if the losses of two records are to say something of the packages."""
+"""Inputs that must be the same, else a difference says nothing about the packages."""
 
 
 def judged(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> list[Record]:
@@ -67,21 +67,27 @@ def judge(record: Record, agree: Iterable[Relation], by_cell: Mapping[Cell, Reco
 
 
 def disagreement(relation: Relation, first: Record, second: Record) -> str | None:
-    """How the second record differs from the first; None if it does not, or if they cannot be compared.
+    """How the second record differs from the first; None if it does not.
 
-    They are compared if both train under one key: the same lock, script, observer, device and steps.
+    They are compared if both train with the same lock, script, observer, device and steps.
     """
-    if first.key != second.key or any(
-        each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)
-    ):
+    if any(each.role is Role.MISUSE or each.outcome != TRAINS for each in (first, second)):
+        return None
+    if shared_inputs(first) != shared_inputs(second):
         return None
     if first.observation is None or second.observation is None:
         return None
     return difference(relation, first.observation, second.observation)
 
 
+def shared_inputs(record: Record) -> dict[str, str]:
+    """The inputs that two variants of a scenario share: all but their own part and the limits."""
+    own = {"variant", *LIMIT_OF.values()}
+    return {name: value for name, value in record.inputs.items() if name not in own}
+
+
 def difference(relation: Relation, first: Observation, second: Observation) -> str | None:
-    """Both sequences of what differs first, losses or norms; None if all are within the tolerance."""
+    """Both sequences of what differs first, losses or norms; None if nothing does."""
     compared: list[tuple[str, Sequence[Value], Sequence[Value]]]
     if relation.only == "first loss":
         compared = [("first loss", first.losses[:1], second.losses[:1])]
@@ -100,7 +106,7 @@ def difference(relation: Relation, first: Observation, second: Observation) -> s
 def first_difference(
     ours: Sequence[Value], theirs: Sequence[Value], rtol: float, atol: float = ATOL
 ) -> int | None:
-    """The first step at which two sequences differ, or at which one of them ends; None if they agree."""
+    """The first step at which two sequences differ or one of them ends; None if they agree."""
     for step, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if not close(one, other, rtol, atol):
             return step
@@ -122,9 +128,8 @@ def some(values: Sequence[Value], step: int) -> str:
         for value in values
     ]
     part = shown[start : start + SHOWN]
-    return (
-        " ".join(["…"] * (start > 0) + part + ["…"] * (start + SHOWN < len(shown))) or "of no step"
-    )
+    before, after = ["…"] * (start > 0), ["…"] * (start + SHOWN < len(shown))
+    return " ".join([*before, *part, *after]) or "of no step"
 
 
 class Drift(Frozen, frozen=True):

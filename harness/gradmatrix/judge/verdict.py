@@ -19,8 +19,10 @@ OUT_OF_MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE
 )
 NAMES_THE_PROBLEM = re.compile(
-    r"\b(?:not|none|no|nothing|without)\b[^.:;]{0,60}\brequires?[_ ]grad\b|\brequires_grad ?(?:=|is|to) ?false\b"
-    r"|leaf variable that requires grad|\b(?:no|not|without)\b[^.:;]{0,20}\bgrad_fn\b|\bgrad_fn ?(?:=|is) ?none\b"
+    r"\b(?:not|none|no|nothing|without)\b[^.:;]{0,60}\brequires?[_ ]grad\b"
+    r"|\brequires_grad ?(?:=|is|to) ?false\b"
+    r"|leaf variable that requires grad"
+    r"|\b(?:no|not|without)\b[^.:;]{0,20}\bgrad_fn\b|\bgrad_fn ?(?:=|is) ?none\b"
     r"|gradients? (?:will be|is|are|was|were) (?:none|zero)\b"
     r"|\bno gradients?\b(?! (?:accumulation|checkpointing|clipping))"
     r"|(?:no|not|without|any|zero) (?:\w+ )?trainable|(?<!<)\bfrozen\b|empty parameter list"
@@ -96,7 +98,7 @@ def judge_observation(seen: Observation) -> Verdict:
 
 
 def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
-    """The verdict on a script that ran to its end: it checks loss, steps, gradients, updates, in this order."""
+    """The verdict on a script that ran to its end: its loss, steps, gradients, updates."""
     if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
         shown = " ".join(
             loss if isinstance(loss, str) else f"{loss:.4g}"
@@ -140,7 +142,7 @@ LETTERS = {Gradient.NONE: "n", Gradient.PARTIAL: "nz", Gradient.ZERO: "z", Gradi
 
 
 def exception_outcome(seen: Observation) -> Outcome:
-    """What an exception was about: memory, an import, the missing graph, the setup, or the training step."""
+    """The outcome of an exception: memory, an import, the missing graph, the setup or a step."""
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
@@ -158,12 +160,12 @@ def exception_outcome(seen: Observation) -> Outcome:
 
 
 def is_import_error(name: str, message: str) -> bool:
-    """Whether an exception is a failed import, also one that Transformers wrapped in a RuntimeError."""
+    """Whether an exception is a failed import, also if Transformers wrapped it in another one."""
     return name in {"ModuleNotFoundError", "ImportError"} or message.startswith("Failed to import")
 
 
 def import_outcome(name: str, message: str) -> Outcome:
-    """The outcome of an import that raised the exception ``name``: a missing module, or anything else."""
+    """The outcome of an import that raised the exception ``name``."""
     missing = name == "ModuleNotFoundError" or (
         is_import_error(name, message) and "No module named" in message
     )

@@ -1,4 +1,4 @@
-"""The versions of stacks: which stack is most like an environment, which releases separate stacks, what moved."""
+"""The versions of stacks: which are alike, which releases separate them, which packages moved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "By package; a package that a stack does not have is left out."
 
 MISSING = 60
-"""Distance of a package that only one side has: more than a minor release, less than a major one."""
+"""Distance of a package that only one side has: less than that of a major release."""
 MOST_NAMES = 4
 MOST_BOUNDS = 3
 MOST_EXCEPTIONS = 2
@@ -45,7 +45,7 @@ FIRST = (
 
 
 class Bound(Frozen, frozen=True):
-    """Two releases of a package: on one side of them every stack fails, on the other side none does."""
+    """Two releases of a package: all stacks on one side of them fail, those on the other do not."""
 
     package: str
     fails: str
@@ -98,7 +98,7 @@ def parse_versions(version_of: Callable[[str], str | None]) -> dict[str, Version
 
 
 def distance(one: Versions, other: Versions) -> int:
-    """How unlike two sets of versions are; a major release counts more than a minor one or a patch."""
+    """How unlike two sets of versions are; major releases count most, patches least."""
     return sum(distance_between(one.get(name), other.get(name)) for name in SHOWN)
 
 
@@ -114,7 +114,7 @@ def distance_between(one: Version | None, other: Version | None) -> int:
 
 
 def nearest(here: Versions, locks: Iterable[Lock]) -> Lock | None:
-    """The published stack with the smallest distance, the newest of several; None if there is none."""
+    """The stack with the smallest distance, the newest of several; None if there is none."""
     return min(
         locks,
         key=lambda lock: (distance(here, versions_of(lock)), -lock.as_of.toordinal(), lock.stack),
@@ -187,7 +187,7 @@ def bounds_here(
     here: Versions,
     needs: Iterable[str],
 ) -> tuple[Bound, ...]:
-    """The bounds that may explain why the environment fails: its own release is not on the passing side.
+    """The bounds that may explain a failure: the environment's release is not on the passing side.
 
     Over time all packages move to newer releases, so several of them may separate the stacks. If
     the variant needs some of these packages, only those are given.
@@ -250,7 +250,7 @@ class PackageMove(Frozen, frozen=True):
 
 
 def moves(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[PackageMove, ...]:
-    """The packages whose versions differ: Python, torch and its companions, then the rest by name."""
+    """The packages whose versions differ: those of FIRST, then the rest by name."""
     names = {name for name, _ in before.items() ^ after.items()}
     return tuple(
         PackageMove(name=name, before=before.get(name), after=after.get(name))
@@ -264,7 +264,7 @@ def rank(name: str) -> int:
 
 
 def packages_moved(baseline: Lock, candidate: Lock) -> tuple[PackageMove, ...]:
-    """What differs between two locks, with release days; what a stack asks for by name comes first."""
+    """What differs between two locks; what a stack asks for by name comes first."""
     direct = {"python"} | asked_for(baseline) | asked_for(candidate)
     before, after = ({p.name: p for p in lock.packages} for lock in (baseline, candidate))
     one, other = (
@@ -284,7 +284,7 @@ def packages_moved(baseline: Lock, candidate: Lock) -> tuple[PackageMove, ...]:
 
 
 def asked_for(lock: Lock) -> set[str]:
-    """The packages that a stack's requirements name; a requirement that is a path or a URL names none."""
+    """The packages that a stack's requirements name; a path or a URL names none."""
     names = set()
     for text in lock.requirements:
         try:

@@ -398,12 +398,17 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
     for folder in folders:
         for path in files_of(folder):
             shard = shard_of(folder, path, plan) if plan is not None else None
-            for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-                if not line.strip():
-                    continue
-                where = f"{path.relative_to(folder)}, line {number}"
-                record = _record(line, where, problems)
+            for line in disk.read_lines(path, store.decode):
+                where = f"{path.relative_to(folder)}, line {line.number}"
+                if line.other_schema:
+                    raise UserError(
+                        f"The records cannot be merged: {where}: {line.problem}.",
+                        cause="another release ran them; nothing was merged",
+                        next_step="run the shards with the code of this checkout",
+                    )
+                record = line.value
                 if record is None:
+                    problems.append(f"{where} was skipped: {line.problem}")
                     continue
                 ours = as_it_ran(record)
                 asked = distrust_job(ours, shard) if plan is not None else ()
@@ -427,20 +432,6 @@ def files_of(folder: Path) -> list[Path]:
             next_step="name the --results folders of the jobs: gradmatrix merge DIR...",
         )
     return files
-
-
-def _record(line: bytes, where: str, problems: list[str]) -> Record | None:
-    try:
-        return store.decode(line)
-    except store.OtherSchema as error:
-        raise UserError(
-            f"The records cannot be merged: {where} has {error}.",
-            cause="another release ran them; nothing was taken",
-            next_step="run the jobs with the code of this checkout",
-        ) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        problems.append(f"{where} was skipped: {error}")
-        return None
 
 
 def take(

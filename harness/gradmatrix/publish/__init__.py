@@ -1,1 +1,1 @@
-"""From records to files: tables, pages, feeds, badges."""
+"""From records to files: data, pages, the feed and reports."""

@@ -1,12 +1,7 @@
-"""Cells by name, as few words as say which: variants of a scenario together, stacks of a variant together.
+"""What a report says about a comparison, as data that every form of the report shows in the same way.
 
-What a report says of the cells, in sections that every form of it shows alike.
-
-How far the losses of one seed drifted apart, in words: stated, never a failure.
-
-Speed and memory in words: only what was measured side by side has a ratio, and every ratio has its interval.
-
-The two sides of a comparison in words: what they are, what moved between them, and what else differs.
+The parts are: the names of cells, the sections with causes and their cells, the drift of losses, speed and
+memory, and the two sides with the packages that changed.
 """
 
 from __future__ import annotations
@@ -36,9 +31,9 @@ class Together:
     """Cells of one scenario."""
 
     head: str
-    """The scenario, with its device where there are several; with the variant where there are several stacks."""
+    """The scenario. The device is added if there are several, the variant if there are several stacks."""
     members: tuple[str, ...]
-    """Its variants, or the stacks of its variant."""
+    """Its variants, or the stacks of the variant."""
 
     def __str__(self) -> str:
         return f"{self.head}: {', '.join(self.members)}"
@@ -46,21 +41,21 @@ class Together:
 
 @dataclass(frozen=True)
 class Names:
-    """How the cells of one comparison are named: a part that all have in common is left out."""
+    """How the cells of one comparison are named: parts that all of them share are left out."""
 
     several_stacks: bool
     several_devices: bool
 
     @classmethod
     def of(cls, comparison: Comparison) -> Names:
-        """The names in a comparison."""
+        """Return how the cells of a comparison are named."""
         devices = {
             cell.device for cell in (*(each.cell for each in comparison.cells), *comparison.missing)
         }
         return cls(comparison.several, len(devices) > 1)
 
     def together(self, cells: Iterable[Cell]) -> tuple[Together, ...]:
-        """Cells in the order in which they come, those of a scenario together."""
+        """Group cells by scenario, in the order in which they come."""
         found: dict[str, list[str]] = defaultdict(list)
         for cell in cells:
             device = f" ({cell.device})" if self.several_devices else ""
@@ -92,47 +87,54 @@ TITLES = {
 }
 NOTES = {
     Change.REGRESSED: "Passed on the baseline, fails on the candidate.",
-    Change.BROKE_DIFFERENTLY: "Fails on both sides, and in another way on the candidate.",
-    Change.FIXED: "Failed on the baseline, passes on the candidate. Below each cause is what was wrong.",
-    Change.INCONCLUSIVE: "Nothing can be said of these: run them again, or look at why they are flaky.",
-    Change.ELSEWHERE: "Another verdict on another machine or build of torch, with the same packages: no news of them.",
-    Change.NEW: "Judged on the candidate alone.",
-    Change.GONE: "Judged on the baseline alone: the candidate has no such feature.",
+    Change.BROKE_DIFFERENTLY: "Fails on both sides, but differently on the candidate.",
+    Change.FIXED: "Failed on the baseline, passes on the candidate. Each entry shows what was wrong.",
+    Change.INCONCLUSIVE: "These cells allow no conclusion. Run them again, or find out why they are flaky.",
+    Change.ELSEWHERE: "The verdict differs, but the machine or the build of torch differs too, so this "
+    "says nothing about the packages.",
+    Change.NEW: "Judged on the candidate only.",
+    Change.GONE: "Judged on the baseline only: the candidate has no such feature.",
 }
 MISUSE = "Does the stack tell you?"
-MISUSE_NOTE = "Misuse cannot train. It passes where the stack says so, and has regressed where it has become silent."
-MISUSE_WORDS = {Change.REGRESSED: "silent now", Change.FIXED: "told of now"}
+MISUSE_NOTE = (
+    "Misuse cannot train. It passes if the stack reports the mistake, and regresses if the stack "
+    "becomes silent."
+)
+MISUSE_WORDS = {Change.REGRESSED: "silent now", Change.FIXED: "reported now"}
 BOTH = "Fail on both sides"
-BOTH_NOTE = "In the same way, so they say nothing against the candidate."
+BOTH_NOTE = "They fail in the same way, so this is no reason against the candidate."
 SPURIOUS = "Failures of the machine"
-SPURIOUS_NOTE = "No network, a full disk or a lost process: they say nothing of the stacks, and never are a regression."
+SPURIOUS_NOTE = (
+    "The network failed, the disk was full, or the process was lost. This says nothing about the "
+    "stacks, and is never a regression."
+)
 
 
 MOST_BEFORE = 3
-"""Ways in which cells of a group failed before that are named."""
+"""The most earlier outcomes that are named in a group."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One cause, or one reason, and its cells."""
+    """One cause with its cells."""
 
     change: Change
     title: str
     lines: tuple[str, ...]
-    """Sentences; names of modules and code stand in backticks."""
+    """Sentences. Names of modules and code are in backticks."""
     advice: str | None
     cells: tuple[Together, ...]
     count: int
 
     @property
     def mark(self) -> str:
-        """A symbol for the change."""
+        """The symbol of the change."""
         return MARKS[self.change]
 
 
 @dataclass(frozen=True)
 class Section:
-    """Items under one title."""
+    """Causes under one title."""
 
     title: str
     note: str
@@ -140,30 +142,31 @@ class Section:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether somebody has to look at it before the candidate is taken."""
+        """Whether someone must look at it before upgrading."""
         return any(item.change in {Change.REGRESSED, Change.INCONCLUSIVE} for item in self.items)
 
     @property
     def count(self) -> int:
-        """How many cells it is about."""
+        """The number of its cells."""
         return sum(item.count for item in self.items)
 
 
 def sections(comparison: Comparison) -> tuple[Section, ...]:
-    """What is to be said of cells, by change, those that need somebody's attention first; misuse and the machine apart.
+    """Return the sections of a report, the urgent ones first.
 
-    Of the cells that did not change those that fail are last; the others are counted elsewhere.
+    There is one for each change, one for misuse, one for failures of the machine, and one for cells that
+    fail on both sides. Unchanged cells that pass are only counted, in ``summary``.
     """
-    told = Told(comparison)
-    found = [told.of_change(change) for change in TITLES]
-    found += [told.of_misuse(), told.of_the_machine(), told.of_both_sides()]
+    make = Sections(comparison)
+    found = [make.of_change(change) for change in TITLES]
+    found += [make.of_misuse(), make.of_the_machine(), make.of_both_sides()]
     return tuple(
         sorted((section for section in found if section.items), key=lambda each: not each.is_urgent)
     )
 
 
-class Told:
-    """The parts of one comparison."""
+class Sections:
+    """Makes the sections of one comparison."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._groups = comparison.groups
@@ -177,21 +180,21 @@ class Told:
         ]
 
     def of_change(self, change: Change) -> Section:
-        """All cells of a change that should train."""
+        """Return the cells with a change, without misuse."""
         return Section(TITLES[change], NOTES[change], tuple(self._items(change, misuse=False)))
 
     def of_misuse(self) -> Section:
-        """The misuse that changed, in any way."""
+        """Return every changed misuse."""
         items = [item for change in TITLES for item in self._items(change, misuse=True)]
         return Section(MISUSE, MISUSE_NOTE, tuple(items))
 
     def of_the_machine(self) -> Section:
-        """Cells of which a side ended in a failure of the machine."""
+        """Return the cells of which one side ended in a failure of the machine."""
         cells = [each for each in self._single if each.spurious]
         return Section(SPURIOUS, SPURIOUS_NOTE, tuple(self._by_reason(cells)))
 
     def of_both_sides(self) -> Section:
-        """Cells that fail as they did before: no news of the candidate, and what is to be mended all the same."""
+        """Return the cells that fail in the same way on both sides."""
         cells = [
             each
             for each in self._by_cell.values()
@@ -249,22 +252,24 @@ class Told:
 
 
 def title(group: Group) -> str:
-    """A group in a line: how it fails, where, and what came of it."""
+    """Return a group on one line: how it fails, and where."""
     words = MISUSE_WORDS.get(group.change, group.change.value) if group.misuse else ""
     gradient = (
-        f" (gradient {group.gradient})" if group.gradient and not is_told(group.outcome) else ""
+        f" (gradient {group.gradient})"
+        if group.gradient and not shows_gradient(group.outcome)
+        else ""
     )
     at = f" at {group.place.file}, {group.place.function}" if group.place is not None else ""
     return f"{f'{words}: ' if words else ''}{group.outcome}{gradient}{at}"
 
 
-def is_told(outcome: str) -> bool:
-    """Whether the outcome says how the gradient is, or it does not matter."""
+def shows_gradient(outcome: str) -> bool:
+    """Whether the outcome already shows the gradient status, or it does not matter."""
     return outcome.startswith(("gradient:", NO_GRAD_FN, "relation:"))
 
 
 def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:
-    """What a side says of a misuse of which the other one is silent; how what broke differently failed before."""
+    """Yield the message of the side that reports a misuse, or how a cell failed before."""
     first = members[0]
     if group.misuse and group.change is Change.REGRESSED and first.before is not None:
         yield f"The baseline said: {quoted(first.before)}. The candidate says nothing."
@@ -280,17 +285,17 @@ def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:
 
 
 def quoted(ending: Ending) -> str:
-    """What was said at the end, or the outcome where nothing was."""
+    """Return the last message, or the outcome if there is none."""
     return (ending.message or ending.outcome).rstrip(".")
 
 
 def notes(changes: Iterable[CellChange]) -> Iterator[str]:
-    """What is to be known of changes, once each."""
+    """Yield each distinct remark about some changes."""
     return (each for each in dict.fromkeys(change.why for change in changes) if each)
 
 
 def messages(changes: Iterable[CellChange]) -> tuple[str, ...]:
-    """What the candidate said of the first few that fail there, once each."""
+    """Return the first distinct messages of the cells that fail on the candidate."""
     said = dict.fromkeys(
         each.after.message for each in changes if each.after is not None and fails(each.after)
     )
@@ -298,16 +303,16 @@ def messages(changes: Iterable[CellChange]) -> tuple[str, ...]:
 
 
 def course(each: CellChange) -> str:
-    """From which outcome to which one; the only one where one side has no record."""
+    """Return both outcomes, or the only one."""
     return " → ".join(
         dict.fromkeys(ending.outcome for ending in (each.before, each.after) if ending is not None)
     )
 
 
 def summary(comparison: Comparison) -> str:
-    """How many cells there are of each kind, those that did not change too."""
+    """Return how many cells there are of each change, unchanged ones included."""
     found = Counter(each.change for each in comparison.cells)
-    told = (
+    counts = (
         ", ".join(f"{found[change]} {change.value}" for change in Change if found[change])
         or "nothing to compare"
     )
@@ -325,16 +330,16 @@ def summary(comparison: Comparison) -> str:
     missing = (
         f"; {len(comparison.missing)} more not run on the candidate" if comparison.missing else ""
     )
-    return f"{counted(len(comparison.cells))}: {told}{alike}{rest}{missing}."
+    return f"{counted(len(comparison.cells))}: {counts}{alike}{rest}{missing}."
 
 
 def fails(ending: Ending | None) -> bool:
-    """Whether a side judged a cell, and it did not pass."""
+    """Whether a side judged a cell and it failed."""
     return ending is not None and ending.passed is False
 
 
 CLOSE = 1e-3
-"""Relative differences up to it are told apart from larger ones, in the summary alone."""
+"""The summary counts relative differences up to this separately."""
 
 
 @dataclass(frozen=True)
@@ -347,7 +352,7 @@ class Drifted:
 
 
 def drifted(comparison: Comparison) -> tuple[Drifted, ...]:
-    """The cells that train on both sides, the largest difference first, identical ones last."""
+    """Return the cells that train on both sides, those with the largest difference first."""
     names = Names.of(comparison)
     together: dict[tuple[str, str], list[tuple[Cell, Drift]]] = defaultdict(list)
     for each in comparison.cells:
@@ -365,7 +370,7 @@ def drifted(comparison: Comparison) -> tuple[Drifted, ...]:
 
 
 def drift_summary(comparison: Comparison) -> str:
-    """How many cells have identical losses, close ones, and other ones; empty where none train on both sides."""
+    """Return how many cells have identical, close and other losses; empty if none train on both sides."""
     largest = [each.drift.largest for each in comparison.cells if each.drift is not None]
     if not largest:
         return ""
@@ -376,13 +381,13 @@ def drift_summary(comparison: Comparison) -> str:
         f"within {CLOSE:g}": close,
         "further apart": len(largest) - identical - close,
     }
-    told = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-    return f"Losses from the same seed, of {len(largest)} cells that train on both sides: {told}."
+    found = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+    return f"Losses from the same seed in {len(largest)} cells that train on both sides: {found}."
 
 
 NOT_MEASURED = (
-    "Speed and memory were not measured side by side, so nothing is said of them: step times of separate runs differ "
-    "with the machine and the moment. gradmatrix upgrade measures both sides in one run, unless it has --no-timing."
+    "Speed and memory were not measured side by side. Step times of separate runs cannot be compared, because they "
+    "depend on the machine and its load. gradmatrix upgrade measures both sides in one run, unless --no-timing is given."
 )
 MEBIBYTE = 2**20
 
@@ -396,22 +401,22 @@ class RatioRow:
     verdict: str
     size: Size
     ratio: str
-    """With its interval."""
+    """The ratio with its interval."""
     values: str
     """Medians of baseline and candidate."""
     noise: str
-    """What two halves of the baseline's own servers differ by."""
+    """The difference between two halves of the baseline's own servers (A/A)."""
     why: str
-    """Why it is inconclusive, and what was noticed."""
+    """Why it is inconclusive, and what else was noticed."""
 
 
 def ratio_rows(comparison: Comparison) -> tuple[RatioRow, ...]:
-    """A row for each quantity that was measured, the worst cells first."""
+    """Return a row for each measured quantity, the worst cells first."""
     return tuple(row for each in comparison.measured for row in rows_of(each))
 
 
 def rows_of(measured: Measured) -> Iterator[RatioRow]:
-    """The rows of a cell."""
+    """Yield the rows of a cell."""
     kinds = (
         ("time per step", measured.step_time, TIME_WORDS),
         ("peak memory", measured.memory, MEMORY_WORDS),
@@ -433,7 +438,7 @@ def rows_of(measured: Measured) -> Iterator[RatioRow]:
 
 
 def row(measured: Measured, quantity: str, ratio: Ratio, words: Mapping[Size, str]) -> RatioRow:
-    """One ratio in words."""
+    """Return the row of one ratio."""
     unit = milliseconds if quantity == "time per step" else mebibytes
     reasons = (inconclusive(measured, ratio), *measured.notices)
     return RatioRow(
@@ -449,14 +454,14 @@ def row(measured: Measured, quantity: str, ratio: Ratio, words: Mapping[Size, st
 
 
 def inconclusive(measured: Measured, ratio: Ratio) -> str:
-    """Why a ratio has no verdict; empty where it has one."""
+    """Return why a ratio has no verdict; empty if it has one."""
     if ratio.verdict is not Size.INCONCLUSIVE:
         return ""
     margin = f"±{ratio.margin:.1%}"
     spent = (
-        f"The budget was spent after {measured.spent_s:.0f} s"
+        f"The time budget ended after {measured.spent_s:.0f} s,"
         if measured.stopped == "budget"
-        else "Stopped"
+        else "The measurement stopped"
     )
     noise = (
         " The baseline differs from itself by more than the margin."
@@ -464,25 +469,25 @@ def inconclusive(measured: Measured, ratio: Ratio) -> str:
         else ""
     )
     wider = (
-        f" It is wider than that of one comparison: {ratio.among} of this run hold together."
+        f" It is wider than for a single comparison, so that all {ratio.among} of this run hold together."
         if ratio.among > 1
         else ""
     )
-    return f"{spent} before the interval lay inside {margin} or outside it.{wider}{noise}"
+    return f"{spent} before the interval was completely inside or outside {margin}.{wider}{noise}"
 
 
 def milliseconds(seconds: float) -> str:
-    """Seconds of a step."""
+    """Format the time of a step."""
     return f"{seconds * 1000:.3g} ms"
 
 
 def mebibytes(amount: float) -> str:
-    """Bytes of memory."""
+    """Format an amount of memory."""
     return f"{amount / MEBIBYTE:,.0f} MiB"
 
 
 def measuring(comparison: Comparison) -> str:
-    """How it was measured, in a sentence; why there is nothing, where nothing was."""
+    """Return how speed and memory were measured, or why they were not."""
     measured = comparison.measured
     if not measured:
         return NOT_MEASURED
@@ -490,114 +495,114 @@ def measuring(comparison: Comparison) -> str:
     ratio = next((one.step_time for one in measured if one.step_time is not None), None)
     memory = next((one.memory for one in measured if one.memory is not None), None)
     among = f", all {ratio.among} together" if ratio is not None and ratio.among > 1 else ""
-    of_memory = f", of memory ±{memory.margin:.1%}" if memory is not None else ""
+    of_memory = f" (memory: ±{memory.margin:.1%})" if memory is not None else ""
     held = (
-        f" Intervals are of {ratio.confidence:.1%}{among}; same means within ±{ratio.margin:.1%}{of_memory}."
+        f" Intervals have {ratio.confidence:.1%} confidence{among}. “Same” means within ±{ratio.margin:.1%}{of_memory}."
         if ratio
         else ""
     )
     return (
-        f"Candidate over baseline, both sides alive at once and their blocks alternating, {counted(len(measured))} in"
-        f" {spent:.0f} s.{held} Noise is what the baseline differs from itself by in the same run (A/A)."
+        f"Ratios are candidate / baseline. Both sides ran at the same time in alternating blocks: {counted(len(measured))}"
+        f" in {spent:.0f} s.{held} Noise is the difference of the baseline from itself in the same run (A/A)."
     )
 
 
 MOST_MISSING_NAMED = 12
-"""Cells that were not run: where there are more, they are counted by scenario, and the data names them."""
+"""If more cells were not run, they are counted by scenario instead of named."""
 
 
 def described(side: SideFacts) -> str:
-    """A side in a line: its Python and the day of its lock."""
+    """Return a side with its Python and the day of its lock."""
     facts = [f"Python {side.python}"] if side.python else []
     facts += [f"as of {side.as_of}"] if side.as_of is not None else []
     return f"{side.name} ({', '.join(facts)})" if facts else side.name
 
 
 def sides(comparison: Comparison) -> str:
-    """What is compared with what, in a line."""
+    """Return what is compared, on one line."""
     if comparison.several:
         return f"{comparison.baseline} → {comparison.candidate}, {len(comparison.pairs)} stacks"
     (pair,) = comparison.pairs
     return f"{described(pair.baseline)} → {described(pair.candidate)}"
 
 
-def pairs_told(comparison: Comparison) -> tuple[Pair, ...]:
-    """The pairs of which it is told what moved: of many stacks those in which something did, or it is not known."""
+def pairs_shown(comparison: Comparison) -> tuple[Pair, ...]:
+    """Return the pairs to show: of several stacks, only those with changed or unknown packages."""
     if not comparison.several:
         return comparison.pairs
     return tuple(pair for pair in comparison.pairs if pair.moved is None or pair.moved)
 
 
 def unmoved(comparison: Comparison) -> str:
-    """In how many of several stacks no package moved; empty where there is none to tell of."""
-    count = len(comparison.pairs) - len(pairs_told(comparison))
-    return f"No package moved in {count} of {len(comparison.pairs)} stacks." if count else ""
+    """Return in how many of several stacks no package changed; empty if there are none."""
+    count = len(comparison.pairs) - len(pairs_shown(comparison))
+    return f"No package changed in {count} of {len(comparison.pairs)} stacks." if count else ""
 
 
 def move(each: PackageMove) -> str:
-    """A package that moved, with the days of its releases."""
+    """Format a changed package, with the days of its releases."""
     before, after = each.before or "none", each.after or "none"
     return f"{before}{day(each.before_released)} → {after}{day(each.after_released)}"
 
 
 def day(released: object) -> str:
-    """The day of a release, where it is known."""
+    """Format the day of a release, if it is known."""
     return f" ({released})" if released is not None else ""
 
 
 def direct(pair: Pair) -> list[PackageMove]:
-    """What moved of all that a stack asks for by name."""
+    """Return the changed packages that a stack requires by name."""
     return [each for each in pair.moved or () if each.direct]
 
 
 def transitive(pair: Pair) -> list[PackageMove]:
-    """What moved besides."""
+    """Return the other changed packages."""
     return [each for each in pair.moved or () if not each.direct]
 
 
 def moved_summary(pair: Pair) -> str:
-    """How much moved; why that is not known."""
+    """Return how many packages changed, or why that is not known."""
     if pair.moved is None:
         unknown = " and ".join(
             side.name for side in (pair.baseline, pair.candidate) if side.as_of is None
         )
-        return f"Which packages moved is not known: there is no lock of {unknown}."
+        return f"The changed packages are not known, because there is no lock of {unknown}."
     if not pair.moved:
-        return "No package moved."
+        return "No package changed."
     counts = Counter(kind(each) for each in pair.moved)
-    told = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    by_name = f"{len(direct(pair))} of them asked for by name"
-    return f"{len(pair.moved)} packages differ ({told}), {by_name}."
+    kinds = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    by_name = f"{len(direct(pair))} of them required by name"
+    return f"{len(pair.moved)} packages differ ({kinds}), {by_name}."
 
 
 def kind(each: PackageMove) -> str:
-    """Whether a package moved, came or went."""
+    """Return whether a package was changed, added or removed."""
     if each.before is None:
         return "added"
-    return "removed" if each.after is None else "moved"
+    return "removed" if each.after is None else "changed"
 
 
 def warnings(comparison: Comparison) -> tuple[str, ...]:
-    """What a reader must know of the sides before believing the rest."""
+    """Return what a reader must know about the sides before trusting the rest."""
     of_pairs = (text for pair in comparison.pairs for text in warnings_of(pair))
     return (*comparison.notes, *of_pairs, *not_run(comparison))
 
 
 def not_run(comparison: Comparison) -> Iterator[str]:
-    """What the candidate has no record of: nobody may take it for what is gone, or for what did not change."""
+    """Yield a warning about cells that were not run on the candidate."""
     if comparison.missing:
         names = map(str, Names.of(comparison).together(comparison.missing))
         by_scenario = Counter(cell.scenario for cell in comparison.missing)
         counts = (f"{count} of {scenario}" for scenario, count in by_scenario.items())
         named = "; ".join(names if len(comparison.missing) <= MOST_MISSING_NAMED else counts)
         yield (
-            f"The candidate has no record of {counted(len(comparison.missing))} that the baseline ran, so nothing is"
-            f" said of them: {named}. Run them on the candidate, too."
+            f"The candidate has no record of {counted(len(comparison.missing))} that the baseline ran:"
+            f" {named}. Run them on the candidate to compare them."
         )
 
 
 def warnings_of(pair: Pair) -> Iterator[str]:
-    """Of one pair: what could not be resolved, and runs that are unlike in more than packages."""
+    """Yield warnings about one pair: a failed resolution, or different machines or builds of torch."""
     for role, side in (("baseline", pair.baseline), ("candidate", pair.candidate)):
         if side.failure is not None:
             yield f"The {role} {side.name} could not be resolved: {side.failure}"
@@ -610,5 +615,5 @@ def warnings_of(pair: Pair) -> Iterator[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a row."""
+    """Join names with commas."""
     return ", ".join(names)

@@ -1,14 +1,10 @@
-"""Rows as a pandas table: what the data files are written from, and what an analysis starts with.
+"""The data files in ``results/``: a class for each, and ``FORMATS`` with their names.
 
-matrix.json: the whole matrix as typed data, one line per stack and per cell, and the JSON Schema that it keeps.
+To add a format, write a class and add it to ``FORMATS``. Publishing, the check whether ``results/``
+is up to date, and the list of files on the pages all read ``FORMATS``. The docstring of a class is the
+description of its file.
 
-matrix.md: the matrix as GitHub shows it.
-
-The headline table of README: a line per stack, and what became of the variants that people reported.
-
-The blocks of README that are written from the records: what stands between two marks.
-
-Claims for readers: the table in README, and ``claims.json``.
+README has a block that is written from the records too.
 """
 
 from __future__ import annotations
@@ -16,29 +12,56 @@ from __future__ import annotations
 import ast
 import datetime as dt
 import inspect
+import io
 import re
 from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-import pandas as pd
 
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import SHOWN, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
-from gradmatrix.core.text import code, markdown, one_line, spreadsheet
+from gradmatrix.core.text import code, markdown, spreadsheet
 from gradmatrix.judge.diagnosis import format_frame
-from gradmatrix.publish.claims.claims import Judged, Verdict
+from gradmatrix.publish.claims.claims import Boundary, Span, Verdict
 from gradmatrix.publish.rows import Grid, Row, grid, lacks_device
 from gradmatrix.stacks.lock import fallen_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    import pandas as pd
+
     from gradmatrix.core.model import Lock
+    from gradmatrix.publish.claims.claims import Judged, Tested
     from gradmatrix.publish.rows import Table
+
+
+@dataclass(frozen=True)
+class Results:
+    """What is published: every cell, and the claims that were judged by them."""
+
+    table: Table
+    claims: Sequence[Judged] = ()
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One row per cell as a pandas table; several formats share it."""
+        return frame(self.table)
+
+
+class Format(Protocol):
+    """A file in ``results/``."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterable[bytes]:
+        """The content, in pieces, so that a large file never is in memory as a whole."""
+        ...
 
 
 TYPES = {
@@ -48,17 +71,19 @@ TYPES = {
     "steps_per_s_high": "Float64",
     "peak_memory_bytes": "Int64",
 }
-"""Types that know a missing value."""
+"""Column types that have a missing value."""
 
 
 def frame(table: Table) -> pd.DataFrame:
-    """One row per cell, in the order of the table; what a cell does not have is missing, never a number.
+    """Return one row per cell, in the order of ``table``. What a cell does not have is missing.
 
-    ``as_of``, ``python`` and the versions are those of its stack.
+    The columns ``as_of``, ``python`` and the versions describe the stack of the cell.
     """
+    import pandas as pd  # noqa: PLC0415  (it takes a second, and only publishing needs it)
+
     rows, locks = table.rows, {lock.stack: lock for lock in table.locks}
     speeds = [row.steps_per_s for row in rows]
-    told = [row.diagnosis for row in rows]
+    diagnoses = [row.diagnosis for row in rows]
     versions = {
         name: {stack: lock.version(name) for stack, lock in locks.items()} for name in SHOWN
     }
@@ -77,9 +102,11 @@ def frame(table: Table) -> pd.DataFrame:
             "steps_per_s_high": [speed and speed.high for speed in speeds],
             "peak_memory_bytes": [row.peak_memory_bytes for row in rows],
             "message": [row.message for row in rows],
-            "cause": [each.cause if each else None for each in told],
-            "place": [format_frame(each.place) if each and each.place else None for each in told],
-            "remedy": [each.remedy if each else None for each in told],
+            "cause": [each.cause if each else None for each in diagnoses],
+            "place": [
+                format_frame(each.place) if each and each.place else None for each in diagnoses
+            ],
+            "remedy": [each.remedy if each else None for each in diagnoses],
             "recorded_at": pd.to_datetime([row.recorded_at for row in rows], utc=True),
             "as_of": pd.to_datetime([locks[row.stack].as_of for row in rows]),
             "python": [locks[row.stack].python for row in rows],
@@ -89,19 +116,30 @@ def frame(table: Table) -> pd.DataFrame:
     return cells.astype(TYPES)
 
 
-def as_csv(table: pd.DataFrame) -> bytes:
-    """The table for spreadsheets; text that one would take for a formula gets an apostrophe in front."""
-    safe = table.assign(passed=table["passed"].map({True: "true", False: "false"}).fillna(""))
-    for name in ("message", "place", "python", *SHOWN):
-        known = {text: spreadsheet(text) for text in table[name].dropna().unique()}
-        safe[name] = table[name].map(known)
-    return safe.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
+class Csv:
+    """A row per cell, for spreadsheets. Text that looks like a formula starts with an apostrophe."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield the table as UTF-8."""
+        table = results.frame
+        passed = table["passed"].map({True: "true", False: "false"}).fillna("")
+        safe = table.assign(passed=passed)
+        for name in ("message", "place", "python", *SHOWN):
+            known = {text: spreadsheet(text) for text in table[name].dropna().unique()}
+            safe[name] = table[name].map(known)
+        yield safe.to_csv(index=False, lineterminator="\n", float_format="%.6g").encode()
 
 
-def as_parquet(table: pd.DataFrame) -> bytes:
-    """The table for an analysis, with types; messages are as they were raised."""
-    written: bytes = table.to_parquet(engine="pyarrow", index=False, compression="zstd")
-    return written
+class Parquet:
+    """A row per cell, for analyses. Columns have types, and messages are exactly as raised."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield the table, compressed."""
+        file = io.BytesIO()
+        results.frame.to_parquet(file, engine="pyarrow", index=False, compression="zstd")
+        yield file.getvalue()
 
 
 class StackEntry(Frozen, frozen=True):
@@ -129,8 +167,23 @@ class Document(Frozen, frozen=True):
     """By device, scenario, variant, and then in the order of the stacks."""
 
 
+class Json:
+    """Every stack with all versions; every cell with step rates, warnings and diagnosis. One per line."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield a ``Document``, line by line."""
+        table, encoder = results.table, msgspec.json.Encoder()
+        stacks = (stack_entry(lock, table.builds.get(lock.stack)) for lock in table.locks)
+        yield b'{"schema":%d,\n"stacks":[\n' % SCHEMA
+        yield from lines(map(encoder.encode, stacks))
+        yield b'],\n"cells":[\n'
+        yield from lines(map(encoder.encode, table.rows))
+        yield b"]}\n"
+
+
 def stack_entry(lock: Lock, build: str | None) -> StackEntry:
-    """What matrix.json says of a stack."""
+    """Return the entry of a stack in matrix.json."""
     return StackEntry(
         name=lock.stack,
         python=lock.python,
@@ -141,20 +194,8 @@ def stack_entry(lock: Lock, build: str | None) -> StackEntry:
     )
 
 
-def as_json(table: Table, builds: Mapping[str, str]) -> Iterator[bytes]:
-    """matrix.json in pieces, one line per stack and cell; ``builds`` is the build of torch of each stack that ran."""
-    encoder = msgspec.json.Encoder()
-    yield b'{"schema":%d,\n"stacks":[\n' % SCHEMA
-    yield from lines(
-        encoder.encode(stack_entry(lock, builds.get(lock.stack))) for lock in table.locks
-    )
-    yield b'],\n"cells":[\n'
-    yield from lines(map(encoder.encode, table.rows))
-    yield b"]}\n"
-
-
 def lines(elements: Iterable[bytes]) -> Iterator[bytes]:
-    """The elements of a list, one a line."""
+    """Yield the elements of a JSON list, each on its own line."""
     end = b""
     for element in elements:
         yield end + element
@@ -162,18 +203,26 @@ def lines(elements: Iterable[bytes]) -> Iterator[bytes]:
     yield b"\n" if end else b""
 
 
-def as_schema() -> bytes:
+class Schema:
     """The JSON Schema of matrix.json."""
-    return schema_of(Document, "The matrix of gradmatrix")
+
+    @staticmethod
+    def pieces(_results: Results) -> Iterator[bytes]:
+        """Yield the schema of ``Document``."""
+        yield schema_of(Document, "The matrix of gradmatrix")
 
 
-def as_schema_of_records() -> bytes:
+class RecordsSchema:
     """The JSON Schema of a line in records/."""
-    return schema_of(Record, "A record of gradmatrix: one cell, one line")
+
+    @staticmethod
+    def pieces(_results: Results) -> Iterator[bytes]:
+        """Yield the schema of ``Record``."""
+        yield schema_of(Record, "A record of gradmatrix: one cell, one line")
 
 
 def schema_of(kind: type[Frozen], title: str) -> bytes:
-    """The JSON Schema of a type, with the docstrings of all its types and fields."""
+    """Return the JSON Schema of a type. Docstrings of types and fields become descriptions."""
     schema = msgspec.json.schema(kind)
     for each in Frozen.__subclasses__():
         if each.__name__ in schema["$defs"]:
@@ -183,26 +232,36 @@ def schema_of(kind: type[Frozen], title: str) -> bytes:
 
 
 def describe(definition: dict[str, Any], kind: type) -> None:
-    """Put the docstrings of a type and of its fields into its definition."""
+    """Add the docstrings of a type and of its fields to its definition."""
     definition["description"] = flat(kind.__doc__ or "")
     (body,) = (
         node for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef)
     )
     for field, text in pairwise(body.body):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            told = text.value if isinstance(text, ast.Expr) else None
-            if isinstance(told, ast.Constant):
-                definition["properties"][field.target.id]["description"] = flat(str(told.value))
+            value = text.value if isinstance(text, ast.Expr) else None
+            if isinstance(value, ast.Constant):
+                definition["properties"][field.target.id]["description"] = flat(str(value.value))
 
 
 def flat(docstring: str) -> str:
-    """A docstring on one line, without its markup."""
+    """Return a docstring on one line, without markup."""
     return " ".join(docstring.replace("``", "").split())
 
 
+class Markdown:
+    """The tables of the matrix, as GitHub shows them."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield the headline, the stacks, and the tables of cells."""
+        yield as_markdown(results.table).encode()
+
+
 def as_markdown(table: Table) -> str:
-    """The matrix as GitHub shows it: stacks, who trains, and who is told about a misuse."""
-    parts = ["# Which stacks train?", "", legend(), "", "## Stacks", "", stacks_table(table), ""]
+    """Return the matrix as a Markdown page."""
+    parts = ["# Which stacks train?", "", LEGEND, "", "## Reported variants that train (cpu)", ""]
+    parts += [headline(table), "", "## Stacks", "", stacks_table(table), ""]
     for device in dict.fromkeys(row.device for row in table.rows):
         rows = table.of_device(device)
         if lacks_device(rows):
@@ -210,27 +269,29 @@ def as_markdown(table: Table) -> str:
             continue
         misuse = [row for row in rows if row.role is Role.MISUSE]
         others = [row for row in rows if row.role is not Role.MISUSE]
-        for title, section in (("Does it train?", others), ("Does the stack tell you?", misuse)):
+        for title, section in (
+            ("Does it train?", others),
+            ("Does the stack tell you?", misuse),
+        ):
             if section:
                 cells = markdown_table(grid(section, table.scenarios, table.stacks))
                 parts += [f"## {title} ({markdown(device)})", "", cells, ""]
     return "\n".join(parts)
 
 
-def legend() -> str:
-    """How to read the tables."""
-    return (
-        "Each cell is a real run of a training script in a real environment. ✓ trains: every parameter that "
-        "should learn got a finite, non-zero gradient and changed, and the loss stayed finite; with optimizer steps "
-        "per second (median). ✗ `phase:reason`: where it stopped being one that trains; `relation:disagrees`: it "
-        "trains, but with other losses or gradients than a variant that does the same maths. – not judged: the stack "
-        "has no such feature, or the machine no such device. A misuse cannot train; there ✓ means that the stack says "
-        "so. What was said or seen of each cell, and why it does not train, is in `matrix.json`."
-    )
+LEGEND = (
+    "Each cell is a real run of a training script in a real environment. ✓ trains: every parameter "
+    "that should learn got a finite, non-zero gradient and changed, and the loss stayed finite. The "
+    "number is the median of optimizer steps per second. ✗ `phase:reason`: the phase in which the "
+    "run failed, and why; `relation:disagrees` means that it trains, but its losses or gradients "
+    "differ from those of a variant that should be equivalent. – not judged: the stack has no such "
+    "feature, or the machine has no such device. A misuse cannot train; ✓ means that the stack "
+    "reports the mistake. The messages and diagnoses of all cells are in `matrix.json`."
+)
 
 
 def stacks_table(table: Table) -> str:
-    """Name, date and the versions that matter; ⚠ where the resolver silently took an old release."""
+    """Return a table of the stacks. ⚠ marks packages for which the resolver silently took an old release."""
     lines = [
         "| stack | as of | Python | " + " | ".join(SHOWN) + " |",
         "| --- " * (3 + len(SHOWN)) + "|",
@@ -251,7 +312,7 @@ def stacks_table(table: Table) -> str:
 
 
 def markdown_table(cells_in_words: Grid) -> str:
-    """A grid as Markdown; a scenario's name is written once."""
+    """Return a grid as a Markdown table. The name of a scenario is written only once."""
     stacks = cells_in_words.stacks
     lines = [
         "| scenario | variant | " + " | ".join(stacks) + " |",
@@ -267,8 +328,13 @@ def markdown_table(cells_in_words: Grid) -> str:
     return "\n".join(lines)
 
 
-def headline(table: Table) -> str:
-    """Stacks by date against scenarios; each cell counts the reported variants that train on CPU."""
+def headline(table: Table, stacks: Collection[str] | None = None) -> str:
+    """Return a table of how many reported variants train on CPU, by stack and scenario.
+
+    Args:
+        table: The matrix.
+        stacks: The names of the stacks to show; None for all.
+    """
     reported = Role.REPORTED
     names = [
         s.name for s in table.scenarios.values() if any(v.role is reported for v in s.variants)
@@ -282,13 +348,14 @@ def headline(table: Table) -> str:
         if row.role is reported:
             rows[row.stack, row.scenario].append(row)
     for lock in table.locks:
-        cells = [summary(rows[lock.stack, name]) for name in names]
-        lines.append(f"| {lock.stack} | {lock.as_of} | " + " | ".join(cells) + " |")
+        if stacks is None or lock.stack in stacks:
+            cells = [summary(rows[lock.stack, name]) for name in names]
+            lines.append(f"| {lock.stack} | {lock.as_of} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """How many of the judged variants train, and how the others fail."""
+    """Return how many of the judged variants train, and how the others fail."""
     judged = [row for row in rows if row.passed is not None]
     if not judged:
         return "– unsupported" if rows else "not run"
@@ -301,32 +368,33 @@ def summary(rows: Sequence[Row]) -> str:
     return f"✗ {len(judged) - red.total()} of {len(judged)}: {how}"
 
 
-def write_block(readme: Path, name: str, content: str) -> None:
-    """Replace what stands between the marks of block ``name``; a file without them is left alone."""
-    if not readme.exists():
-        return
-    text = readme.read_text(encoding="utf-8")
-    begin, end = f"<!-- {name}: written by gradmatrix, do not edit -->", f"<!-- end of {name} -->"
-    pattern = re.compile(re.escape(begin) + r".*?" + re.escape(end), re.DOTALL)
-    write_atomically(readme, pattern.sub(lambda _: f"{begin}\n\n{content}\n\n{end}", text).encode())
-
-
-SYMBOLS = {Verdict.CONFIRMED: "✓", Verdict.REFUTED: "✗", Verdict.PARTLY: "◐", Verdict.UNTESTED: "–"}
-PAGE = "results/claims.html"
-"""The page with the cells, as README links it."""
-CODE = re.compile(r"`([^`]*)`")
-SAFE_CODE = re.compile(r"[\w .,:;=+*/()\[\]{}@#%!?'\"-]+")
-"""What may stand between backticks: nothing that ends them, a cell of the table, or is markup anywhere."""
-
-
 class EvidenceEntry(Frozen, frozen=True):
-    """A cell that bears on a claim, for or against it."""
+    """A cell that supports or contradicts a claim."""
 
     cell: str
     """``STACK/SCENARIO/VARIANT/DEVICE``"""
     outcome: str
     bears: str
     why: str
+
+
+class TestedEntry(Frozen, frozen=True):
+    """One expectation of a claim, and how often it holds."""
+
+    cells: tuple[str, ...]
+    """``SCENARIO/VARIANT`` of each cell that it is about."""
+    expected: tuple[str, ...]
+    conditions: tuple[str, ...]
+    holds: int
+    """The number of cells that show what is expected."""
+    tested: int
+    """The number of cells that show it or show the opposite."""
+    stacks: int
+    """The number of stacks that these cells belong to."""
+    releases: tuple[Span, ...]
+    boundaries: tuple[Boundary, ...]
+    too_close: int
+    """The number of further cells whose speeds are too close to decide."""
 
 
 class ClaimEntry(Frozen, frozen=True):
@@ -340,7 +408,8 @@ class ClaimEntry(Frozen, frozen=True):
     date: dt.date | None
     reading: str
     verdict: Verdict
-    summary: str
+    note: str
+    tested: tuple[TestedEntry, ...]
     evidence: tuple[EvidenceEntry, ...]
 
 
@@ -351,49 +420,20 @@ class ClaimsDocument(Frozen, frozen=True):
     claims: tuple[ClaimEntry, ...]
 
 
-def verdict_words(judged: Judged) -> str:
-    """A symbol and a word, never colour alone."""
-    return f"{SYMBOLS[judged.verdict]} {judged.verdict}"
+class Claims:
+    """Every claim with its verdict and all cells that support or contradict it. One per line."""
+
+    @staticmethod
+    def pieces(results: Results) -> Iterator[bytes]:
+        """Yield a ``ClaimsDocument``, line by line."""
+        encoder = msgspec.json.Encoder()
+        yield b'{"schema":%d,\n"claims":[\n' % SCHEMA
+        yield from lines(encoder.encode(claim_entry(each)) for each in results.claims)
+        yield b"]}\n"
 
 
-def claims_table(judged: Iterable[Judged]) -> str:
-    """What was claimed, where, the verdict with a link to its cells, and what was seen, as a Markdown table."""
-    lines = ["| claim | source | verdict | what the cells say |", "| --- | --- | --- | --- |"]
-    for each in judged:
-        claim = each.claim
-        day = f", {claim.date}" if claim.date is not None else ""
-        source = f"[{markdown(claim.source)}]({claim.url}){day}"
-        verdict = f"[{verdict_words(each)}]({PAGE}#{claim.id})"
-        lines.append(f"| {coded(claim.says)} | {source} | {verdict} | {coded(each.summary)} |")
-    return "\n".join(lines)
-
-
-def coded(text: str) -> str:
-    """``text`` in a Markdown table cell, what stands in backticks as code; all is escaped where they do not pair up."""
-    parts = CODE.split(one_line(text))  # every other part stood in backticks
-    if any("`" in part for part in parts[::2]) or not all(map(SAFE_CODE.fullmatch, parts[1::2])):
-        return markdown(text)
-    return "".join(f"`{part}`" if place % 2 else _escaped(part) for place, part in enumerate(parts))
-
-
-def _escaped(text: str) -> str:
-    """``text`` escaped, with the spaces that part it from its neighbours."""
-    head, tail = " " * text.startswith(" "), " " * (len(text) > 1 and text.endswith(" "))
-    return f"{head}{markdown(text)}{tail}"
-
-
-def claims_block(judged: Sequence[Judged]) -> str:
-    """How the verdicts are distributed, and the table, folded: it is long."""
-    counts = Counter(each.verdict for each in judged)
-    told = ", ".join(
-        f"{SYMBOLS[verdict]} {counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]
-    )
-    head = f"{len(judged)} claims: {told or 'none yet'}."
-    return f"{head}\n\n<details>\n<summary>Each of them</summary>\n\n{claims_table(judged)}\n\n</details>"
-
-
-def entry(judged: Judged) -> ClaimEntry:
-    """What ``claims.json`` says of a claim; a cell that bears on two expectations comes twice."""
+def claim_entry(judged: Judged) -> ClaimEntry:
+    """Return the entry of a claim. A cell that is relevant to two expectations appears twice."""
     claim = judged.claim
     return ClaimEntry(
         id=claim.id,
@@ -404,7 +444,8 @@ def entry(judged: Judged) -> ClaimEntry:
         date=claim.date,
         reading=claim.reading,
         verdict=judged.verdict,
-        summary=judged.summary,
+        note=claim.note,
+        tested=tuple(map(tested_entry, judged.tested)),
         evidence=tuple(
             EvidenceEntry(cell=str(each.cell), outcome=each.outcome, bears=each.bears, why=each.why)
             for each in judged.evidence
@@ -412,7 +453,44 @@ def entry(judged: Judged) -> ClaimEntry:
     )
 
 
-def claims_json(judged: Iterable[Judged]) -> bytes:
-    """``claims.json``: every claim, its verdict and its evidence, one line per claim."""
-    lines = b",\n".join(msgspec.json.encode(entry(each)) for each in judged)
-    return b'{"schema":%d,\n"claims":[\n%s\n]}\n' % (SCHEMA, lines)
+def tested_entry(tested: Tested) -> TestedEntry:
+    """Return the entry of an expectation."""
+    expected = tested.expectation
+    return TestedEntry(
+        cells=tuple(f"{scenario}/{variant}" for scenario, variant in expected.cells),
+        expected=expected.labels,
+        conditions=expected.conditions,
+        holds=tested.holding,
+        tested=len(tested.evidence),
+        stacks=tested.stacks,
+        releases=tested.releases,
+        boundaries=tested.boundaries,
+        too_close=tested.too_close,
+    )
+
+
+FORMATS: dict[str, type[Format]] = {
+    "matrix.md": Markdown,
+    "matrix.csv": Csv,
+    "matrix.parquet": Parquet,
+    "matrix.json": Json,
+    "matrix.schema.json": Schema,
+    "claims.json": Claims,
+    "records.schema.json": RecordsSchema,
+}
+"""The data files that a publication writes, by their paths in ``results/``."""
+
+
+def described() -> list[tuple[str, str]]:
+    """Return each file of ``FORMATS`` with its description, for pages and docs."""
+    return [(name, inspect.cleandoc(each.__doc__ or "")) for name, each in FORMATS.items()]
+
+
+def write_block(readme: Path, name: str, content: str) -> None:
+    """Replace the text between the marks of block ``name``. A file without the marks is not changed."""
+    if not readme.exists():
+        return
+    text = readme.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name}: written by gradmatrix, do not edit -->", f"<!-- end of {name} -->"
+    pattern = re.compile(re.escape(begin) + r".*?" + re.escape(end), re.DOTALL)
+    write_atomically(readme, pattern.sub(lambda _: f"{begin}\n\n{content}\n\n{end}", text).encode())

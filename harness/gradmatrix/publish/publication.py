@@ -1,11 +1,11 @@
-"""One column of the matrix: a stack's records become rows, its file in ``results/records/``, and its evidence pages.
+"""Publishing: write ``results/`` from the newest record of every cell.
 
-Columns do not depend on each other, and a big matrix is published a column at a time, by several processes: whole
-records of 100,000 cells would not fit in memory.
+First each stack is published by itself: its records, its history and its evidence pages. Stacks do not
+depend on each other, so that several processes can share a big matrix; the records of 100,000 cells
+would not fit into memory at once. Then the files are written that show all stacks.
 
-Whether results/ is up to date: what was published is remembered with what it was made of, by stamps of files.
-
-Publishing: ``results/`` from the newest record of every cell. A column at a time, then what shows all of them.
+A publication is remembered with the stamps of all files that it read and wrote. It is repeated only if
+one of them has changed.
 """
 
 from __future__ import annotations
@@ -32,19 +32,10 @@ from gradmatrix.core import files as disk
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
-from gradmatrix.publish import formats
 from gradmatrix.publish.claims import claims as claims_file
 from gradmatrix.publish.claims.judge import judge_all
-from gradmatrix.publish.feeds import badges, feed
-from gradmatrix.publish.formats import (
-    as_json,
-    as_markdown,
-    as_schema,
-    as_schema_of_records,
-    claims_block,
-    headline,
-)
-from gradmatrix.publish.formats import claims_json as claims_as_json
+from gradmatrix.publish.feeds import feed
+from gradmatrix.publish.formats import FORMATS, Results, headline, write_block
 from gradmatrix.publish.rows import Row, Table, rows_of, tabulated
 from gradmatrix.run.project import PACKAGE, Project, by_date, of_locks, of_matrix
 
@@ -53,289 +44,44 @@ if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
 
     from gradmatrix.core.model import Lock, Record
-    from gradmatrix.publish.claims.claims import Judged
-
 
 BIG_BYTES = 32 * 2**20
-"""Records below it are read by this process: a second one needs half a second to start."""
-
-
+"""With fewer bytes of records, one process does all: a second one needs half a second to start."""
 MOST_PROCESSES = 61
-MOST_BADGED = 100
-"""The newest stacks have badges: nobody shows that of the seven hundredth, and each is six files."""
-
-
-class Column(Frozen, frozen=True):
-    """What the matrix needs of one stack."""
-
-    rows: tuple[Row, ...]
-    build: str | None
-    """The build of torch of its newest cell; None where nothing ran."""
-    pages: tuple[str, ...]
-    """Paths in results/ that were written."""
-    problems: tuple[str, ...] = ()
-    """What another process could not read, one sentence each."""
-
-
-class Task(Frozen, frozen=True):
-    """All that another process needs to publish one stack."""
-
-    root: str
-    matrix_file: str
-    results: str
-    work: str
-    stack: str
-    now: dt.datetime
-    """When this publication began; one moment for all of its columns."""
-    site: bool
-    badged: bool
-    """Whether its badges are written."""
-
-
-def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[Column]:
-    """The column of each lock, in order; written to results/ when it comes."""
-    now = dt.datetime.now(dt.UTC)
-    recent = {lock.stack for lock in locks[-MOST_BADGED:]}
-    if not is_big(project) or len(locks) == 1:
-        yield from (
-            publish_column(project, lock, now=now, site=site, badged=lock.stack in recent)
-            for lock in locks
-        )
-        return
-    tasks = [
-        msgspec.json.encode(
-            Task(
-                root=str(project.root),
-                matrix_file=str(project.matrix_file),
-                results=str(project.results),
-                work=str(project.work),
-                stack=lock.stack,
-                now=now,
-                site=site,
-                badged=lock.stack in recent,
-            )
-        )
-        for lock in locks
-    ]
-    if site:
-        from gradmatrix.publish.site import evidence as _read_once  # noqa: F401  (before there are forks of this process)
-    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
-        project  # forks have read it too
-    )
-    project.known_scenarios()
-    with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
-        decoder = msgspec.msgpack.Decoder(Column)
-        yield from map(
-            decoder.decode, pool.map(in_process, tasks, chunksize=max(1, len(tasks) // 64))
-        )
-
-
-def is_big(project: Project) -> bool:
-    """Whether there are so many records, published ones and those of this checkout, that a second process pays."""
-    folders = (project.store.journal, project.store.published)
-    return (
-        sum(path.stat().st_size for folder in folders for path in folder.glob("*.jsonl"))
-        >= BIG_BYTES
-    )
-
-
-def context() -> BaseContext:
-    """How another process starts: as a fork where that is safe, since it has then imported what it needs."""
-    return get_context("fork" if can_fork() else "spawn")
-
-
-def can_fork() -> bool:
-    """Whether this process has one thread, those of libraries included, and a system whose libraries bear a fork."""
-    return sys.platform == "linux" and len(list(Path("/proc/self/task").iterdir())) == 1
-
-
-def processes() -> int:
-    """How many this one may start: a core each, and no more than Windows waits for."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(cores, MOST_PROCESSES)
-
-
-def in_process(task: bytes) -> bytes:
-    """A task and its column as bytes, since those are quick to hand over."""
-    asked = msgspec.json.decode(task, type=Task)
-    project = project_of(asked)
-    lock = next(lock for lock in project.known_locks((asked.stack,)))
-    published = publish_column(project, lock, now=asked.now, site=asked.site, badged=asked.badged)
-    return msgspec.msgpack.encode(
-        msgspec.structs.replace(published, problems=tuple(project.store.problems))
-    )
-
-
+"""The most processes that Windows can wait for."""
 _PROJECTS: dict[tuple[Path, Path, Path, Path], Project] = {}
-"""Projects of this process: scenarios and matrix.toml are read once, not once a stack."""
-
-
-def project_of(task: Task) -> Project:
-    """The project of a task."""
-    paths = (Path(task.root), Path(task.matrix_file), Path(task.results), Path(task.work))
-    if paths not in _PROJECTS:
-        _PROJECTS[paths] = Project(*paths)
-    return _PROJECTS[paths]
-
-
-def publish_column(
-    project: Project, lock: Lock, *, now: dt.datetime, site: bool, badged: bool = True
-) -> Column:
-    """Write the stack's records and what changed of them, and its evidence pages where a ``site`` is wanted."""
-    known = project.known_scenarios()
-    newest = project.store.of_stack(lock.stack)
-    project.store.refuse_other_schema(lock.stack)
-    records = of_matrix(judged(newest.values(), known), known)
-    if not project.is_local:
-        update = history.update(
-            project.history_folder,
-            lock,
-            records,
-            published_before=project.store.published / f"{lock.stack}.jsonl",
-            complete=not project.store.is_damaged,
-            now=now,
-        )
-        project.store.problems += update.problems
-        project.store.publish(lock.stack, records)
-    scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
-    records = of_matrix(of_locks(records, [lock]), scenarios)  # the others are kept, and not shown
-    rows = tuple(rows_of(records, scenarios))
-    pages: list[str] = []
-    if site:
-        from gradmatrix.publish.site.evidence import evidence_page
-
-        evidence = [evidence_page(lock, scenarios, records, rows)] if records else []
-        alone = badges(Table((lock,), scenarios, rows)) if badged else ()
-        files = ((f"badges/{path}", content) for path, content in alone)
-        pages = list(write(project.results, chain(evidence, files)))
-    return Column(rows=rows, build=build_of(records), pages=tuple(pages))
-
-
-def build_of(records: Iterable[Record]) -> str | None:
-    """The build of torch on which the newest cell ran."""
-    builds = [(record.recorded_at, record.build) for record in records if record.build]
-    return max(builds)[1] if builds else None
-
-
-def write(folder: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
-    """Write the files, each in one step; their paths."""
-    for path, content in files:
-        write_atomically(folder / path, content)
-        yield path
-
-
-DATA = (
-    "matrix.json",
-    "matrix.schema.json",
-    "records.schema.json",
-    "claims.json",
-    "matrix.csv",
-    "matrix.parquet",
-    "matrix.md",
-)
+"""The projects of this process, so that it reads scenarios and matrix.toml only once."""
 PAGES = "site/pages.txt"
-"""The list of all pages, so that the next publication deletes those that it does not write."""
-FOLDERS = (
-    "cells", "stacks", "scenarios", "packages", "site", "badges", "records", "locks", "history", "history/locks",
-)  # fmt: skip
-LEFT = re.compile(r".+\.(?:json|jsonl|csv|parquet|md|html|js|css|xml|txt)\.\d+\.partial")
+"""The list of all written pages. The next publication deletes those that it does not write again."""
+FOLDERS = ("cells", "stacks", "scenarios", "packages", "site", "records", "locks", "history")
+"""The folders in ``results/`` that a publication writes to."""
+PARTIAL = re.compile(r".+\.\w+\.\d+\.partial")
+"""The name of a file that is being written."""
 Stamps = dict[str, tuple[int, int]]
-"""When each file was last written, and its size."""
-
-
-class Remembered(Frozen, frozen=True):
-    """A publication: every file that was read for it or written by it."""
-
-    stamps: Stamps
-    base_url: str | None = None
-
-
-def is_current(project: Project, *, site: bool = False, base_url: str | None = None) -> bool:
-    """Whether what was published is there, and neither it nor what it is made of, our own code included, changed."""
-    try:
-        known = msgspec.json.decode(_path(project, site=site).read_bytes(), type=Remembered)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return False
-    return known == Remembered(
-        stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url
-    )
-
-
-def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | None) -> None:
-    """Remember a publication; ``made_of`` are the stamps of the sources, taken before they were read."""
-    written = stamps([*outputs(project, site=site), *kept_records(project)])
-    done = Remembered(stamps=made_of | written, base_url=base_url)
-    disk.write_atomically(_path(project, site=site), msgspec.json.encode(done))
-
-
-def outputs(project: Project, *, site: bool) -> list[Path]:
-    """All that a publication writes and does not read."""
-    names = [*DATA, *([*sorted(pages_in(project.results)), PAGES] if site else ())]
-    readme = [project.root / "README.md"] if project.results == project.root / "results" else []
-    return [*(project.results / name for name in names), *readme]
-
-
-def pages_in(results: Path) -> set[str]:
-    """The pages that were published: nothing else is ever deleted, whatever folder was named."""
-    try:
-        listed = (results / PAGES).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return set()
-    return {
-        path for path in listed if not {"", ".", ".."} & {*path.split("/")}
-    }  # none that leads elsewhere
-
-
-def sources(project: Project) -> list[Path]:
-    """What the matrix is made of; published records may come by git."""
-    folders = [project.store.journal, project.locks_folder, project.root / "scenarios"]
-    read = [path for folder in folders for path in folder.glob("*.*")]
-    scripts = [project.root / script.path for script in project.scripts]
-    ours = [path for path in PACKAGE.rglob("*.*") if path.suffix != ".pyc"]
-    return [project.matrix_file, *read, *scripts, *kept_records(project), *ours]
-
-
-def leftovers(results: Path) -> list[Path]:
-    """Half-written files of a publication that was killed, by their names: the folder may hold other things."""
-    folders = (results, *(results / name for name in FOLDERS))
-    return [
-        path for folder in folders for path in folder.glob("*.partial") if LEFT.fullmatch(path.name)
-    ]
-
-
-def kept_records(project: Project) -> list[Path]:
-    """What publishing both reads and writes."""
-    return [*project.store.published.glob("*.jsonl"), *project.history_folder.rglob("*.jsonl")]
-
-
-def stamps(paths: Iterable[Path]) -> Stamps:
-    """When each file was last written, and its size; a file that is not there has none."""
-    found = {}
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):  # another process replaces it just now
-            status = path.stat()
-            found[str(path)] = (status.st_mtime_ns, status.st_size)
-    return found
-
-
-def _path(project: Project, *, site: bool) -> Path:
-    return project.work / ("site.json" if site else "published.json")
+"""The time of the last change and the size of each file."""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """All columns together."""
+    """All published stacks together."""
 
     table: Table
     pages: list[str]
-    """Paths in results/ that were written with the columns."""
+    """Paths in results/ of the pages that were written so far."""
 
 
 def publish(project: Project, *, site: bool = False, base_url: str | None = None) -> bool:
-    """Write results/ from the newest record of every cell, and its pages for a ``site``; False where it is up to date.
+    """Write ``results/`` from the newest record of every cell.
 
-    ``base_url`` is where results/ is served, for the addresses in the feed. One process at a time reads and writes:
-    of two that publish at once, the later one has the records of both.
+    Only one process publishes at a time. A second one waits, and then has the records of both.
+
+    Args:
+        project: The checkout.
+        site: Whether the pages are written too.
+        base_url: Where results/ is served, for the addresses in the feed.
+
+    Returns:
+        Whether anything was written: False if everything was up to date.
     """
     with disk.held(project.work / "publish.lock"), without_collector():
         if is_current(project, site=site, base_url=base_url):
@@ -345,22 +91,20 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
         made_of = stamps(sources(project))
         gathered = gather(project, site=site)
         table = gathered.table
-        with beside(partial(write_cells, project.results, table), apart=is_big(project)):
-            claims = judge_all(
-                claims_file.of_checkout(project.root, project.known_scenarios(), table.locks), table
-            )
-            write_documents(project.results, table, claims)
+        claims = claims_file.of_checkout(project.root, project.known_scenarios(), table.locks)
+        results = Results(table, judge_all(claims, table))
+        with beside(partial(write_data, project.results, results), apart=is_big(project)):
             if project.results == project.root / "results":
-                formats.write_block(project.root / "README.md", "headline", headline(table))
-                formats.write_block(project.root / "README.md", "claims", claims_block(claims))
+                core = {stack.name for stack in project.matrix.stacks if stack.core}
+                write_block(project.root / "README.md", "headline", headline(table, core))
             if site:
-                write_site(project, table, claims, gathered.pages, base_url)
+                write_site(project, results, gathered.pages, base_url)
         remember(project, made_of, site=site, base_url=base_url)
     return True
 
 
 def gather(project: Project, *, site: bool) -> Gathered:
-    """Every column, written to results/ as it comes."""
+    """Publish every stack, and return them all together."""
     locks = by_date(project.known_locks())
     rows: list[Row] = []
     builds: dict[str, str] = {}
@@ -379,7 +123,7 @@ def gather(project: Project, *, site: bool) -> Gathered:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """No cyclic garbage is looked for meanwhile: there is next to none, and much to look through."""
+    """Switch the garbage collector off: it has much to search here, and next to nothing to find."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -391,7 +135,7 @@ def without_collector() -> Iterator[None]:
 
 @contextmanager
 def beside(work: Callable[[], None], *, apart: bool) -> Iterator[None]:
-    """Do ``work`` before the body, or in a fork ``apart`` while the body runs, where this system has forks."""
+    """Do ``work`` before the body; or, if ``apart`` and a fork is safe, in a fork while the body runs."""
     if not (apart and can_fork()):
         work()
         yield
@@ -403,56 +147,38 @@ def beside(work: Callable[[], None], *, apart: bool) -> Iterator[None]:
     finally:
         fork.join()
     if fork.exitcode:
-        work()  # to fail here, with what was wrong
+        work()  # raises the same error in this process
 
 
-def write_cells(folder: Path, table: Table) -> None:
-    """The data files with all cells, each in one step."""
-    from gradmatrix.publish import (
-        formats,
-    )  # pandas takes a second to import: only who writes files waits for it
-
-    disk.write_in_pieces(folder / "matrix.json", as_json(table, table.builds))
-    cells = formats.frame(table)
-    disk.write_atomically(folder / "matrix.csv", formats.as_csv(cells))
-    disk.write_atomically(folder / "matrix.parquet", formats.as_parquet(cells))
-
-
-def write_documents(folder: Path, table: Table, claims: Sequence[Judged]) -> None:
-    """The other data files, each in one step."""
-    disk.write_atomically(folder / "matrix.schema.json", as_schema())
-    disk.write_atomically(folder / "records.schema.json", as_schema_of_records())
-    disk.write_atomically(folder / "matrix.md", as_markdown(table).encode())
-    disk.write_atomically(folder / "claims.json", claims_as_json(claims))
+def write_data(folder: Path, results: Results) -> None:
+    """Write every file of ``FORMATS`` atomically."""
+    for name, each in FORMATS.items():
+        disk.write_in_pieces(folder / name, each.pieces(results))
 
 
 def write_site(
-    project: Project,
-    table: Table,
-    claims: Sequence[Judged],
-    pages: Iterable[str],
-    base_url: str | None,
+    project: Project, results: Results, pages: Iterable[str], base_url: str | None
 ) -> None:
-    """The pages that show all stacks, the feed and the badges; what an earlier publication left over is deleted."""
+    """Write the pages that show all stacks, and the feed. Delete the pages that are no longer needed.
+
+    Args:
+        project: The checkout.
+        results: What is published.
+        pages: The paths of the pages that were written with each stack.
+        base_url: Where results/ is served, for the addresses in the feed.
+    """
     from gradmatrix.publish.site.site import pages as pages_of
 
-    for lock in (
-        table.locks if project.locks_folder.parent != project.results else ()
-    ):  # pages link to them
-        for name in (f"{lock.stack}.json", f"{lock.stack}.txt"):
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # a stack that could not be resolved has no text
-                disk.write_atomically(
-                    project.results / "locks" / name, (project.locks_folder / name).read_bytes()
-                )
+    table = results.table
+    if project.locks_folder.parent != project.results:
+        copy_locks(project, table)
     known = history.load(project.history_folder)
     sources_of = {
         s.name: (project.root / s.path).read_text(encoding="utf-8")
         for s in table.scenarios.values()
     }
     files = chain(
-        pages_of(table, claims=claims, history=known, source_of=sources_of),
+        pages_of(table, claims=results.claims, history=known, source_of=sources_of),
         [("feed.xml", feed(known, base_url))],
     )
     written = sorted({*pages, *write(project.results, files)})
@@ -461,3 +187,236 @@ def write_site(
     disk.write_atomically(
         project.results / PAGES, "".join(f"{path}\n" for path in written).encode()
     )
+
+
+def copy_locks(project: Project, table: Table) -> None:
+    """Copy the locks to another folder of results, because the pages link to them."""
+    for lock in table.locks:
+        for name in (f"{lock.stack}.json", f"{lock.stack}.txt"):
+            with contextlib.suppress(FileNotFoundError):  # an unresolved stack has no text
+                content = (project.locks_folder / name).read_bytes()
+                disk.write_atomically(project.results / "locks" / name, content)
+
+
+class Column(Frozen, frozen=True):
+    """One published stack: a column of the matrix."""
+
+    rows: tuple[Row, ...]
+    build: str | None
+    """The build of torch of its newest cell; None if nothing ran."""
+    pages: tuple[str, ...]
+    """Paths in results/ that were written."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, one sentence each."""
+
+
+class Task(Frozen, frozen=True):
+    """What another process needs to know to publish one stack."""
+
+    root: str
+    matrix_file: str
+    results: str
+    work: str
+    stack: str
+    now: dt.datetime
+    """When this publication began: the same moment for all stacks."""
+    site: bool
+
+
+def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[Column]:
+    """Publish each stack and yield its column, in the order of ``locks``."""
+    now = dt.datetime.now(dt.UTC)
+    if not is_big(project) or len(locks) == 1:
+        yield from (publish_column(project, lock, now=now, site=site) for lock in locks)
+        return
+    tasks = [
+        msgspec.json.encode(
+            Task(
+                root=str(project.root),
+                matrix_file=str(project.matrix_file),
+                results=str(project.results),
+                work=str(project.work),
+                stack=lock.stack,
+                now=now,
+                site=site,
+            )
+        )
+        for lock in locks
+    ]
+    if site:
+        from gradmatrix.publish.site import evidence as _read_once  # noqa: F401  (once, before the forks)
+    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
+        project  # forks inherit it
+    )
+    project.known_scenarios()
+    with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
+        decoder = msgspec.msgpack.Decoder(Column)
+        yield from map(
+            decoder.decode, pool.map(in_process, tasks, chunksize=max(1, len(tasks) // 64))
+        )
+
+
+def is_big(project: Project) -> bool:
+    """Whether there are so many records that further processes save time."""
+    folders = (project.store.journal, project.store.published)
+    return (
+        sum(path.stat().st_size for folder in folders for path in folder.glob("*.jsonl"))
+        >= BIG_BYTES
+    )
+
+
+def context() -> BaseContext:
+    """Return how processes are started: by fork if that is safe, because a fork has imported everything."""
+    return get_context("fork" if can_fork() else "spawn")
+
+
+def can_fork() -> bool:
+    """Whether a fork is safe: on Linux, in a process with a single thread."""
+    return sys.platform == "linux" and len(list(Path("/proc/self/task").iterdir())) == 1
+
+
+def processes() -> int:
+    """Return the number of processes to start: one for each core."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(cores, MOST_PROCESSES)
+
+
+def in_process(task: bytes) -> bytes:
+    """Publish the stack of an encoded task and return its encoded column."""
+    asked = msgspec.json.decode(task, type=Task)
+    project = project_of(asked)
+    lock = next(lock for lock in project.known_locks((asked.stack,)))
+    published = publish_column(project, lock, now=asked.now, site=asked.site)
+    return msgspec.msgpack.encode(
+        msgspec.structs.replace(published, problems=tuple(project.store.problems))
+    )
+
+
+def project_of(task: Task) -> Project:
+    """Return the project of a task."""
+    paths = (Path(task.root), Path(task.matrix_file), Path(task.results), Path(task.work))
+    if paths not in _PROJECTS:
+        _PROJECTS[paths] = Project(*paths)
+    return _PROJECTS[paths]
+
+
+def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool) -> Column:
+    """Publish one stack: write its records, its history, and with ``site`` its evidence page."""
+    known = project.known_scenarios()
+    newest = project.store.of_stack(lock.stack)
+    project.store.refuse_other_schema(lock.stack)
+    records = of_matrix(judged(newest.values(), known), known)
+    if not project.is_local:
+        update = history.update(
+            project.history_folder,
+            lock,
+            records,
+            published_before=project.store.published / f"{lock.stack}.jsonl",
+            complete=not project.store.is_damaged,
+            now=now,
+        )
+        project.store.problems += update.problems
+        project.store.publish(lock.stack, records)
+    scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
+    records = of_matrix(
+        of_locks(records, [lock]), scenarios
+    )  # other records are kept but not shown
+    rows = tuple(rows_of(records, scenarios))
+    pages: list[str] = []
+    if site:
+        from gradmatrix.publish.site.evidence import evidence_page
+
+        evidence = [evidence_page(lock, scenarios, records, rows)] if records else []
+        pages = list(write(project.results, evidence))
+    return Column(rows=rows, build=build_of(records), pages=tuple(pages))
+
+
+def build_of(records: Iterable[Record]) -> str | None:
+    """Return the build of torch with which the newest cell ran."""
+    builds = [(record.recorded_at, record.build) for record in records if record.build]
+    return max(builds)[1] if builds else None
+
+
+def write(folder: Path, files: Iterable[tuple[str, bytes]]) -> Iterator[str]:
+    """Write each file atomically, and yield its path."""
+    for path, content in files:
+        write_atomically(folder / path, content)
+        yield path
+
+
+class Remembered(Frozen, frozen=True):
+    """A publication, with all files that it read or wrote."""
+
+    stamps: Stamps
+    base_url: str | None = None
+
+
+def is_current(project: Project, *, site: bool = False, base_url: str | None = None) -> bool:
+    """Whether all published files exist, and none of them nor any of their sources has changed."""
+    try:
+        known = msgspec.json.decode(_path(project, site=site).read_bytes(), type=Remembered)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return False
+    return known == Remembered(
+        stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url
+    )
+
+
+def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | None) -> None:
+    """Remember a publication. ``made_of`` has the stamps of the sources from before they were read."""
+    written = stamps([*outputs(project, site=site), *kept_records(project)])
+    done = Remembered(stamps=made_of | written, base_url=base_url)
+    disk.write_atomically(_path(project, site=site), msgspec.json.encode(done))
+
+
+def outputs(project: Project, *, site: bool) -> list[Path]:
+    """Return the files that a publication writes and does not read."""
+    names = [*FORMATS, *([*sorted(pages_in(project.results)), PAGES] if site else ())]
+    readme = [project.root / "README.md"] if project.results == project.root / "results" else []
+    return [*(project.results / name for name in names), *readme]
+
+
+def pages_in(results: Path) -> set[str]:
+    """Return the paths of the pages of the last publication. Only these are ever deleted."""
+    try:
+        listed = (results / PAGES).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return set()
+    return {
+        path for path in listed if not {"", ".", ".."} & {*path.split("/")}
+    }  # only paths inside results/
+
+
+def sources(project: Project) -> list[Path]:
+    """Return the files that a publication is made from, with our own code."""
+    folders = [project.store.journal, project.locks_folder, project.root / "scenarios"]
+    read = [path for folder in folders for path in folder.glob("*.*")]
+    scripts = [project.root / script.path for script in project.scripts]
+    ours = [path for path in PACKAGE.rglob("*.*") if path.suffix != ".pyc"]
+    return [project.matrix_file, *read, *scripts, *kept_records(project), *ours]
+
+
+def leftovers(results: Path) -> list[Path]:
+    """Return the half-written files that a killed publication left behind."""
+    folders = [results, *(results / name for name in FOLDERS), results / "history" / "locks"]
+    found = [path for folder in folders for path in folder.glob("*.partial")]
+    return [path for path in found if PARTIAL.fullmatch(path.name)]
+
+
+def kept_records(project: Project) -> list[Path]:
+    """Return the files that publishing both reads and writes."""
+    return [*project.store.published.glob("*.jsonl"), *project.history_folder.rglob("*.jsonl")]
+
+
+def stamps(paths: Iterable[Path]) -> Stamps:
+    """Return the stamp of each file that exists."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):  # another process may be replacing it
+            status = path.stat()
+            found[str(path)] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _path(project: Project, *, site: bool) -> Path:
+    return project.work / ("site.json" if site else "published.json")

@@ -1,8 +1,7 @@
-"""A comparison as Markdown: short enough for a comment on a pull request, what is long folded away.
+"""A comparison as Markdown, HTML or JSON.
 
-A comparison as one page in one file: its looks are in it, it runs nothing and loads nothing.
-
-A comparison in every form that was asked for, and the JSON Schema of the one for machines.
+The Markdown is short enough for a comment on a pull request; long parts are folded. The HTML is one file that
+contains its style, and neither runs nor loads anything.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from gradmatrix.publish.comparison import (
     measuring,
     move,
     moved_summary,
-    pairs_told,
+    pairs_shown,
     ratio_rows,
     sections,
     sides,
@@ -48,25 +47,25 @@ if TYPE_CHECKING:
 
 
 MARKER = "<!-- gradmatrix: comparison -->"
-"""By it the comment is found again; nothing of it is shown."""
+"""An invisible mark by which the comment is found again."""
 MOST_BYTES = 60_000
-"""Of the whole text: GitHub takes 65,536 characters."""
+"""The longest text. GitHub accepts 65,536 characters."""
 MOST_OF_THE_END = 400
-"""What is kept free for the lines that count what was left out."""
+"""Space kept free for the line that counts what was left out."""
 MOST_OF_A_LINE = 400
 MOST_MEMBERS = 30
-"""Variants that are named of a scenario."""
+"""The most variants that are named in a line."""
 MOST_TOGETHER = 15
-"""Lines of cells that are shown of one cause: with thirty names each they stay below a third of a comment."""
+"""The most lines of cells for one cause. With thirty names each, they fill a third of a comment."""
 MOST_ROWS = 40
 SYMBOLS = {Verdict.SAFE: "✅", Verdict.REGRESSIONS: "❌", Verdict.INCONCLUSIVE: "❔"}
 CODE = re.compile(r"`([^`\n]+)`")
 LEADING = re.compile(r"^(?=[-+#~=]|\d+[.)])")
-"""Where a line would begin as a list or a heading."""
+"""The start of a line that Markdown would take for a list or a heading."""
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """The whole comparison, never too long for a comment; what is left out is counted."""
+    """Return the comparison in Markdown. Parts that do not fit are counted."""
     text = "\n".join(
         [
             MARKER,
@@ -84,24 +83,22 @@ def as_markdown(comparison: Comparison) -> str:
             left += 1
         else:
             text += block
-    return text + (
-        f"\n{left} parts were left out: the comment would be too long.\n" if left else ""
-    )
+    return text + (f"\n{left} parts do not fit into this comment.\n" if left else "")
 
 
 def blocks(comparison: Comparison) -> Iterator[str]:
-    """What follows the answer, the most important first."""
+    """Yield the parts after the answer, the most important first."""
     for section in sections(comparison):
         yield of_section(section)
     yield speed(comparison)
     yield losses(comparison)
-    for pair in pairs_told(comparison):
+    for pair in pairs_shown(comparison):
         yield packages(pair, several=comparison.several)
     yield f"\n{unlinked(unmoved(comparison))}\n"
 
 
 def of_section(section: Section) -> str:
-    """A section; one that needs nobody's attention is folded away."""
+    """Return a section, folded if it is not urgent."""
     head = f"{section.title} ({section.count})"
     items, size = "", 0
     for place, item in enumerate(section.items):
@@ -117,7 +114,7 @@ def of_section(section: Section) -> str:
 
 
 def of_item(item: Item) -> str:
-    """A cause with its diagnosis and its cells."""
+    """Return a cause with its diagnosis and its cells."""
     cells = "1 cell" if item.count == 1 else f"{item.count} cells"
     lines = [f"- {item.mark} **{prose(item.title)}**, {cells}"]
     lines += [f"  - {named(each)}" for each in item.cells[:MOST_TOGETHER]]
@@ -130,7 +127,7 @@ def of_item(item: Item) -> str:
 
 
 def named(cells: Together) -> str:
-    """Cells of one scenario, the first few of many."""
+    """Return the names of the cells of one scenario; of many, only the first."""
     more = (
         f" and {len(cells.members) - MOST_MEMBERS} more"
         if len(cells.members) > MOST_MEMBERS
@@ -140,7 +137,7 @@ def named(cells: Together) -> str:
 
 
 def speed(comparison: Comparison) -> str:
-    """What was measured side by side, as a table; open where something got slower or hungrier."""
+    """Return the table of speed and memory, folded unless something became slower or larger."""
     rows = ratio_rows(comparison)
     if not rows:
         return f"\n**Speed and memory.** {unlinked(measuring(comparison))}\n"
@@ -153,40 +150,40 @@ def speed(comparison: Comparison) -> str:
 
 
 def losses(comparison: Comparison) -> str:
-    """The drift of losses."""
-    told = drift_summary(comparison)
-    if not told:
+    """Return the drift of losses."""
+    drift = drift_summary(comparison)
+    if not drift:
         return ""
     cells = [(" · ".join(map(str, each.cells)), each.words) for each in drifted(comparison)]
     return folded(
-        "Drift of losses", f"{unlinked(told)}\n\n{table(('cells', 'relative difference'), cells)}"
+        "Drift of losses", f"{unlinked(drift)}\n\n{table(('cells', 'relative difference'), cells)}"
     )
 
 
 def packages(pair: Pair, *, several: bool) -> str:
-    """What moved."""
-    told = unlinked(moved_summary(pair))
+    """Return the changed packages."""
+    changes = unlinked(moved_summary(pair))
     of = f" of {pair.candidate.name}" if several else ""
     if not pair.moved:
-        return f"\n**What moved{unlinked(of)}.** {told}\n"
+        return f"\n**What changed{unlinked(of)}.** {changes}\n"
     first = table(("package", "release"), [(each.name, move(each)) for each in direct(pair)])
     rest = ", ".join(map(str, transitive(pair)))
     others = f"\nTransitive: {unlinked(shortened(rest, MOST_OF_A_LINE * 10))}\n" if rest else ""
-    return folded(f"What moved{of} ({len(pair.moved)} packages)", f"{told}\n\n{first}{others}")
+    return folded(f"What changed{of} ({len(pair.moved)} packages)", f"{changes}\n\n{first}{others}")
 
 
 def folded(title: str, text: str) -> str:
-    """A part that opens with a click."""
+    """Return a part that opens with a click."""
     return f"\n<details><summary><b>{as_html_text(title)}</b></summary>\n\n{text}\n</details>\n"
 
 
 def as_html_text(text: str) -> str:
-    """``text`` where HTML stands in Markdown: no markup, no link, nobody is mentioned."""
+    """Return ``text`` for HTML inside Markdown: no markup, no link, no mention."""
     return html.escape(LINKED.sub(JOINER, MENTION.sub(JOINER, one_line(text))))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of the first rows, and how many more there are."""
+    """Return a table of the first rows, and how many more there are."""
     rows = list(rows)
     lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     lines += [
@@ -197,26 +194,26 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence with what stands in backticks as code; no markup of its own, no link, nobody is mentioned."""
+    """Return a sentence in Markdown. Text in backticks is code; nothing else is markup, link or mention."""
     parts = CODE.split(LEADING.sub(JOINER, shortened(text).strip()))
     return "".join(code(part) if place % 2 else spaced(part) for place, part in enumerate(parts))
 
 
 def spaced(text: str) -> str:
-    """``text`` unlinked, with the spaces at its ends."""
+    """Return ``text`` without links, but with the spaces at its ends."""
     if not text.strip():
         return " " if text else ""
     return f"{' ' * text.startswith(' ')}{unlinked(text)}{' ' * text.endswith(' ')}"
 
 
 def shortened(text: str, most: int = MOST_OF_A_LINE) -> str:
-    """``text``, the end of a long one left out."""
+    """Return ``text``, cut if it is too long."""
     return text if len(text) <= most else f"{one_line(text)[:most]}…"
 
 
 HERE = Path(__file__).resolve().parent
 STYLES = (HERE / "static" / "style.css", HERE / "static" / "comparison.css")
-"""That of the published matrix, and what only this page has."""
+"""The style of the published pages, and what only this page needs."""
 TONES = {Verdict.SAFE: "p", Verdict.REGRESSIONS: "f", Verdict.INCONCLUSIVE: "h"}
 OF_CHANGES = {
     Change.REGRESSED: "f",
@@ -232,7 +229,7 @@ OF_SIZES = {Size.MORE: "f", Size.LESS: "p", Size.SAME: "", Size.INCONCLUSIVE: "h
 
 
 def as_html(comparison: Comparison) -> bytes:
-    """The page."""
+    """Return the comparison as one HTML page."""
     style = "\n".join(path.read_text(encoding="utf-8") for path in STYLES)
     _, content = page(
         "comparison.html",
@@ -259,7 +256,7 @@ def as_html(comparison: Comparison) -> bytes:
                 "direct": direct(each),
                 "transitive": transitive(each),
             }
-            for each in pairs_told(comparison)
+            for each in pairs_shown(comparison)
         ],
         unmoved=unmoved(comparison),
     )
@@ -267,12 +264,12 @@ def as_html(comparison: Comparison) -> bytes:
 
 
 def hash_of(text: str) -> str:
-    """The source by which a content security policy allows this text inline, and no other."""
+    """Return the hash by which a content security policy allows exactly this inline text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 class Form(StrEnum):
-    """In which form a comparison is written."""
+    """The form in which a comparison is written."""
 
     MARKDOWN = "markdown"
     HTML = "html"
@@ -285,18 +282,18 @@ class Report:
 
     form: Form
     target: str
-    """A file, or "-" for the standard output."""
+    """A file, or "-" for standard output."""
     content: bytes
 
 
 def reports(comparison: Comparison, asked: Mapping[Form, str]) -> Iterator[Report]:
-    """The asked forms with their content; ``asked`` has the target of each."""
+    """Yield a report for each form in ``asked``, which maps forms to targets."""
     for form, target in asked.items():
         yield Report(form, target, WRITERS[form](comparison))
 
 
 def as_schema() -> bytes:
-    """The JSON Schema of a comparison."""
+    """Return the JSON Schema of a comparison."""
     return schema_of(
         Comparison, "A comparison of gradmatrix: a candidate against a baseline, cell by cell"
     )

@@ -1,14 +1,12 @@
-"""A published cell, slim: what tables, pages and data files say of it. Its whole record is in ``results/records/``.
+"""The matrix as rows: a row is one published cell, without the observations that fill its record.
 
-Cells in words, in rows and columns: what a person reads. Standard library only, so that it costs nothing.
-
-What is published: the stacks' locks, the scenarios and the cells, in a stable order.
+``Table`` is what every format and page is made from: the locks, the scenarios and the rows, in a stable order.
+``Grid`` is a part of it in words, with a column for each stack. Whole records are in ``results/records/``.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,7 +14,7 @@ from sys import intern
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Cell, Gradient, Role
-from gradmatrix.core.observation import Frame, Frozen
+from gradmatrix.core.observation import Frame, Frozen, Rate
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose
@@ -29,20 +27,8 @@ if TYPE_CHECKING:
     from gradmatrix.judge.causes import Cause, Remedy
 
 
-TIMED_AT_LEAST = 2
-"""Steps without which there are no quartiles."""
 WARNING_LIMIT = 300
-"""Characters that are published of a warning; its record has all of it."""
-
-
-class Rate(Frozen, frozen=True):
-    """Optimizer steps per second over the timed steps of a cell that trains: median, first and third quartile."""
-
-    median: float
-    low: float
-    high: float
-    samples: tuple[float, ...]
-    """The rate of each timed step, in order."""
+"""The most characters of a warning that are published. The record has all of it."""
 
 
 class Explained(Frozen, frozen=True):
@@ -53,9 +39,9 @@ class Explained(Frozen, frozen=True):
     place: Frame | None
     """The responsible line of code; ``causes.spot`` has it as text."""
     text: tuple[str, ...]
-    """Two to six lines; the last one says what to do."""
+    """Two to six lines. The last one says what to do."""
     remedy: str | None
-    """``SCENARIO/VARIANT`` that was seen to train on the same stack."""
+    """``SCENARIO/VARIANT`` that trains on the same stack."""
 
 
 class Row(Frozen, frozen=True):
@@ -68,30 +54,33 @@ class Row(Frozen, frozen=True):
     device: str
     outcome: str
     passed: bool | None
-    """None where it was not judged: the stack has no such feature, or the machine no such device."""
+    """None if it was not judged: the stack has no such feature, or the machine has no such device."""
     gradient: Gradient | None
     steps_per_s: Rate | None
     peak_memory_bytes: int | None
     message: str
     raised: str | None
-    """The type of the exception that ended it."""
+    """The type of the exception that ended the cell."""
     warnings: tuple[str, ...]
-    """The first line of each warning that it gave, without repetition."""
+    """The first line of each distinct warning."""
     diagnosis: Explained | None
     recorded_at: dt.datetime
     key: str
-    """Hash of all that the verdict depends on."""
+    """Hash of everything that the verdict depends on."""
 
     @property
     def cell(self) -> Cell:
-        """The cell that it is of."""
+        """The cell of this row."""
         return Cell(
             stack=self.stack, scenario=self.scenario, variant=self.variant, device=self.device
         )
 
 
 def rows_of(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> Iterator[Row]:
-    """The row of each record; ``records`` are all of their stacks, since a remedy is one that trains on the stack."""
+    """Yield the row of each record.
+
+    ``records`` must be complete for each stack, because a remedy is a variant that trains on the stack.
+    """
     records = list(records)
     remedies = Remedies(scenarios, records)
     for record in records:
@@ -99,7 +88,7 @@ def rows_of(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> Ite
 
 
 class Remedies:
-    """What trains on each stack, so that a remedy is looked up once for each cause and scenario."""
+    """The variants that train on each stack. A remedy is searched once for each cause and scenario."""
 
     def __init__(self, scenarios: Mapping[str, Scenario], records: Iterable[Record]) -> None:
         self._scenarios = scenarios
@@ -110,7 +99,7 @@ class Remedies:
                 self._trained[record.cell.stack, record.cell.device].append(record)
 
     def on_its_stack(self, cause: Cause, cell: Cell) -> Remedy | None:
-        """What was seen to help against ``cause`` on the stack of ``cell``."""
+        """Return the remedy against ``cause`` that trains on the stack of ``cell``."""
         asked = cause, cell.stack, cell.device, cell.scenario
         if asked not in self._known:
             trained = self._trained[cell.stack, cell.device]
@@ -119,7 +108,7 @@ class Remedies:
 
 
 def row_of(record: Record, remedies: Remedies) -> Row:
-    """One record as a row."""
+    """Return a record as a row."""
     seen = record.observation
     return Row(
         stack=record.cell.stack,
@@ -130,7 +119,7 @@ def row_of(record: Record, remedies: Remedies) -> Row:
         outcome=intern(record.outcome),
         passed=record.passed,
         gradient=record.gradient,
-        steps_per_s=steps_per_s(record),
+        steps_per_s=record.steps_per_s,
         peak_memory_bytes=seen.peak_memory_bytes if seen is not None else None,
         message=intern(record.message),
         raised=seen.raised.type if seen is not None and seen.raised is not None else None,
@@ -141,20 +130,8 @@ def row_of(record: Record, remedies: Remedies) -> Row:
     )
 
 
-def steps_per_s(record: Record) -> Rate | None:
-    """Its optimizer steps per second; None where it does not train or has no timed steps."""
-    seen = record.observation
-    if seen is None or record.outcome != TRAINS:
-        return None
-    rates = tuple(1 / seconds for seconds in seen.step_times_s if seconds > 0)
-    if len(rates) < TIMED_AT_LEAST:
-        return None
-    low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
-    return Rate(median=median, low=low, high=high, samples=rates)
-
-
 def warned(seen: Observation) -> tuple[str, ...]:
-    """The first line of each warning, once."""
+    """Return the first line of each distinct warning."""
     lines = (
         warning.message.strip().partition("\n")[0][:WARNING_LIMIT] for warning in seen.warnings
     )
@@ -162,7 +139,7 @@ def warned(seen: Observation) -> tuple[str, ...]:
 
 
 def diagnosis(record: Record, remedies: Remedies) -> Explained | None:
-    """Why it does not train, with what was seen to work on its stack; None where that cannot be said."""
+    """Return why a cell does not train, with a remedy for its stack; None if that is not known."""
     if record.observation is None or record.outcome in {TRAINS, DISAGREES}:
         return None
     found = diagnose(record.observation)
@@ -179,14 +156,14 @@ def diagnosis(record: Record, remedies: Remedies) -> Explained | None:
 
 
 DIGITS = 2
-"""Significant digits of a rate in a table: the next one is noise, and would change with every run."""
+"""Significant digits of a rate in a table. The next one is noise, and would change with every run."""
 SYMBOLS = {True: "✓", False: "✗", None: "–"}
 WITHOUT_A_WORD = ("resolve:", "install:", "import:", "process:")
-"""Outcomes that say nothing about what the stack would have told of a misuse."""
+"""Outcomes that do not show whether the stack would have reported a misuse."""
 
 
 def words(row: Row) -> str:
-    """A cell in a table: a symbol and words, never colour alone."""
+    """Return a cell for a table: a symbol and words, never colour alone."""
     symbol = SYMBOLS[row.passed]
     if (
         row.role is Role.MISUSE
@@ -212,26 +189,26 @@ def words(row: Row) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Steps per second with as many digits as mean something."""
+    """Format steps per second with the significant digits."""
     return f"{Decimal(f'{per_second:.{DIGITS}g}'):f}/s"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A column per stack; each row is a variant of a scenario, with its cells in words."""
+    """Cells in words, with a column for each stack and a row for each variant."""
 
     stacks: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[str, ...]], ...]
 
     def columns(self, start: int, stop: int) -> Grid:
-        """The same rows with some of the columns."""
+        """Return the same rows with some of the columns."""
         return Grid(
             self.stacks[start:stop], tuple((s, v, cells[start:stop]) for s, v, cells in self.rows)
         )
 
 
 def grid(rows: Iterable[Row], scenarios: Mapping[str, Scenario], stacks: Sequence[str]) -> Grid:
-    """Rows in the order of the scenarios' variants, unknown ones last; "not run" where there is no record."""
+    """Return cells in words, in the order of the scenarios' variants. Cells without a record are "not run"."""
     by_cell = {(row.stack, row.scenario, row.variant): words(row) for row in rows}
     pairs = sorted(
         {(scenario, variant) for _, scenario, variant in by_cell}, key=row_order(scenarios)
@@ -248,7 +225,7 @@ def grid(rows: Iterable[Row], scenarios: Mapping[str, Scenario], stacks: Sequenc
 def row_order(
     scenarios: Mapping[str, Scenario],
 ) -> Callable[[tuple[str, str]], tuple[int, str, str]]:
-    """The sort key of a scenario and variant: the scenarios' own order, unknown ones last and by name."""
+    """Return a sort key for a scenario and variant: in the scenarios' order, unknown ones last by name."""
     known = [(s.name, v.name) for s in scenarios.values() for v in s.variants]
     order = {pair: position for position, pair in enumerate(known)}
     return lambda pair: (order.get(pair, len(order)), *pair)
@@ -256,7 +233,7 @@ def row_order(
 
 @dataclass(frozen=True)
 class Table:
-    """The whole matrix as rows: everything that the renderers need."""
+    """The whole matrix as rows: everything that formats and pages need."""
 
     locks: tuple[Lock, ...]
     """By as-of date, the oldest first."""
@@ -264,15 +241,15 @@ class Table:
     rows: tuple[Row, ...]
     """By device, then in the order of the scenarios' variants, then in that of ``locks``."""
     builds: Mapping[str, str] = field(default_factory=dict)
-    """The build of torch of each stack that ran: speeds and memory of unlike builds do not compare."""
+    """The build of torch of each stack that ran. Speed and memory of different builds cannot be compared."""
 
     @property
     def stacks(self) -> list[str]:
-        """Names of the stacks, oldest as-of date first."""
+        """The names of the stacks, the oldest as-of date first."""
         return [lock.stack for lock in self.locks]
 
     def of_device(self, device: str) -> list[Row]:
-        """The rows of one device."""
+        """Return the rows of one device."""
         return [row for row in self.rows if row.device == device]
 
 
@@ -282,7 +259,7 @@ def tabulated(
     rows: Iterable[Row],
     builds: Mapping[str, str] | None = None,
 ) -> Table:
-    """The table of ``rows``, in order; ``locks`` are by date."""
+    """Return the table of ``rows``, in order. ``locks`` must be sorted by date."""
     place = row_order(scenarios)
     column = {lock.stack: number for number, lock in enumerate(locks)}
 
@@ -293,5 +270,5 @@ def tabulated(
 
 
 def lacks_device(rows: Iterable[Row]) -> bool:
-    """Whether all that ``rows`` of a device say is that there is none."""
+    """Whether the machine did not have the device of ``rows``."""
     return all(row.outcome == NO_DEVICE for row in rows)

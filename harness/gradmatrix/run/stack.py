@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gradmatrix.run.pool import Finished, Settings
-    from gradmatrix.run.store import Store
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
@@ -41,6 +40,19 @@ class Progress(Protocol):
 
     def ended(self, record: Record, output: str) -> None:
         """A cell ended and was recorded; ``output`` is the end of what it printed."""
+
+
+class Records(Protocol):
+    """Where a run reads and writes records."""
+
+    def append(self, record: Record) -> None:
+        """Add a record; on disk when this returns."""
+
+    def recorded_here(self, stack: str) -> dict[Cell, Record]:
+        """The newest record of each cell."""
+
+    def recorded_under(self, stack: str) -> dict[tuple[Cell, str], Record]:
+        """The newest record of each cell and key."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +77,7 @@ class StackRun:
     scenarios: tuple[Scenario, ...]
     devices: Mapping[str, str | None]
     settings: Settings
-    store: Store
+    store: Records
     locks: Path
     environments: Path
     workplaces: Path

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import decode_line, read_lines, write_atomically
 from gradmatrix.core.model import Cell, Record
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import OF_THE_MACHINE, Outcome
@@ -23,10 +23,6 @@ from gradmatrix.core.outcomes import OF_THE_MACHINE, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-
-
-class _Version(msgspec.Struct):
-    schema: int
 
 
 _DECODER = msgspec.json.Decoder(Record)
@@ -148,36 +144,22 @@ class Store:
         self, path: Path, stack: str | None = None, damaged: list[bytes] | None = None
     ) -> Iterator[Record]:
         """The records of a file, of ``stack`` alone; what cannot be read is a problem, and goes to ``damaged``."""
-        try:
-            lines = path.read_bytes().splitlines()
-        except FileNotFoundError:
-            return
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
+        for line in read_lines(path, decode):
+            record, problem = line.value, line.problem
+            if record is not None and stack in {None, record.cell.stack}:
+                yield record
                 continue
-            try:
-                record = decode(line)
-                if stack in {None, record.cell.stack}:
-                    yield record
-                    continue
-                self._report(
-                    f"{path.name}, line {number} was skipped: it is of the stack {record.cell.stack}"
-                )
-            except OtherSchema as error:
-                self._foreign[path] = f"line {number} has {error}"
-                self._report(f"{path.name}, line {number} was skipped: it has {error}")
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                self._report(f"{path.name}, line {number} was skipped: {error}")
+            if record is not None:
+                problem = f"it is of the stack {record.cell.stack}"
+            if line.other_schema:
+                self._foreign[path] = f"line {line.number}: {problem}"
+            self._report(f"{path.name}, line {line.number} was skipped: {problem}")
             if damaged is not None:
-                damaged.append(line)
+                damaged.append(line.content)
 
     def _report(self, problem: str) -> None:
         if problem not in self.problems:  # a file is read more than once
             self.problems.append(problem)
-
-
-class OtherSchema(msgspec.ValidationError):
-    """A record that another release wrote."""
 
 
 def encode(record: Record) -> bytes:
@@ -186,14 +168,13 @@ def encode(record: Record) -> bytes:
 
 
 def decode(line: bytes) -> Record:
-    """One record; a MsgspecError that names the schema where it is of another version, or the outcome nobody knows."""
-    try:
-        record = _DECODER.decode(line)
-    except msgspec.ValidationError as error:
-        version = msgspec.json.decode(line, type=_Version).schema
-        if version != SCHEMA:
-            raise OtherSchema(f"schema {version}, this release reads {SCHEMA}") from error
-        raise
+    """One record.
+
+    Raises:
+        OtherSchema: if another release wrote it
+        msgspec.MsgspecError, UnicodeDecodeError: if it cannot be read, or its outcome is unknown
+    """
+    record = decode_line(line, _DECODER, SCHEMA)
     why = unknown(record.outcome)
     if why is not None:
         raise msgspec.ValidationError(f"the outcome {record.outcome!r} is unknown: {why}")

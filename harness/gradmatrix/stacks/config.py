@@ -1,10 +1,8 @@
-"""matrix.toml as a validated model; whatever is wrong in the file is told in the words of the file."""
+"""matrix.toml as a validated model."""
 
 from __future__ import annotations
 
 import datetime as dt
-import re
-import tomllib
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +16,7 @@ from gradmatrix.core.errors import (
     did_you_mean,
     wrong,
 )
+from gradmatrix.core.files import from_table, read_table
 from gradmatrix.core.model import Role, Stack, Steps
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks import generate
@@ -44,7 +43,7 @@ class RunSettings(Frozen, frozen=True, kw_only=True):
 
 
 class Script(Frozen, frozen=True, kw_only=True):
-    """A [[scripts]] table: a training script of the user's own; its paths are relative to matrix.toml."""
+    """A [[scripts]] table: a training script of the user. Its paths are relative to matrix.toml."""
 
     name: str
     path: str
@@ -54,7 +53,7 @@ class Script(Frozen, frozen=True, kw_only=True):
     role: str = Role.CONTROL.value
     directory: str | None = None
     inputs: tuple[str, ...] = ()
-    """Patterns of files whose change makes the cells stale, beside the script itself."""
+    """Patterns of files that the script reads. If one changes, its cells run again."""
 
 
 class Matrix(Frozen, frozen=True, kw_only=True):
@@ -65,17 +64,17 @@ class Matrix(Frozen, frozen=True, kw_only=True):
     stacks: tuple[Stack, ...]
     scripts: tuple[Script, ...] = ()
     rules: tuple[Placed, ...] = ()
-    """What [generate.*] asks for; the stacks of snapshots are among ``stacks``, those that need the index are not."""
+    """The [generate.*] tables. Their snapshots are among ``stacks``; other rules need the index."""
 
     def stack(self, name: str) -> Stack:
-        """The stack called ``name``; UserError for an unknown one."""
+        """The stack called ``name``; UserError if there is none."""
         for stack in self.stacks:
             if stack.name == name:
                 return stack
         raise UserError(
             f"There is no stack {name!r} in the matrix.",
             cause=did_you_mean(name, [stack.name for stack in self.stacks]),
-            next_step="name a stack of matrix.toml, or add one there",
+            next_step="name a stack of matrix.toml, or add one",
         )
 
     @property
@@ -107,25 +106,19 @@ class _Document(Frozen, frozen=True, kw_only=True):
     generate: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-KEYS: dict[str, type[msgspec.Struct]] = {
-    "": _Document,
-    "run": RunSettings,
-    "steps": _StepsTable,
-    "stacks": _StackTable,
-    "scripts": Script,
-}
-
-
 def load(path: Path, scenario_names: Collection[str], today: dt.date | None = None) -> Matrix:
-    """Read and validate ``path``; ``scenario_names`` are those that exist, ``today`` bounds the dates (UTC).
+    """Read and validate ``path``. The package index is not asked.
 
-    No index is asked: what needs one stays a rule.
+    Args:
+        path: matrix.toml
+        scenario_names: the scenarios that exist
+        today: no date may be later; by default the current day (UTC)
+
+    Raises:
+        UserError: if something is wrong in the file
     """
-    table = _toml(path)
-    try:
-        document = msgspec.convert(table, _Document)
-    except msgspec.ValidationError as error:
-        raise _explained(path, str(error), table) from error
+    table = read_table(path)
+    document = from_table(path, table, _Document)
     today = today or dt.datetime.now(dt.UTC).date()
     run = document.run or RunSettings()
     if "scenarios" not in table.get("run", {}):
@@ -144,58 +137,6 @@ def load(path: Path, scenario_names: Collection[str], today: dt.date | None = No
         scripts=document.scripts,
         rules=generate.based(path, placed, stacks),
     )
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(
-            f"There is no file {path.name}.",
-            cause="the stacks to run are read from it",
-            next_step="run in the root of the project",
-        ) from error
-    except OSError as error:  # a folder, or a file that may not be read
-        raise wrong(path, f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise wrong(path, f"is no valid TOML: {error}") from error
-
-
-def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
-    """A complaint of msgspec in the words of the file: which table, which key, what was expected."""
-    message, _, where = error.partition(" - at `$")
-    where = where.rstrip("`")
-    place = _place(where, table)
-    unknown = re.search(r"unknown field `(.*)`", message)
-    if unknown:
-        fields = KEYS[_table_name(where)].__struct_fields__
-        return wrong(
-            path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields)
-        )
-    missing = re.search(r"missing required field `(.*)`", message)
-    if missing:
-        return wrong(path, f"lacks the key {missing[1]!r}{place}")
-    return wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
-
-
-def _table_name(where: str) -> str:
-    """The table of a msgspec path such as ``.stacks[0].name``."""
-    return where.lstrip(".").partition(".")[0].partition("[")[0]
-
-
-def _place(where: str, table: dict[str, Any]) -> str:
-    """`` in stack 'x', key 'y'`` for a msgspec path."""
-    if not where:
-        return ""
-    key = re.sub(r"^\.\w+(\[\d+\])?\.?|\[(\.\.\.|\d+)\]$", "", where)
-    index = re.match(r"\.(stack|script)s\[(\d+)\]", where)
-    name = f"[{_table_name(where)}]"
-    if index:
-        kind, number = index[1], int(index[2])
-        entry = table[f"{kind}s"][number]
-        named = isinstance(entry, dict) and "name" in entry
-        name = f"{kind} {entry['name']!r}" if named else f"{kind} number {number + 1}"
-    return f" in {name}" + (f", key {key!r}" if key else "")
 
 
 def _check_run(
@@ -239,8 +180,8 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
             path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause
         )
     if given > today:
-        cause = 'nobody knows that day\'s releases; for the newest of today write as_of = "today"'
+        cause = 'its releases are not known yet; for the newest ones write as_of = "today"'
         raise wrong(
-            path, f"has as_of = {given} in stack {entry.name!r}, which lies in the future", cause
+            path, f"has as_of = {given} in stack {entry.name!r}, which is in the future", cause
         )
     return given

@@ -1,12 +1,7 @@
-"""Which build of torch this machine gets: a property of the machine, not of the stack.
+"""Environments: what this machine has, which build of torch it gets, and how a lock is installed.
 
-The index's default wheel for Linux is the CUDA one: gigabytes that a machine without an NVIDIA driver has no use for.
-
-Lock -> an installed environment, by uv from its cache; a lock already installed is not installed again.
-
-Which Python a user means: one with torch, the one that was asked for or the first at hand.
-
-Which devices this machine has, without touching them: a forked child must be the first to open CUDA.
+The build of torch belongs to the machine and not to the stack: the package index's wheel for Linux
+needs CUDA, gigabytes that a machine without an NVIDIA driver cannot use.
 """
 
 from __future__ import annotations
@@ -43,6 +38,43 @@ if TYPE_CHECKING:
 
 
 DRIVER = Path("/proc/driver/nvidia/version")
+
+
+def device_class(device: str) -> str | None:
+    """The processor architecture, or the name of the GPU; None if there is no such device.
+
+    Nothing is opened: a forked child must be the first process that uses CUDA.
+    """
+    if device == "cpu":
+        return f"{platform.system()}-{platform.machine()}"
+    return gpu_name()
+
+
+def gpu_name() -> str | None:
+    """The name of the first NVIDIA GPU; None without a driver."""
+    for information in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        match = re.search(r"^Model:\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            return match.group(1).strip()
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    answer = subprocess.run(
+        [tool, "--query-gpu=name", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    names = answer.stdout.strip().splitlines()
+    return names[0] if answer.returncode == 0 and names else None
+
+
+def has_driver() -> bool:
+    """Whether this machine has an NVIDIA driver."""
+    return DRIVER.exists() or shutil.which("nvidia-smi") is not None
+
+
 ONLY_CUDA = ("nvidia-", "cuda-")
 TRITON = ("triton", "pytorch-triton")
 PROBE_TIMEOUT_S = 15.0
@@ -51,14 +83,15 @@ IMPATIENT = {"UV_HTTP_TIMEOUT": "5", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RE
 
 @dataclass(frozen=True)
 class BuildChoice:
-    """The build to install; ``torch`` holds what ``uv pip install`` needs for a torch other than the lock's."""
+    """The build of torch to install."""
 
     build: Build
     torch: tuple[str, ...] = ()
+    """The arguments of ``uv pip install`` for a torch other than the lock's."""
     notice: str | None = None
 
     def drops(self, name: str) -> bool:
-        """Whether the locked package ``name`` is left out: torch itself, and what only its CUDA build needs."""
+        """Whether a locked package is left out: torch itself, or one that only its CUDA build needs."""
         return bool(self.torch) and (
             name == "torch" or name in TRITON or name.startswith(ONLY_CUDA)
         )
@@ -72,7 +105,15 @@ def torch_build(
     platform: str = sys.platform,
     answers: Callable[[str, str], bool] | None = None,
 ) -> BuildChoice:
-    """The build of the locked torch for this machine; ``answers(version, python)`` asks torch's own index."""
+    """The build of the locked torch for this machine.
+
+    Args:
+        lock: the stack
+        find_links: folders of wheels
+        driver: whether the machine has an NVIDIA driver
+        platform: as ``sys.platform``
+        answers: whether torch's own index has a CPU build of a version for a Python
+    """
     version = lock.version("torch")
     if driver:
         return BuildChoice(Build.CUDA)
@@ -84,19 +125,14 @@ def torch_build(
     if (answers or cpu_index_answers)(version, lock.python):
         return BuildChoice(Build.CPU, torch=(f"torch=={version}", "--torch-backend", "cpu"))
     notice = (
-        f"No CPU build of torch {version} was found, so the larger CUDA build of the package index is installed; "
-        "a directory with the CPU wheel in UV_FIND_LINKS saves gigabytes."
+        f"No CPU build of torch {version} was found, so the larger CUDA build is installed; "
+        "to save gigabytes, set UV_FIND_LINKS to a directory that has the CPU wheel."
     )
     return BuildChoice(Build.DEFAULT, notice=notice)
 
 
-def has_driver() -> bool:
-    """Whether this machine has an NVIDIA driver."""
-    return DRIVER.exists() or shutil.which("nvidia-smi") is not None
-
-
 def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | None:
-    """A CPU wheel of exactly this torch for this Python and platform in one of the directories, or None."""
+    """The CPU wheel of this torch for this Python and platform in one of the directories, or None."""
     wanted = Version(f"{Version(version).public}+cpu")
     major, minor = python.split(".")
     tags = frozenset(cpython_tags((int(major), int(minor))))
@@ -112,7 +148,7 @@ def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | N
 
 
 def find_links() -> tuple[Path, ...]:
-    """The directories of wheels that uv or pip are told of, from the environment or else from pip's settings."""
+    """The directories of wheels that uv and pip are configured to use."""
     words = " ".join(
         os.environ.get(name, "").replace(",", " ") for name in ("UV_FIND_LINKS", "PIP_FIND_LINKS")
     ).split()
@@ -122,7 +158,7 @@ def find_links() -> tuple[Path, ...]:
 
 @cache
 def cpu_index_answers(version: str, python: str) -> bool:
-    """Whether uv finds a CPU build of this torch in torch's own index: one impatient attempt, remembered."""
+    """Whether torch's own index has a CPU build of this version. One quick attempt, remembered."""
     asked = uv.run(
         [
             "pip",
@@ -143,7 +179,7 @@ def cpu_index_answers(version: str, python: str) -> bool:
 
 
 def _pip_setting() -> str:
-    """The ``find-links`` of pip, or nothing where there is no pip."""
+    """The ``find-links`` in the settings of pip; empty without pip."""
     asked = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
         capture_output=True,
@@ -162,7 +198,7 @@ def _pip_setting() -> str:
 MARKER = "installed.json"
 GIB = 2**30
 NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7 * GIB}
-"""Room that an environment may take at worst: no hard links from uv's cache, nothing cached."""
+"""Disk space that an environment needs at worst: nothing is cached, no hard links."""
 
 FAILURES = {
     "install:disk-full": uv.DISK_FULL,
@@ -171,7 +207,7 @@ FAILURES = {
     ),
     "install:network": uv.NETWORK,
 }
-"""What uv's words say about a failed install; whatever else goes wrong is ``install:build``."""
+"""What uv prints about a failed install. Everything else is ``install:build``."""
 
 
 class InstallFailed(Exception):
@@ -184,16 +220,17 @@ class InstallFailed(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """An installed stack; ``installed`` tells whether it was installed just now."""
+    """An installed stack."""
 
     python: Path
     build: Build
     notice: str | None
     installed: bool
+    """Whether it was installed just now."""
 
 
 class _Marker(Frozen, frozen=True, kw_only=True):
-    """Written last into an environment: what was installed there."""
+    """What was installed in an environment. It is written last."""
 
     digest: str
     build: Build
@@ -211,12 +248,24 @@ def ensure(
     choose: Callable[[Lock], BuildChoice] | None = None,
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
 ) -> Environment:
-    """The environment of ``lock``, whose text is in ``locks``, at ``root/<stack>``: installed unless it is there.
+    """The environment of ``lock`` at ``root/<stack>``, installed unless it exists.
 
-    One install at a time: the next one looks for room when the last one has taken its own; ``waiting()`` is called
-    where it must. Hold :func:`in_use` around this and the use of what it returns.
-    ``progress`` is told what is downloaded and installed, a line at a time.
-    Raises InstallFailed, or UserError where this machine has no such Python.
+    Only one stack is installed at a time, so that the check of disk space is right. Hold
+    :func:`in_use` while you call this and use the environment.
+
+    Args:
+        lock: what to install
+        locks: the folder of the lock's text
+        root: the folder of all environments
+        waiting: called if another install must end first
+        progress: told what is downloaded and installed, a line at a time
+        driver: whether the machine has an NVIDIA driver; None to look
+        choose: the build to install, for tests
+        free_bytes: free disk space at a path, for tests
+
+    Raises:
+        InstallFailed: if the stack cannot be installed
+        UserError: if this machine has no such Python
     """
     if lock.failure:
         raise InstallFailed(lock.failure)
@@ -233,9 +282,7 @@ def ensure(
             _create(lock, folder)
             _install(lock, text, choice, folder, progress)
         except InstallFailed:
-            shutil.rmtree(
-                folder, ignore_errors=True
-            )  # half of it is of no use, and may have filled the disk
+            shutil.rmtree(folder, ignore_errors=True)  # an incomplete one may have filled the disk
             raise
     marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
     files.write_atomically(folder / MARKER, msgspec.json.encode(marker))
@@ -245,47 +292,24 @@ def ensure(
 def in_use(
     root: Path, stack: str, waiting: Callable[[], object] = lambda: None
 ) -> AbstractContextManager[None]:
-    """Hold the environment of ``stack``: meanwhile nobody else installs, uses or drops it."""
-    return files.held(
-        root / f".{stack}.lock", waiting
-    )  # no stack has a name that begins with a dot
+    """Hold the environment of ``stack``: no other process installs, uses or deletes it meanwhile."""
+    return files.held(root / f".{stack}.lock", waiting)  # no stack's name begins with a dot
 
 
 def drop(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -> None:
-    """Delete the environment of ``stack``, when nobody uses it any more; half of it passes for none afterwards."""
+    """Delete the environment of ``stack`` once no process uses it."""
     with in_use(root, stack, waiting):
-        (root / stack / MARKER).unlink(missing_ok=True)
+        (root / stack / MARKER).unlink(missing_ok=True)  # the rest is not used without it
         shutil.rmtree(root / stack, ignore_errors=True)
 
 
 def classify(stderr: str) -> str:
-    """The outcome of a failed install by what uv printed."""
+    """The outcome of a failed install, from what uv printed."""
     return next((name for name, words in FAILURES.items() if words.search(stderr)), "install:build")
 
 
-def variables(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables cells run under: offline, repeatable, of a set number of threads."""
-    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
-    return {
-        **{key: value for key, value in environ.items() if key not in dropped},
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "WANDB_DISABLED": "true",
-        "WANDB_MODE": "offline",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONHASHSEED": "0",
-        "PYTHONNOUSERSITE": "1",
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads),
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS is not deterministic
-    }
-
-
 def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
-    """The environment in ``folder`` if it holds ``lock`` in a build for this machine."""
+    """The environment in ``folder`` if it holds ``lock`` in the build for this machine."""
     python = _python(folder)
     try:
         marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
@@ -302,9 +326,8 @@ def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
 
 def _choose(lock: Lock, text: str, *, driver: bool) -> BuildChoice:
     if "torch" in by_address(text):
-        return BuildChoice(
-            Build.CUDA if driver else Build.DEFAULT
-        )  # somebody asked for this very file
+        build = Build.CUDA if driver else Build.DEFAULT
+        return BuildChoice(build)  # the user asked for this very file
     return torch_build(lock, () if driver else find_links(), driver=driver)
 
 
@@ -312,14 +335,14 @@ def _check_disk(stack: str, build: Build, free: int) -> None:
     needed = NEEDED_BYTES[build]
     if free < needed:
         message = (
-            f"Stack {stack} may need {needed / GIB:.1f} GiB ({build} build of torch), {free / GIB:.1f} GiB are free. "
-            "Free some room, or name fewer stacks."
+            f"Stack {stack} may need {needed / GIB:.1f} GiB ({build} build of torch), "
+            f"{free / GIB:.1f} GiB are free. Free disk space, or name fewer stacks."
         )
         raise InstallFailed(Failure(outcome="install:disk-full", message=message))
 
 
 def _create(lock: Lock, folder: Path) -> None:
-    """An empty environment; a Python that is missing may be downloaded by uv, with little patience."""
+    """An empty environment. uv may download a missing Python, with a short timeout."""
     made = uv.run(
         ["venv", "--quiet", "--clear", "--python", lock.python, str(folder)],
         variables={"UV_HTTP_RETRIES": "1", "UV_HTTP_TIMEOUT": "15"},
@@ -333,17 +356,18 @@ def _create(lock: Lock, folder: Path) -> None:
         raise UserError(
             f"The environment of stack {lock.stack} cannot be created.",
             cause=uv.summary(made.stderr),
-            next_step=f"see that {folder} can be written",
+            next_step=f"check that {folder} can be written",
         )
     raise UserError(
         f"Stack {lock.stack} needs Python {lock.python}, which this machine does not have.",
         cause=f"uv found {', '.join(found) or 'no Python'} and could not download {lock.python}",
-        next_step=f"pip install uv && uv python install {lock.python}, or give the stack another python",
+        next_step=f"pip install uv && uv python install {lock.python}, "
+        "or give the stack another python",
     )
 
 
 def _interpreters() -> list[str]:
-    """Versions of the Pythons that uv finds on this machine."""
+    """The versions of the Pythons that uv finds on this machine."""
     listed = uv.run(["python", "list", "--only-installed"]).stdout
     return sorted(set(re.findall(r"^(?:cpython|pypy)-(\d+\.\d+\.\d+)", listed, re.MULTILINE)))
 
@@ -351,7 +375,10 @@ def _interpreters() -> list[str]:
 def _install(
     lock: Lock, text: str, choice: BuildChoice, folder: Path, progress: Callable[[str], object]
 ) -> None:
-    """The lock as it is, or the lock without torch and then this machine's torch; what has no hash by itself."""
+    """Install the lock, and then this machine's build of torch if that is another one.
+
+    Packages without a hash are installed separately.
+    """
     listed, sources = folder / "requirements.txt", folder / "sources.txt"
     unhashed = hashless(text)
     hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
@@ -381,68 +408,25 @@ def _python(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
-THIS_ENVIRONMENT = "this environment"
-"""In the place of a stack's name."""
-
-
-LISTING = """
-import importlib.metadata, json, sys
-found = [(each.metadata["Name"], each.version) for each in importlib.metadata.distributions() if each.metadata]
-print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "packages": found}))
-"""
-
-
-LISTING_TIMEOUT_S = 60.0
-
-
-class _Listed(msgspec.Struct):
-    """What an environment says of itself."""
-
-    python: str
-    packages: list[tuple[str | None, str | None]]
-
-
-def installed(python: Path, threads: int) -> Lock:
-    """What is installed in the environment of ``python``, as a lock that nobody resolved; UserError without torch."""
-    try:
-        ran = subprocess.run(
-            [python, "-I", "-c", LISTING],
-            capture_output=True,
-            check=True,
-            timeout=LISTING_TIMEOUT_S,
-            env=variables(threads),
-            stdin=subprocess.DEVNULL,
-        )
-        listed = msgspec.json.decode(ran.stdout, type=_Listed)
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
-        raise UserError(
-            f"{python} does not say what is installed there.",
-            cause=f"a small script that lists the packages failed: {type(error).__name__}",
-            next_step=f"see that this works: {python} -m pip list",
-        ) from error
-    versions: dict[str, str] = {}
-    for name, version in listed.packages:
-        if name and version:
-            versions.setdefault(
-                canonicalize_name(name), version
-            )  # of several the one that is imported
-    if "torch" not in versions:
-        raise UserError(
-            f"{python} has no torch.",
-            cause=f"its environment has {len(versions)} packages, and torch is none of them",
-            next_step="give --python the interpreter of the environment in which you train",
-        )
-    return Lock(
-        stack=THIS_ENVIRONMENT,
-        python=listed.python,
-        as_of=dt.datetime.now(dt.UTC).date(),
-        requirements=(),
-        packages=tuple(
-            LockedPackage(name=name, version=version) for name, version in sorted(versions.items())
-        ),
-        digest=hashlib.sha256(repr(sorted(versions.items())).encode()).hexdigest(),
-        resolver="",
-    )
+def variables(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment variables of cells: offline, reproducible, with this many threads."""
+    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+    return {
+        **{key: value for key, value in environ.items() if key not in dropped},
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "WANDB_DISABLED": "true",
+        "WANDB_MODE": "offline",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS is not deterministic
+    }
 
 
 OLDEST_PYTHON = (3, 9)
@@ -453,7 +437,7 @@ PROBE = (
 
 
 def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The Python to run the script with: the one asked for, or the first with torch of those at hand."""
+    """The Python to run a script with: ``asked``, or the first one with torch that is found."""
     if asked is not None:
         return checked(asked)
     if importlib.util.find_spec("torch") is not None:
@@ -469,21 +453,21 @@ def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> 
             return checked(python)
     raise UserError(
         "No Python with torch was found.",
-        cause=f"looked at {', '.join(map(str, [sys.executable, *tried]))}",
-        next_step="give --python PATH, where PATH is the Python, or the folder, of the environment in which you train",
+        cause=f"these were tried: {', '.join(map(str, [sys.executable, *tried]))}",
+        next_step="give --python PATH: the Python, or the folder, of the environment in which you train",
     )
 
 
 def checked(asked: Path) -> Path:
-    """The interpreter at a path, or in the environment of that folder; UserError where the script could not run."""
+    """The interpreter at a path or of an environment; UserError if it cannot run a script."""
     python = in_environment(asked) if asked.is_dir() else asked
     found = shutil.which(python)
     version = probe(Path(found)) if found else None
     if found is None or version is None:
         raise UserError(
             f"{asked} is no Python that can be started.",
-            cause="it is not there, cannot be run, or does not answer as Python does",
-            next_step="give --python the interpreter of the script's environment, such as .venv/bin/python",
+            cause="it does not exist, cannot be started, or is not a Python",
+            next_step="give --python the interpreter of the script's environment: .venv/bin/python",
         )
     if version[:2] < OLDEST_PYTHON:
         raise UserError(
@@ -494,8 +478,8 @@ def checked(asked: Path) -> Path:
     if not version[2]:
         raise UserError(
             f"{asked} has no torch.",
-            cause="a training script is watched through torch",
-            next_step="give --python the interpreter of the environment in which the script trains",
+            cause="a training script is observed through torch",
+            next_step="give --python the interpreter of the script's environment",
         )
     return Path(found)
 
@@ -509,7 +493,7 @@ def in_environment(folder: Path) -> Path:
 
 
 def probe(python: Path) -> tuple[int, int, int] | None:
-    """Major and minor version, and whether it has torch (1 or 0); None where this is no Python."""
+    """Major and minor version, and whether it has torch (1 or 0); None if this is no Python."""
     try:
         ran = subprocess.run(
             [python, "-c", PROBE],
@@ -525,28 +509,83 @@ def probe(python: Path) -> tuple[int, int, int] | None:
     return major, minor, torch
 
 
-def device_class(device: str) -> str | None:
-    """The processor architecture or the GPU's name; None where this machine has no such device."""
-    if device == "cpu":
-        return f"{platform.system()}-{platform.machine()}"
-    return gpu_name()
+THIS_ENVIRONMENT = "this environment"
+"""The name of a stack that is an environment of the user."""
+LISTING_TIMEOUT_S = 60.0
+LISTING = """
+import importlib.metadata, json, sys
+def origin(d):  # conda notes the folder in which it built a release
+    is_conda = (d.read_text("INSTALLER") or "").strip() == "conda"
+    return None if is_conda else d.read_text("direct_url.json")
+found = [{"name": d.metadata["Name"], "version": d.version, "needs": d.requires or [], "origin": origin(d)}
+         for d in importlib.metadata.distributions() if d.metadata and d.metadata["Name"] and d.version]
+print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "distributions": found}))
+"""
+"""The script that lists an environment; it runs in the environment."""
 
 
-def gpu_name() -> str | None:
-    """Name of the first NVIDIA GPU, or None where the machine has no driver."""
-    for information in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        match = re.search(r"^Model:\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE)
-        if match:
-            return match.group(1).strip()
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    answer = subprocess.run(
-        [tool, "--query-gpu=name", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
+class Distribution(Frozen, frozen=True):
+    """An installed package."""
+
+    name: str
+    version: str
+    needs: tuple[str, ...]
+    """The requirements in its metadata."""
+    origin: str | None
+    """Where it came from, as JSON (PEP 610); None if that is the package index."""
+
+
+class Listing(Frozen, frozen=True):
+    """What is installed in an environment."""
+
+    python: str
+    distributions: tuple[Distribution, ...]
+
+
+def listing(python: Path, threads: int) -> Listing:
+    """What is installed in the environment of ``python``; UserError if it cannot be listed."""
+    try:
+        ran = subprocess.run(
+            [python, "-I", "-c", LISTING],
+            capture_output=True,
+            check=True,
+            timeout=LISTING_TIMEOUT_S,
+            env=variables(threads),
+            stdin=subprocess.DEVNULL,
+        )
+        return msgspec.json.decode(ran.stdout, type=Listing)
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        raise UserError(
+            f"The packages of {python} cannot be listed.",
+            cause=f"a small script that lists the packages failed: {type(error).__name__}",
+            next_step=f"check that this works: {python} -m pip list",
+        ) from error
+
+
+def lock_of(python: Path, found: Listing) -> Lock:
+    """The packages of an environment as a lock that nobody resolved; UserError without torch."""
+    versions: dict[str, str] = {}
+    for each in found.distributions:  # of two versions the first one is imported
+        versions.setdefault(canonicalize_name(each.name), each.version)
+    if "torch" not in versions:
+        raise UserError(
+            f"{python} has no torch.",
+            cause=f"its environment has {len(versions)} packages, and torch is none of them",
+            next_step="give --python the interpreter of the environment in which you train",
+        )
+    return Lock(
+        stack=THIS_ENVIRONMENT,
+        python=found.python,
+        as_of=dt.datetime.now(dt.UTC).date(),
+        requirements=(),
+        packages=tuple(
+            LockedPackage(name=name, version=version) for name, version in sorted(versions.items())
+        ),
+        digest=hashlib.sha256(repr(sorted(versions.items())).encode()).hexdigest(),
+        resolver="",
     )
-    names = answer.stdout.strip().splitlines()
-    return names[0] if answer.returncode == 0 and names else None
+
+
+def installed(python: Path, threads: int) -> Lock:
+    """What is installed in the environment of ``python``, as a lock that nobody resolved."""
+    return lock_of(python, listing(python, threads))

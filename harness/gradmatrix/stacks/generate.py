@@ -1,13 +1,14 @@
-"""Months and quarters, by the calendar: when they end, and how far back a number of months is.
+"""Stacks that nobody writes: the [generate.*] tables of matrix.toml are rules that give stacks.
 
-Stacks that nobody types: a rule of matrix.toml, the index's releases and a day → stacks. A function of values.
+A rule is read and checked without the package index. What it gives is a function of the rule, the
+releases in the index, and the day:
 
-SPEC 0's support window: a feature release is supported for 24 months after it came out, a Python for 36.
+- [generate.snapshots]: a stack for the end of each month or quarter, as a plain install gave it
+- [generate.releases]: a stack for every release of one package, with the rest of another stack
+- [generate.window]: the oldest and the newest versions that SPEC 0 supports
 
-https://scientific-python.org/specs/spec-0000/: "all versions refer to feature releases", and support is dropped by the
-quarter. So a window is that of a quarter's first day, and what is supported then is owed until the quarter is over.
-
-The [generate.*] tables of matrix.toml as validated rules, each with its place in the file; no index is asked.
+SPEC 0 (https://scientific-python.org/specs/spec-0000/) supports a feature release for 24 months and
+a Python for 36, and drops support by the quarter. So a window is that of a quarter's first day.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.errors import check_name, check_python, check_requirement, did_you_mean, wrong
+from gradmatrix.core.files import from_table
 from gradmatrix.core.model import Stack
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks.index import Release, admitted, minor
@@ -36,53 +38,19 @@ if TYPE_CHECKING:
 
 
 Every = Literal["month", "quarter"]
-LENGTH: dict[Every, int] = {"month": 1, "quarter": 3}
-"""Months of a period."""
-MONTHS = 12
-
-
-def end_of(day: dt.date, every: Every) -> dt.date:
-    """The last day of the period that ``day`` lies in."""
-    length = LENGTH[every]
-    month = -(-day.month // length) * length
-    return dt.date(day.year, month, calendar.monthrange(day.year, month)[1])
-
-
-def start_of(day: dt.date, every: Every) -> dt.date:
-    """The first day of the period that ``day`` lies in."""
-    length = LENGTH[every]
-    return dt.date(day.year, (day.month - 1) // length * length + 1, 1)
-
-
-def moved(day: dt.date, months: int) -> dt.date:
-    """The same day ``months`` later (earlier where negative); the last of the month where it has no such day."""
-    year, month = divmod(day.year * MONTHS + day.month - 1 + months, MONTHS)
-    return dt.date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
-
-
-def ends(every: Every, first: dt.date, last: dt.date) -> tuple[dt.date, ...]:
-    """The last days of periods from ``first`` to ``last``, both counted, in order."""
-    found = []
-    end = end_of(first, every)
-    while end <= last:
-        found.append(end)
-        end = end_of(end + dt.timedelta(days=1), every)
-    return tuple(found)
-
-
 REQUIREMENTS = ("torch", "lightning", "pytorch-lightning", "transformers", "peft", "trl")
-"""What a stack asks for whose rule does not say."""
+"""The default requirements of a rule."""
 PYTHON = "3.11"
 TWINS = {"lightning": "pytorch-lightning", "pytorch-lightning": "lightning"}
-"""One project under two import names: where a stack asks for both, they have the same version."""
+"""One project under two names. A stack that asks for both has both at one version."""
 
 Requirements = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Several = Annotated[int, msgspec.Meta(ge=1, le=1200)]
-"""Months or quarters: no calendar goes on for ever."""
+"""A number of months or quarters. The limit keeps dates valid."""
 
 
 class Snapshots(Frozen, frozen=True, kw_only=True):
-    """[generate.snapshots]: what a plain install gave on the last day of every period."""
+    """[generate.snapshots]: what a plain install gave on the last day of each period."""
 
     every: Every
     since: dt.date = msgspec.field(name="from")
@@ -104,7 +72,7 @@ class Releases(Frozen, frozen=True, kw_only=True):
     until: Any = None
     prereleases: bool = False
     exactly: tuple[str, ...] = ()
-    """Releases that are taken whatever they are: yanked, pre-releases, of another patch, out of bounds."""
+    """Releases that are always included, even if they are yanked or out of bounds."""
     prefix: str = ""
     core: bool = False
 
@@ -115,23 +83,230 @@ class Releases(Frozen, frozen=True, kw_only=True):
 
 
 class Window(Frozen, frozen=True, kw_only=True):
-    """[generate.window]: the ends of SPEC 0's support window, quarter by quarter; see ``window.py``."""
+    """[generate.window]: the oldest and the newest versions that SPEC 0 supports."""
 
     requirements: Requirements = REQUIREMENTS
     months: Several = 24
     python_months: Several = 36
     python: str | None = None
-    """None: the oldest that the window holds."""
+    """None for the oldest one that is supported."""
     quarters: Several = 1
-    """How many floors: that of this quarter, and those of the quarters to come."""
+    """For how many quarters there is a stack of the oldest versions, from this one on."""
     each: bool = False
-    """Whether each package gets a stack in which it alone is as old as the window allows."""
+    """Whether each package gets a stack in which only it is as old as is supported."""
     prefix: str = "window"
     core: bool = False
 
 
+Rule = Snapshots | Releases | Window
+KINDS: dict[str, type[Rule]] = {"snapshots": Snapshots, "releases": Releases, "window": Window}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A rule, its table in the file, and the stack that it is based on."""
+
+    place: str
+    rule: Rule
+    base: Stack | None = None
+
+    def asked(self) -> dict[str, Any]:
+        """The rule and its base as plain data. Together with the releases and the day it gives stacks."""
+        base = self.base and {
+            key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
+        }
+        asked = {"kind": type(self.rule).__name__.lower(), "rule": self.rule, "base": base}
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asked))
+        return plain
+
+
+def read(path: Path, tables: Mapping[str, Any], today: dt.date) -> tuple[Placed, ...]:
+    """The rules in the [generate] table of ``path``, without their bases; UserError if one is wrong."""
+    found = []
+    for kind, given in tables.items():
+        if kind not in KINDS:
+            raise wrong(path, f"has the unknown table [generate.{kind}]", did_you_mean(kind, KINDS))
+        found += [
+            _rule(path, place, KINDS[kind], table, today)
+            for place, table in _tables(path, kind, given)
+        ]
+    return tuple(found)
+
+
+def based(path: Path, placed: Iterable[Placed], stacks: Sequence[Stack]) -> tuple[Placed, ...]:
+    """``placed`` with their bases from ``stacks``; UserError if there is no such stack."""
+    return tuple(_based(path, each, stacks) for each in placed)
+
+
+def snapshots_of(placed: Iterable[Placed], today: dt.date) -> Iterator[tuple[str, Stack]]:
+    """The stacks of snapshots, which need no index, each with the table of its rule."""
+    for each in placed:
+        if isinstance(each.rule, Snapshots):
+            yield from ((each.place, stack) for stack in snapshots(each.rule, today))
+
+
+def joined(
+    path: Path, stacks: Sequence[Stack], generated: Iterable[tuple[str, Stack]]
+) -> tuple[Stack, ...]:
+    """``stacks``, and those ``generated`` ones (with the table of their rule) that are new.
+
+    Raises:
+        UserError: if two different stacks have one name
+    """
+    known = {stack.name.lower(): ("a [[stacks]] table", stack) for stack in stacks}
+    for place, stack in generated:
+        other, there = known.setdefault(stack.name.lower(), (place, stack))
+        if _substance(there) != _substance(stack):
+            cause = f"{other} gives another stack of that name; set a prefix in {place}"
+            raise wrong(path, f"gives a second stack {stack.name!r} in {place}", cause)
+    return tuple(stack for _, stack in known.values())
+
+
+def _substance(stack: Stack) -> tuple[object, ...]:
+    """Two stacks are the same if these are equal."""
+    return stack.name, stack.python, stack.requirements, stack.as_of
+
+
+def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each table of a kind with its words for people: ``[generate.kind]``, or a numbered one."""
+    several = isinstance(given, list)
+    for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
+        place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
+        if not isinstance(table, dict):
+            raise wrong(path, f"has no table in {place}", f"write the keys below [generate.{kind}]")
+        yield place, table
+
+
+def _rule(
+    path: Path, place: str, kind: type[Rule], table: dict[str, Any], today: dt.date
+) -> Placed:
+    rule = from_table(path, table, kind, place)
+    if rule.prefix or not isinstance(rule, Releases):
+        check_name(path, "prefix", rule.prefix)
+    if isinstance(rule, Releases):
+        _check_releases(path, place, rule, today)
+        return Placed(place, rule)
+    if rule.python is not None:
+        check_python(path, place, rule.python)
+    for text in rule.requirements:
+        check_requirement(path, place, text)
+    if isinstance(rule, Snapshots):
+        _check_days(path, place, (rule.since, rule.until), today)
+    return Placed(place, rule)
+
+
+def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> None:
+    check_requirement(path, place, rule.package)
+    if canonicalize_name(rule.package) != names_of([rule.package])[0]:
+        raise wrong(
+            path,
+            f"has package = {rule.package!r} in {place}",
+            "a package's name, without a version",
+        )
+    for key, text in (
+        ("from", rule.since),
+        ("until", rule.until),
+        *(("exactly", text) for text in rule.exactly),
+    ):
+        _check_bound(path, place, key, text)
+    bounds = [rule.since, rule.until]
+    if all(isinstance(bound, str) for bound in bounds) and Version(rule.since) > Version(
+        rule.until
+    ):
+        raise wrong(path, f"has from = {rule.since!r} after until = {rule.until!r} in {place}")
+    if not any(isinstance(bound, str) for bound in bounds):
+        _check_days(path, place, (rule.since, rule.until), today)
+
+
+def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
+    """UserError unless ``bound`` is a version, a date, or absent."""
+    if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
+        return
+    if not isinstance(bound, str) or not _is_version(bound):
+        cause = 'a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
+        raise wrong(path, f"has {key} = {str(bound)!r} in {place}, which is no release", cause)
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _check_days(
+    path: Path, place: str, days: tuple[dt.date | None, dt.date | None], today: dt.date
+) -> None:
+    since, until = days
+    if since and until and since > until:
+        raise wrong(path, f"has from = {since} after until = {until} in {place}")
+    if since and since > today:
+        raise wrong(
+            path,
+            f"has from = {since} in {place}, which is in the future",
+            "its releases are not known yet",
+        )
+
+
+def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
+    """``placed`` with its base; UserError if that is unknown or does not ask for the package."""
+    rule = placed.rule
+    if not isinstance(rule, Releases):
+        return placed
+    base = next((stack for stack in stacks if stack.name == rule.base), None)
+    if base is None:
+        cause = (
+            did_you_mean(rule.base, [stack.name for stack in stacks])
+            if stacks
+            else "there is no stack at all"
+        )
+        raise wrong(path, f"has base = {rule.base!r} in {placed.place}, which is no stack", cause)
+    if rule.name not in names_of(base.requirements):
+        cause = f"its requirements are {', '.join(base.requirements)}"
+        what = (
+            f"has package = {rule.package!r} in {placed.place}, which {base.name} does not ask for"
+        )
+        raise wrong(path, what, cause)
+    return Placed(placed.place, rule, base)
+
+
+LENGTH: dict[Every, int] = {"month": 1, "quarter": 3}
+"""Months of a period."""
+MONTHS = 12
+
+
+def end_of(day: dt.date, every: Every) -> dt.date:
+    """The last day of the month or quarter of ``day``."""
+    length = LENGTH[every]
+    month = -(-day.month // length) * length
+    return dt.date(day.year, month, calendar.monthrange(day.year, month)[1])
+
+
+def start_of(day: dt.date, every: Every) -> dt.date:
+    """The first day of the month or quarter of ``day``."""
+    length = LENGTH[every]
+    return dt.date(day.year, (day.month - 1) // length * length + 1, 1)
+
+
+def months_later(day: dt.date, months: int) -> dt.date:
+    """The same day some months later; the last day of a month that is too short."""
+    year, month = divmod(day.year * MONTHS + day.month - 1 + months, MONTHS)
+    return dt.date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def ends(every: Every, first: dt.date, last: dt.date) -> tuple[dt.date, ...]:
+    """The last days of the periods that end from ``first`` to ``last``, inclusive."""
+    found = []
+    end = end_of(first, every)
+    while end <= last:
+        found.append(end)
+        end = end_of(end + dt.timedelta(days=1), every)
+    return tuple(found)
+
+
 def snapshots(rule: Snapshots, today: dt.date) -> tuple[Stack, ...]:
-    """A stack for every period that ended before ``today``; no index is asked."""
+    """A stack for every period that ended before ``today``."""
     last = today - dt.timedelta(days=1)
     until = min(rule.until or last, last)
     return tuple(
@@ -148,7 +323,7 @@ def snapshots(rule: Snapshots, today: dt.date) -> tuple[Stack, ...]:
 
 
 def over_base(rule: Releases, base: Stack, releases: Iterable[Release]) -> tuple[Stack, ...]:
-    """``base`` with each wanted release of the rule's package in turn, oldest version first."""
+    """The stack ``base`` with each wanted release of the rule's package, oldest version first."""
     return tuple(
         Stack(
             name=safe_name(f"{rule.prefix or rule.name}-{release.version}"),
@@ -167,9 +342,7 @@ def wanted(rule: Releases, releases: Iterable[Release]) -> tuple[Release, ...]:
     releases = tuple(releases)
     named = {Version(text) for text in rule.exactly}
     asked = rule.prereleases or any(_is_prerelease(bound) for bound in (rule.since, rule.until))
-    there = admitted(
-        releases, prereleases=asked
-    )  # before the bounds: "nothing else" is said of all releases
+    there = admitted(releases, prereleases=asked)  # before the bounds are applied
     taken = [r for r in there if _from(rule.since, r) and _until(rule.until, r)]
     if rule.which == "last-patch":
         taken = list({minor(release): release for release in taken}.values())
@@ -178,7 +351,7 @@ def wanted(rule: Releases, releases: Iterable[Release]) -> tuple[Release, ...]:
 
 
 def pinned(requirements: Sequence[str], versions: dict[str, str]) -> tuple[str, ...]:
-    """``requirements`` with the packages of ``versions`` at exactly that version, and their twins with them."""
+    """``requirements`` with the packages of ``versions``, and their twins, at those versions."""
     twins = {TWINS[name]: version for name, version in versions.items() if name in TWINS}
     known = {**twins, **versions}
     return tuple(
@@ -192,7 +365,7 @@ def names_of(requirements: Iterable[str]) -> tuple[str, ...]:
 
 
 def safe_name(name: str) -> str:
-    """``name`` with nothing in it that a file's name may not have, such as the ``!`` of an epoch."""
+    """``name`` without characters that a file name may not have, such as the ``!`` of an epoch."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
 
 
@@ -232,13 +405,11 @@ PYTHONS = {
     "3.13": dt.date(2024, 10, 7),
     "3.14": dt.date(2025, 10, 7),
 }
-"""When each Python came out (PEPs 596, 619, 664, 693, 719, 745): no package index knows. The next is no floor yet."""
-QUARTER = 3
-"""Months."""
+"""When each Python came out (PEPs 596, 619, 664, 693, 719, 745)."""
 
 
 def packages(rule: Window) -> tuple[str, ...]:
-    """The packages whose window counts: those that the rule's requirements leave open, the first of two twins."""
+    """The packages that the rule's requirements leave open; of two twins the first."""
     said = _pinned(rule)
     open_ones = [
         name
@@ -249,7 +420,7 @@ def packages(rule: Window) -> tuple[str, ...]:
 
 
 def needed(rule: Window) -> tuple[str, ...]:
-    """The packages whose releases a window follows from: those with a window, and those that ask for a version."""
+    """The packages whose releases must be known: open ones and those with bounds."""
     return tuple(dict.fromkeys((*packages(rule), *_pinned(rule))))
 
 
@@ -260,11 +431,9 @@ def _pinned(rule: Window) -> tuple[str, ...]:
 def window(
     rule: Window, releases: Mapping[str, Iterable[Release]], today: dt.date
 ) -> tuple[Stack, ...]:
-    """The floors from this quarter on; of this quarter also the newest of all, and each package at its floor alone."""
-    quarter = start_of(
-        today - dt.timedelta(days=1), "quarter"
-    )  # its first day is over, as with snapshots
-    starts = [moved(quarter, QUARTER * number) for number in range(rule.quarters)]
+    """The oldest versions of each quarter; of this quarter also the newest, and one package old."""
+    quarter = start_of(today - dt.timedelta(days=1), "quarter")  # its first day must be over
+    starts = [months_later(quarter, LENGTH["quarter"] * number) for number in range(rule.quarters)]
     floors = [_floor_stack(rule, releases, day) for day in starts]
     there = max((quarter, *_days(rule, releases)))
     newest = _stack(rule, quarter, "newest", {}, "the newest of everything", as_of=there)
@@ -272,9 +441,9 @@ def window(
 
 
 def floor(releases: Iterable[Release], day: dt.date, months: int) -> Release | None:
-    """The oldest release that is supported on ``day``: the first of its feature release that is not yanked.
+    """The oldest release that is supported on ``day``, and not yanked.
 
-    Where the window holds none, the newest feature release: no package is without one. None without any release.
+    If no feature release is supported, it is one of the newest. None without any release.
     """
     features: dict[tuple[int, int, int], list[Release]] = defaultdict(list)
     for release in releases:
@@ -287,19 +456,19 @@ def floor(releases: Iterable[Release], day: dt.date, months: int) -> Release | N
         for key, patches in sorted(features.items())
     }
     there = {key: patches for key, patches in there.items() if patches}
-    owed = [key for key in there if moved(_born(features[key]), months) > day]
+    owed = [key for key in there if months_later(_born(features[key]), months) > day]
     chosen = owed[0] if owed else max(there, default=None)
     return None if chosen is None else there[chosen][0]
 
 
 def python_floor(day: dt.date, months: int) -> str:
-    """The oldest Python that is supported on ``day``; the newest that is known where none is."""
-    owed = (version for version, born in PYTHONS.items() if moved(born, months) > day)
+    """The oldest Python that is supported on ``day``; the newest if none is."""
+    owed = (version for version, born in PYTHONS.items() if months_later(born, months) > day)
     return next(owed, max(PYTHONS, key=Version))
 
 
 def _floor_stack(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date) -> Stack:
-    """Every package at its floor; as of the day on which the youngest of them was out."""
+    """Every package at its oldest version, as of the day on which all of them were out."""
     found = {name: floor(releases[name], day, rule.months) for name in packages(rule)}
     floors = {name: release for name, release in found.items() if release is not None}
     python = rule.python or python_floor(day, rule.python_months)
@@ -332,7 +501,7 @@ def _stack(
     *,
     as_of: dt.date | None = None,
 ) -> Stack:
-    quarter = f"{day.year}-q{(day.month - 1) // QUARTER + 1}"
+    quarter = f"{day.year}-q{(day.month - 1) // LENGTH['quarter'] + 1}"
     return Stack(
         name=safe_name(f"{rule.prefix}-{quarter}-{end}"),
         python=rule.python or python_floor(day, rule.python_months),
@@ -344,7 +513,7 @@ def _stack(
 
 
 def _days(rule: Window, releases: Mapping[str, Iterable[Release]]) -> list[dt.date]:
-    """For each requirement the first day on which a release met it: before that, no stack can ask for it."""
+    """The first day on which each requirement could be met."""
     found = []
     for requirement in map(Requirement, rule.requirements):
         there = releases.get(canonicalize_name(requirement.name), ())
@@ -356,206 +525,5 @@ def _days(rule: Window, releases: Mapping[str, Iterable[Release]]) -> list[dt.da
 
 
 def _born(patches: Iterable[Release]) -> dt.date:
-    """The day of a feature release: that of its first file, yanked or not."""
+    """The day of a feature release: that of its first file."""
     return min(patch.uploaded for patch in patches if patch.uploaded)
-
-
-Rule = Snapshots | Releases | Window
-KINDS: dict[str, type[Rule]] = {"snapshots": Snapshots, "releases": Releases, "window": Window}
-
-
-@dataclass(frozen=True)
-class Placed:
-    """A rule, where it stands in the file, and the stack that it is built on."""
-
-    place: str
-    rule: Rule
-    base: Stack | None = None
-
-    def asked(self) -> dict[str, Any]:
-        """All that its stacks follow from, beside the index and the day: as plain data that can be compared."""
-        base = self.base and {
-            key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
-        }
-        asked = {"kind": type(self.rule).__name__.lower(), "rule": self.rule, "base": base}
-        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asked))
-        return plain
-
-
-def read(path: Path, tables: Mapping[str, Any], today: dt.date) -> tuple[Placed, ...]:
-    """The rules of the [generate] table of ``path``, bases apart; UserError in the words of the file."""
-    found = []
-    for kind, given in tables.items():
-        if kind not in KINDS:
-            raise wrong(path, f"has the unknown table [generate.{kind}]", did_you_mean(kind, KINDS))
-        found += [
-            _rule(path, place, KINDS[kind], table, today)
-            for place, table in _tables(path, kind, given)
-        ]
-    return tuple(found)
-
-
-def based(path: Path, placed: Iterable[Placed], stacks: Sequence[Stack]) -> tuple[Placed, ...]:
-    """``placed`` with their bases from ``stacks``: those that are typed, and the snapshots."""
-    return tuple(_based(path, each, stacks) for each in placed)
-
-
-def snapshots_of(placed: Iterable[Placed], today: dt.date) -> Iterator[tuple[str, Stack]]:
-    """The stacks that need no index, each with the place of its rule."""
-    for each in placed:
-        if isinstance(each.rule, Snapshots):
-            yield from ((each.place, stack) for stack in snapshots(each.rule, today))
-
-
-def joined(
-    path: Path, stacks: Sequence[Stack], generated: Iterable[tuple[str, Stack]]
-) -> tuple[Stack, ...]:
-    """``stacks`` and then those ``generated`` (with the place of their rule) that are not among them.
-
-    What is there already wins where it is the same stack; UserError where only the name is the same.
-    """
-    known = {stack.name.lower(): ("a [[stacks]] table", stack) for stack in stacks}
-    for place, stack in generated:
-        other, there = known.setdefault(stack.name.lower(), (place, stack))
-        if _substance(there) != _substance(stack):
-            cause = (
-                f"{other} gives another stack of that name; a prefix in {place} keeps them apart"
-            )
-            raise wrong(
-                path,
-                f"gives the stack {stack.name!r} in {place}, and there is one of that name",
-                cause,
-            )
-    return tuple(stack for _, stack in known.values())
-
-
-def _substance(stack: Stack) -> tuple[object, ...]:
-    """What makes two stacks the same, whatever is said about them."""
-    return stack.name, stack.python, stack.requirements, stack.as_of
-
-
-def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each table of a kind with its place: ``[generate.kind]``, or ``[[generate.kind]]`` once for each."""
-    several = isinstance(given, list)
-    for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
-        place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
-        if not isinstance(table, dict):
-            raise wrong(path, f"has no table in {place}", f"write the keys below [generate.{kind}]")
-        yield place, table
-
-
-def _rule(
-    path: Path, place: str, kind: type[Rule], table: dict[str, Any], today: dt.date
-) -> Placed:
-    try:
-        rule = msgspec.convert(table, kind, builtin_types=(dt.date, dt.datetime))
-    except msgspec.ValidationError as error:
-        raise wrong(path, *_explained(place, kind, str(error))) from error
-    if rule.prefix or not isinstance(rule, Releases):
-        check_name(path, "prefix", rule.prefix)
-    if isinstance(rule, Releases):
-        _check_releases(path, place, rule, today)
-        return Placed(place, rule)
-    if rule.python is not None:
-        check_python(path, place, rule.python)
-    for text in rule.requirements:
-        check_requirement(path, place, text)
-    if isinstance(rule, Snapshots):
-        _check_days(path, place, (rule.since, rule.until), today)
-    return Placed(place, rule)
-
-
-def _explained(place: str, kind: type[Rule], error: str) -> tuple[str, str]:
-    """A complaint of msgspec about one table: what is wrong, and perhaps why."""
-    message, _, where = error.partition(" - at `$")
-    key = where.rstrip("`").lstrip(".").partition("[")[0]
-    unknown = re.search(r"unknown field `(.*)`", message)
-    if unknown:
-        return f"has the unknown key {unknown[1]!r} in {place}", did_you_mean(
-            unknown[1], kind.__struct_encode_fields__
-        )
-    missing = re.search(r"missing required field `(.*)`", message)
-    if missing:
-        return f"lacks the key {missing[1]!r} in {place}", ""
-    hint = "write a date without quotes, such as 2024-12-31" if "date" in message else ""
-    words = {"every": 'a period is "month" or "quarter"', "which": 'write "all" or "last-patch"'}
-    return (
-        f"has a wrong value in {place}, key {key!r}: {message[0].lower()}{message[1:]}",
-        words.get(key, hint),
-    )
-
-
-def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> None:
-    check_requirement(path, place, rule.package)
-    if canonicalize_name(rule.package) != names_of([rule.package])[0]:
-        raise wrong(
-            path,
-            f"has package = {rule.package!r} in {place}",
-            "a package's name, without a version",
-        )
-    for key, text in (
-        ("from", rule.since),
-        ("until", rule.until),
-        *(("exactly", text) for text in rule.exactly),
-    ):
-        _check_bound(path, place, key, text)
-    bounds = [rule.since, rule.until]
-    if all(isinstance(bound, str) for bound in bounds) and Version(rule.since) > Version(
-        rule.until
-    ):
-        raise wrong(path, f"has from = {rule.since!r} after until = {rule.until!r} in {place}")
-    if not any(isinstance(bound, str) for bound in bounds):
-        _check_days(path, place, (rule.since, rule.until), today)
-
-
-def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
-    """UserError where ``bound`` is neither a version, nor a date, nor absent."""
-    if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
-        return
-    if not isinstance(bound, str) or not _is_version(bound):
-        cause = 'a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
-        raise wrong(path, f"has {key} = {str(bound)!r} in {place}, which is no release", cause)
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
-
-
-def _check_days(
-    path: Path, place: str, days: tuple[dt.date | None, dt.date | None], today: dt.date
-) -> None:
-    since, until = days
-    if since and until and since > until:
-        raise wrong(path, f"has from = {since} after until = {until} in {place}")
-    if since and since > today:
-        raise wrong(
-            path,
-            f"has from = {since} in {place}, which lies in the future",
-            "nobody knows those releases",
-        )
-
-
-def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
-    """``placed`` with its base; UserError where there is no such stack, or it does not ask for the package."""
-    rule = placed.rule
-    if not isinstance(rule, Releases):
-        return placed
-    base = next((stack for stack in stacks if stack.name == rule.base), None)
-    if base is None:
-        cause = (
-            did_you_mean(rule.base, [stack.name for stack in stacks])
-            if stacks
-            else "there is no stack at all"
-        )
-        raise wrong(path, f"has base = {rule.base!r} in {placed.place}, which is no stack", cause)
-    if rule.name not in names_of(base.requirements):
-        cause = f"its requirements are {', '.join(base.requirements)}"
-        what = (
-            f"has package = {rule.package!r} in {placed.place}, which {base.name} does not ask for"
-        )
-        raise wrong(path, what, cause)
-    return Placed(placed.place, rule, base)

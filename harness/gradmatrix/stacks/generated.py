@@ -1,7 +1,7 @@
-"""The stacks that rules gave when the index was read last: a committed file beside the locks, written by ``refresh``.
+"""The stacks that rules gave when the package index was last read.
 
-Reading matrix.toml touches no network, so what [generate.releases] and [generate.window] ask for is looked up here. An
-entry holds all that was asked: where a rule or its base has changed since, there is none, and ``refresh`` must run.
+They are in a committed file beside the locks, which ``refresh`` writes, so that reading matrix.toml
+needs no network. An entry holds the rule and its base: if either has changed, ``refresh`` must run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COMMAND = "gradmatrix refresh"
 
 
 class _Stack(Frozen, frozen=True):
-    """A Stack as it is written: msgspec allows no union of a date and a word when it reads."""
+    """A Stack as it is written: msgspec reads no union of a date and a word."""
 
     name: str
     python: str
@@ -58,7 +58,7 @@ class Entry(Frozen, frozen=True):
     stacks: tuple[_Stack, ...]
 
     def as_stacks(self) -> Iterator[Stack]:
-        """Its stacks, as everything else knows them; ValueError for a date that is none."""
+        """Its stacks; ValueError if a date is none."""
         for entry in self.stacks:
             as_of = entry.as_of if entry.as_of == "today" else dt.date.fromisoformat(entry.as_of)
             yield Stack(**{**msgspec.structs.asdict(entry), "as_of": as_of})
@@ -71,7 +71,7 @@ class Generated(Frozen, frozen=True):
     entries: tuple[Entry, ...] = ()
 
     def of(self, placed: Placed) -> tuple[Stack, ...] | None:
-        """The stacks of ``placed``; None where it was another rule, or there was none."""
+        """The stacks of ``placed``; None if the file does not have this rule."""
         asked = placed.asked()
         return next(
             (tuple(entry.as_stacks()) for entry in self.entries if entry.asked == asked), None
@@ -79,9 +79,9 @@ class Generated(Frozen, frozen=True):
 
 
 def path_in(folder: Path, matrix_file: Path, root: Path) -> Path:
-    """Where the stacks of ``matrix_file`` are kept; no stack has a name like that, so no lock has it.
+    """The file for the stacks of ``matrix_file``. No stack, so no lock, has a name like it.
 
-    A file of another folder has one of its own: it must not take the place of this checkout's.
+    A matrix file in another folder than ``root`` gets a file with a digest in its name.
     """
     if matrix_file.parent == root:
         return folder / f"_{matrix_file.stem}.json"
@@ -93,7 +93,7 @@ def path_in(folder: Path, matrix_file: Path, root: Path) -> Path:
 
 
 def load(path: Path) -> Generated:
-    """The file at ``path``, empty where there is none; UserError where it is damaged."""
+    """The file at ``path``; empty if there is none. UserError if it is damaged."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Generated)
         for entry in found.entries:
@@ -110,7 +110,7 @@ def load(path: Path) -> Generated:
 
 
 def write(path: Path, given: Mapping[Placed, Sequence[Stack]]) -> bool:
-    """Write what each rule gave; whether that is something else than before. Without any rule there is no file."""
+    """Write what each rule gave, and return whether the file changed. Without rules it is deleted."""
     entries = tuple(
         Entry(
             asked=placed.asked(),
@@ -133,7 +133,7 @@ def asking(matrix: Matrix) -> tuple[Placed, ...]:
 
 
 def packages_of(placed: Placed) -> tuple[str, ...]:
-    """The packages whose releases ``placed`` needs."""
+    """The packages whose releases a rule needs."""
     rule = placed.rule
     if isinstance(rule, Releases):
         return (rule.name, *_twin(placed))
@@ -141,7 +141,7 @@ def packages_of(placed: Placed) -> tuple[str, ...]:
 
 
 def _twin(placed: Placed) -> tuple[str, ...]:
-    """The other name of the rule's package, where its base asks for both."""
+    """The twin of the rule's package, if its base asks for both."""
     if (
         not isinstance(placed.rule, Releases)
         or placed.base is None
@@ -155,34 +155,32 @@ def _twin(placed: Placed) -> tuple[str, ...]:
 def given_by(
     placed: Placed, releases: Mapping[str, Sequence[Release]], today: dt.date
 ) -> tuple[Stack, ...]:
-    """The stacks of ``placed``, a rule that needs the index."""
+    """The stacks of a rule that needs the index."""
     rule = placed.rule
     if isinstance(rule, Releases) and placed.base is not None:
         there: Sequence[Release] = releases[rule.name]
         for twin in _twin(placed):
             there = both(there, releases[twin])
-        over = [
-            release for release in there if release.uploaded is None or release.uploaded < today
-        ]  # a day is whole
-        return over_base(rule, placed.base, over)
+        before = [each for each in there if each.uploaded is None or each.uploaded < today]
+        return over_base(rule, placed.base, before)
     return window(rule, releases, today) if isinstance(rule, Window) else ()
 
 
 def complete(matrix: Matrix, path: Path, matrix_file: Path) -> Matrix:
-    """``matrix`` with the stacks of all of its rules; UserError where those in ``path`` are not of these rules."""
+    """``matrix`` with the stacks of all its rules; UserError if ``path`` does not have them."""
     known = load(path) if asking(matrix) else Generated()
     missing = [placed.place for placed in asking(matrix) if known.of(placed) is None]
     if missing:
         raise UserError(
-            f"What {missing[0]} of {matrix_file.name} gives is not known.",
-            cause="its stacks come from the package index, which has not been read since the table or its base changed",
+            f"The stacks of {missing[0]} in {matrix_file.name} are not known.",
+            cause="the package index was not read since the table, or its base, changed",
             next_step=COMMAND,
         )
     return _joined(matrix, known, matrix_file)
 
 
 def kept(path: Path) -> Generated:
-    """What is in the file at ``path``; nothing where it is damaged: ``refresh`` writes it anew."""
+    """The file at ``path``; empty if it is damaged, since ``refresh`` writes it again."""
     try:
         return load(path)
     except UserError:
@@ -190,7 +188,7 @@ def kept(path: Path) -> Generated:
 
 
 def as_far_as_known(matrix: Matrix, path: Path, matrix_file: Path) -> Matrix:
-    """``matrix`` with those stacks of its rules that are known: for what must work before ``refresh`` does."""
+    """``matrix`` with the known stacks of its rules, for commands that work before ``refresh``."""
     return _joined(matrix, kept(path), matrix_file)
 
 
@@ -200,7 +198,7 @@ def _joined(matrix: Matrix, known: Generated, matrix_file: Path) -> Matrix:
 
 
 def differing(before: Iterable[Stack], after: Iterable[Stack]) -> tuple[list[Stack], list[Stack]]:
-    """The stacks that came, and those that went; one that changed did both."""
+    """The stacks that were added, and those that were removed. A changed one is in both."""
     before, after = tuple(before), tuple(after)
     return [stack for stack in after if stack not in before], [
         stack for stack in before if stack not in after

@@ -1,40 +1,32 @@
-"""The releases of a package, and which of them an install takes: yanked and pre-releases as uv treats them.
+"""The package index: which releases of a package there are, and which of them an install would take.
 
-What the package index said last, kept on disk: a file per index and package, checked when it is read.
-
-It lies in the user's cache folder and not in the checkout: what an index says is true of the machine, and a fresh
-clone, a second checkout and a results folder of one's own need not ask again. No address is stored: the folder of an
-index is named after a hash of its address, which is taken without credentials.
-
-One package's page of the simple API, in JSON or HTML → its releases.
-
-Releases and upload dates that the package index offers, by its simple API: asked politely, and rarely.
+The index is asked by its simple API: few requests at a time, with retries that respect Retry-After.
+Answers are kept in the user's cache folder, so that the program works offline and a second checkout
+does not ask again. What is kept are the releases and not the pages: a page can be 2 MB, takes a
+quarter of a second to parse, and holds addresses that may be secret.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import email.utils
 import hashlib
-import http.client
+import json
 import os
 import random
-import sys
+import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html.parser import HTMLParser
 from http import HTTPStatus
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+import platformdirs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import (
     InvalidSdistFilename,
@@ -52,20 +44,24 @@ from gradmatrix.stacks import uv
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    import requests
+    from pypi_simple import DistributionPackage
+
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One version of a package; ``uploaded`` is the UTC day of its first file, None where the index does not tell."""
+    """One version of a package."""
 
     version: str
     uploaded: dt.date | None
+    """The UTC day of its first file; None if the index does not say."""
     yanked: bool
     prerelease: bool
     requires_python: str = ""
-    """Empty where one of its files says nothing."""
+    """Empty if at least one of its files allows every Python."""
 
     def fits(self, pythons: Collection[str]) -> bool:
-        """Whether one of ``pythons`` (feature releases) may install it."""
+        """Whether one of ``pythons``, such as ``3.11``, may install it."""
         try:
             allowed = SpecifierSet(self.requires_python)
         except InvalidSpecifier:
@@ -74,7 +70,7 @@ class Release:
 
 
 def newest(releases: Iterable[Release], as_of: dt.date) -> Release | None:
-    """The newest of ``releases`` on ``as_of`` that is not yanked; a pre-release where there was nothing else."""
+    """The release that a plain install would have taken on ``as_of``; None if there was none."""
     there = admitted(
         release for release in releases if release.uploaded and release.uploaded <= as_of
     )
@@ -84,10 +80,12 @@ def newest(releases: Iterable[Release], as_of: dt.date) -> Release | None:
 def admitted(
     releases: Iterable[Release], *, prereleases: bool = False, exactly: Collection[str] = ()
 ) -> tuple[Release, ...]:
-    """The releases that an install may take, oldest version first.
+    """The releases that an install may take, as uv chooses them, oldest version first.
 
-    A yanked one only where it is asked for ``exactly``; a pre-release where it is, where ``prereleases`` are asked for,
-    or where there is nothing else.
+    Args:
+        releases: all releases of a package
+        prereleases: whether pre-releases are allowed; they also are if there is nothing else
+        exactly: versions that the user pinned; these may be yanked or pre-releases
     """
     pinned = set(map(Version, exactly))
     candidates = [
@@ -101,7 +99,7 @@ def admitted(
 
 
 def both(releases: Iterable[Release], twins: Iterable[Release]) -> list[Release]:
-    """Those of ``releases`` that ``twins`` have too, each as of the day on which both were out."""
+    """Those of ``releases`` whose version ``twins`` have too, dated by the later upload of the two."""
     days = {Version(twin.version): twin.uploaded for twin in twins}
     return [
         replace(
@@ -119,25 +117,123 @@ def minor(release: Release) -> tuple[int, int, int]:
     return version.epoch, version.major, version.minor
 
 
-SCHEMA: Literal[2] = 2
-"""Version of the files: those of another one are asked for anew."""
+def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...]:
+    """The releases on a package's page of the simple API, oldest version first.
+
+    Args:
+        content_type: the Content-Type header; empty means HTML
+        body: the page, in JSON or HTML
+        name: the canonical name of the package
+
+    Raises:
+        ValueError: if this is no such page
+    """
+    if "json" in content_type:
+        files = _files_in_json(body, name)
+    elif not content_type or "html" in content_type:
+        files = _files_in_html(body, name)
+    else:
+        raise ValueError(f"{content_type.partition(';')[0]} is no page of the simple API")
+    grouped: dict[Version, list[DistributionPackage]] = {}
+    for file in files:
+        version = _version(file.filename, name)
+        if version is not None:
+            grouped.setdefault(version, []).append(file)
+    return tuple(_release(version, grouped[version]) for version in sorted(grouped))
+
+
+def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
+    from pypi_simple import ProjectPage, UnsupportedRepoVersionError
+
+    try:
+        page: dict[str, Any] = json.loads(body)
+        for file in page["files"]:
+            if file.get("yanked") is None:  # some indexes write null, which uv reads as "no"
+                file["yanked"] = False
+        return ProjectPage.from_json_data(page).packages
+    except (ValueError, TypeError, KeyError, AttributeError, UnsupportedRepoVersionError) as error:
+        raise ValueError(f"its JSON is no page of {name}: {type(error).__name__}") from error
+
+
+def _files_in_html(body: bytes, name: str) -> list[DistributionPackage]:
+    """The files of an HTML page; PEP 700 has no date for HTML, but some indexes give one."""
+    from pypi_simple import DistributionPackage, RepositoryPage, UnsupportedRepoVersionError
+
+    try:
+        links = RepositoryPage.from_html(body).links
+    except UnsupportedRepoVersionError as error:
+        raise ValueError(f"its HTML is no page of {name}: {error}") from error
+    files = []
+    for link in links:
+        file = DistributionPackage.from_link(link, name)
+        file.upload_time = _datetime(link.get_str_attrib("data-upload-time"))
+        files.append(file)
+    return files
+
+
+def _datetime(text: str | None) -> dt.datetime | None:
+    try:
+        return dt.datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def _version(filename: str, name: str) -> Version | None:
+    """The version of a file; None for an old kind of file, or one of another package.
+
+    A file such as ``alpha-1.0-2.tar.gz`` is not release 2 of alpha.
+    """
+    try:
+        parse = parse_wheel_filename if filename.endswith(".whl") else parse_sdist_filename
+        found, version = parse(filename)[:2]
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None  # an egg, an installer, or a name from before the rules
+    return version if found == name else None
+
+
+def _release(version: Version, files: Collection[DistributionPackage]) -> Release:
+    """A release of these files. It is yanked if all of its files are."""
+    return Release(
+        version=str(version),
+        uploaded=min((_day(file.upload_time) for file in files if file.upload_time), default=None),
+        yanked=all(file.is_yanked for file in files),
+        prerelease=version.is_prerelease,
+        requires_python=min((file.requires_python or "" for file in files), key=len),
+    )
+
+
+def _day(moment: dt.datetime) -> dt.date:
+    return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
+
+
+SCHEMA = 3
+"""Version of the kept files. Files of another version are not read."""
 FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
 
 
 class Answer(Frozen, frozen=True, kw_only=True):
-    """What the index said of one package, and what it must be shown to say "not modified"."""
+    """What the index said about one package."""
 
-    schema: Literal[2] = SCHEMA
     name: str
     asked_at: dt.datetime
-    """When it was asked last, in UTC; a "not modified" counts."""
+    """When it was last asked, in UTC. The answer "not modified" counts."""
     etag: str | None = None
     last_modified: str | None = None
     releases: tuple[Release, ...] = ()
 
+    def covers(self, as_of: dt.date | None) -> bool:
+        """Whether all releases of the day ``as_of`` were out when this answer was given."""
+        return as_of is None or self.asked_at.astimezone(dt.UTC).date() > as_of
+
+
+_ANSWER = msgspec.json.Decoder(Answer)  # built here: releases are read in threads
+
 
 class IndexCache:
-    """Answers in ``folder``; what cannot be read or written is a notice and never an error."""
+    """Answers in ``folder``. A file that cannot be read or written is a notice and no error.
+
+    No address is stored: the folder of an index is named after a hash of its address.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -149,192 +245,87 @@ class IndexCache:
         return tuple(self._notices)
 
     def read(self, address: str, name: str) -> Answer | None:
-        """What the index at ``address`` (without credentials) said last; a damaged file is deleted, with a notice."""
-        path = self._path(address, name)
+        """What the index at ``address`` (without credentials) last said about ``name``."""
         try:
-            digest, _, body = path.read_bytes().partition(b"\n")
-            if digest.decode("ascii", "replace") == _digest(body):
-                return _decoded(body, name)
+            return _ANSWER.decode(self._path(address, name).read_bytes())
         except FileNotFoundError:
             return None
         except OSError as error:
             self._note(f"the cache of the package index cannot be read: {error.strerror}")
-            return None
-        self._note(f"what was kept of the package index about {name} is damaged, and was discarded")
-        self._discard(path)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            self._note(f"the cached releases of {name} were damaged and are not used")
         return None
 
     def write(self, address: str, answer: Answer) -> None:
-        """Keep ``answer``, in one step: whoever reads meanwhile has the one before."""
-        body = msgspec.json.encode(answer)
+        """Keep ``answer``."""
         try:
-            write_atomically(
-                self._path(address, answer.name), _digest(body).encode() + b"\n" + body
-            )
+            write_atomically(self._path(address, answer.name), msgspec.json.encode(answer))
         except OSError as error:
-            self._note(f"what the package index says cannot be kept: {error.strerror}")
+            self._note(f"the cache of the package index cannot be written: {error.strerror}")
 
     def _path(self, address: str, name: str) -> Path:
-        return self._folder / f"index-{SCHEMA}" / _digest(address.encode())[:16] / f"{name}.json"
-
-    def _discard(self, path: Path) -> None:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            self._note(f"the cache of the package index cannot be mended: {error.strerror}")
+        digest = hashlib.sha256(address.encode()).hexdigest()[:16]
+        return self._folder / f"index-{SCHEMA}" / digest / f"{name}.json"
 
     def _note(self, text: str) -> None:
         self._notices[text] = None
 
 
 def user_folder() -> Path:
-    """The user's cache folder by the custom of the platform, or what ``GRADMATRIX_CACHE_DIR`` says."""
+    """The folder that ``GRADMATRIX_CACHE_DIR`` names, or the platform's cache folder of the user."""
     named = os.environ.get(FOLDER_VARIABLE)
-    if named:
-        return Path(named)
-    if sys.platform == "win32":
-        return (
-            Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-            / "gradmatrix"
-            / "cache"
-        )
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "gradmatrix"
-    cache = Path(
-        os.environ.get("XDG_CACHE_HOME") or ""
-    )  # a relative one counts for nothing, says its standard
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "gradmatrix"
-
-
-def _decoded(body: bytes, name: str) -> Answer | None:
-    """The answer in ``body``; None where it is whole, but of another release of ours, or of another package."""
-    try:
-        answer = msgspec.json.decode(body, type=Answer)
-    except msgspec.MsgspecError:
-        return None
-    return answer if answer.name == name and answer.asked_at.tzinfo is not None else None
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-
-
-class _File(msgspec.Struct, frozen=True):
-    """One file of a package, as both formats of the simple API describe it."""
-
-    filename: str
-    uploaded: dt.datetime | None = msgspec.field(name="upload-time", default=None)
-    yanked: bool | str | None = False
-    requires_python: str | None = msgspec.field(name="requires-python", default=None)
-
-
-class _Page(msgspec.Struct, frozen=True):
-    files: tuple[_File, ...]
-
-
-def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...]:
-    """The releases of ``name`` by its page, oldest version first; msgspec.DecodeError for what is no such page."""
-    if "json" in content_type:
-        return _releases(msgspec.json.decode(body, type=_Page).files, name)
-    if content_type and "html" not in content_type:
-        raise msgspec.DecodeError(f"{content_type.partition(';')[0]} is no page of the simple API")
-    parser = _Anchors()
-    parser.feed(body.decode("utf-8", errors="replace"))
-    return _releases(parser.files, name)
-
-
-class _Anchors(HTMLParser):
-    """The files of an HTML page: one anchor each, dates and yanks in ``data-`` attributes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.files: list[_File] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        if tag != "a" or not found.get("href"):
-            return
-        filename = unquote(urlsplit(found["href"] or "").path.rpartition("/")[2])
-        uploaded = _datetime(found.get("data-upload-time"))
-        python = found.get("data-requires-python")
-        yanked = "data-yanked" in found
-        self.files.append(
-            _File(filename=filename, uploaded=uploaded, yanked=yanked, requires_python=python)
-        )
-
-
-def _releases(files: Iterable[_File], name: str) -> tuple[Release, ...]:
-    """Files grouped by version; a release is yanked when all of its files are."""
-    grouped: dict[Version, list[_File]] = {}
-    for file in files:
-        version = _version(file.filename, name)
-        if version is not None:
-            grouped.setdefault(version, []).append(file)
-    return tuple(
-        Release(
-            version=str(version),
-            uploaded=min((_day(file.uploaded) for file in group if file.uploaded), default=None),
-            yanked=all(file.yanked not in {False, None} for file in group),
-            prerelease=version.is_prerelease,
-            requires_python=min((file.requires_python or "" for file in group), key=len),
-        )
-        for version, group in sorted(grouped.items())
-    )
-
-
-def _version(filename: str, name: str) -> Version | None:
-    """The version of a file; None for one of another name: name-1.0-2.tar.gz is no release 2."""
-    try:
-        parse = parse_wheel_filename if filename.endswith(".whl") else parse_sdist_filename
-        found, version = parse(filename)[:2]
-    except (InvalidWheelFilename, InvalidSdistFilename):
-        return None  # an egg, an installer, or a name from before the rules
-    return version if found == name else None
-
-
-def _day(moment: dt.datetime) -> dt.date:
-    return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
-
-
-def _datetime(text: str | None) -> dt.datetime | None:
-    try:
-        return dt.datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
+    return Path(named) if named else platformdirs.user_cache_path("gradmatrix", appauthor=False)
 
 
 WORKERS = 8
-"""Questions that are under way at the same time, at most."""
+"""Requests at the same time, at most."""
 TIMEOUT_S = 30.0
 FRESH_S = 300.0
-"""For so long an answer is not asked for again."""
+"""An answer this young is used without asking again."""
 DOWN_S = 60.0
-"""For so long an index that did not answer is left alone."""
+"""How long an index that did not answer is left alone."""
 LONGEST_S = 86400.0
-"""The longest that an index is left alone which asks for it."""
+"""How long it is left alone at most, whatever its Retry-After says."""
 PATIENCE_S = 60.0
-"""The longest that Retry-After is waited for."""
-USER_AGENT = "gradmatrix (package index reader; python-urllib)"
+"""The longest Retry-After that is waited for."""
+USER_AGENT = "gradmatrix (package index reader; python-requests)"
 PASSING = {
-    HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR,
-    HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,
-}  # fmt: skip
-"""Answers that may be another one in a moment; the others are not asked for again."""
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_EARLY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+"""Failures that may pass. After any other one the index is not asked again."""
 
 
 class IndexUnreachable(Exception):
-    """The package index did not answer: it speaks of the machine, never of a stack."""
+    """The package index did not answer. This says something about the machine, not about a stack."""
+
+
+class _Failed(Exception):
+    """One request failed."""
+
+    def __init__(self, why: str, *, passing: bool = True, wait_s: float | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+        self.passing = passing
+        self.wait_s = wait_s
+        """What Retry-After asks for."""
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether another attempt makes sense."""
+        return self.passing and (self.wait_s or 0.0) <= PATIENCE_S
 
 
 class Index:
-    """The package index at ``url``, by default the one this machine is configured for; asked once per package.
+    """A package index. Each package is asked for once.
 
-    With a ``cache`` an answer of the last minutes is taken as it is, an older one is asked about ("modified since?"),
-    and it is what there is while the index does not answer, or where it may not be asked (``offline``): ``notices`` say
-    so.
+    With a cache, an answer of the last minutes is used as it is; an older one is revalidated. If
+    the index does not answer or may not be asked, the cached answer is used and ``notices`` say so.
     """
 
     def __init__(
@@ -347,6 +338,16 @@ class Index:
         clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
+        """An index; nothing is asked yet.
+
+        Args:
+            url: its simple API; None for the index that this machine is configured for
+            attempts: requests for one package, at most
+            cache: where answers are kept
+            offline: the environment variable that forbids asking; empty if none does
+            clock: the time, in UTC
+            sleep: waits for some seconds
+        """
         self._url = url
         self._attempts = attempts
         self._cache = cache
@@ -360,17 +361,17 @@ class Index:
 
     @classmethod
     def of_machine(cls) -> Self:
-        """The configured index with the user's cache; not asked where an environment variable says "offline"."""
+        """The configured index with the user's cache."""
         return cls(cache=IndexCache(user_folder()), offline=uv.offline())
 
     @cached_property
     def url(self) -> str:
-        """Address of the simple API, without a slash at its end; may hold credentials: not for printing."""
+        """The simple API, without a slash at its end. It may hold credentials: never print it."""
         return (self._url or uv.index_url()).rstrip("/")
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What whoever reads the releases must know: that they are of another day, that a kept file was damaged."""
+        """What a reader of the releases must know: that they are old, that a file was damaged."""
         kept = self._cache.notices if self._cache else ()
         oldest = self.stale_since
         if oldest is None:
@@ -380,20 +381,25 @@ class Index:
 
     @property
     def stale_since(self) -> dt.datetime | None:
-        """The moment (UTC) of the oldest answer that is used because no newer one could be had; None without any."""
+        """When the oldest answer was given that is used only because there is no newer one (UTC)."""
         return min(
             (self._known[name].asked_at.astimezone(dt.UTC) for name in self._stale), default=None
         )
 
     def releases(self, package: str, as_of: dt.date | None = None) -> tuple[Release, ...]:
-        """Every release of ``package``, oldest version first; empty for an unknown package. IndexUnreachable.
+        """Every release of ``package``, oldest version first; empty for an unknown package.
 
-        Of an index that does not answer, what it said before the end of ``as_of`` is not good enough.
+        Args:
+            package: its name
+            as_of: a day; a cached answer from before its end is not good enough
+
+        Raises:
+            IndexUnreachable: if there is neither an answer nor a cached one that is good enough
         """
         name = canonicalize_name(package)
         known = self._known.get(name)
         if known is None or (
-            not _covers(known, as_of) and (name in self._stale or self._is_over(as_of))
+            not known.covers(as_of) and (name in self._stale or self._is_over(as_of))
         ):
             known = self._known[name] = self._answer(name, as_of)
         return known.releases
@@ -401,7 +407,7 @@ class Index:
     def many(
         self, names: Iterable[str], as_of: dt.date | None = None
     ) -> dict[str, tuple[Release, ...]]:
-        """The releases of every package of ``names``, asked for side by side."""
+        """The releases of several packages, asked for in parallel. See :meth:`releases`."""
         names = list(names)
         with ThreadPoolExecutor(WORKERS) as pool:
             return dict(
@@ -413,17 +419,14 @@ class Index:
         return newest(self.releases(package), as_of)
 
     def _answer(self, name: str, as_of: dt.date | None) -> Answer:
-        address, _ = _address(self.url)
+        address, _ = _without_credentials(self.url)
         kept = self._cache.read(address, name) if self._cache else None
-        recent = kept and dt.timedelta() <= self._clock() - kept.asked_at < dt.timedelta(
-            seconds=FRESH_S
-        )
-        if kept and recent and (_covers(kept, as_of) or not self._is_over(as_of)):
+        if kept and self._is_fresh(kept) and (kept.covers(as_of) or not self._is_over(as_of)):
             return kept
         try:
             answer = self._asked(name, kept)
         except IndexUnreachable:
-            if kept is None or not _covers(kept, as_of):
+            if kept is None or not kept.covers(as_of):
                 raise
             self._stale.add(name)
             return kept
@@ -432,11 +435,16 @@ class Index:
             self._cache.write(address, answer)
         return answer
 
+    def _is_fresh(self, kept: Answer) -> bool:
+        """Whether an answer is a few minutes old. One from the future is not: a clock was set back."""
+        age = self._clock() - kept.asked_at
+        return dt.timedelta() <= age < dt.timedelta(seconds=FRESH_S)
+
     def _is_over(self, day: dt.date | None) -> bool:
         return day is not None and self._clock().astimezone(dt.UTC).date() > day
 
     def _asked(self, name: str, kept: Answer | None) -> Answer:
-        """Ask until there is an answer, it is hopeless, or ``attempts`` are spent. IndexUnreachable."""
+        """Ask until there is an answer, another attempt is hopeless, or all attempts are used."""
         if self._offline:
             raise IndexUnreachable(
                 f"The package index was not asked for {name}: {self._offline} is set."
@@ -446,98 +454,81 @@ class Index:
         for attempt in range(self._attempts):
             try:
                 return self._ask(name, kept)
-            except urllib.error.HTTPError as error:
-                wait_s = _retry_after(error.headers.get("Retry-After"), self._clock())
-                failure, down = f"HTTP {error.code}", error.code in PASSING
-                again = down and (wait_s or 0) <= PATIENCE_S
-                error.close()
-            except (OSError, http.client.HTTPException) as error:
-                failure, down, again, wait_s = (
-                    uv.scrub(str(error)) or type(error).__name__,
-                    True,
-                    True,
-                    None,
-                )
-            except msgspec.DecodeError as error:
-                raise IndexUnreachable(
-                    f"The package index answers in an unknown format for {name}: {error}"
-                ) from error
-            if not again or attempt + 1 == self._attempts:
+            except _Failed as error:
+                failed = error
+            if not failed.may_pass or attempt + 1 == self._attempts:
                 break
-            self._sleep(max(wait_s or 0.0, _backoff_s(attempt)))
-        if down:
-            alone_s = min(max(DOWN_S, wait_s or 0.0), LONGEST_S)
+            self._sleep(max(failed.wait_s or 0.0, _backoff_s(attempt)))
+        if failed.passing:
+            alone_s = min(max(DOWN_S, failed.wait_s or 0.0), LONGEST_S)
             with self._lock:
-                self._down = self._clock() + dt.timedelta(seconds=alone_s), failure
-        raise IndexUnreachable(f"The package index did not answer for {name}: {failure}")
+                self._down = self._clock() + dt.timedelta(seconds=alone_s), failed.why
+        raise IndexUnreachable(f"The package index did not answer for {name}: {failed.why}")
 
     def _ask(self, name: str, kept: Answer | None) -> Answer:
-        """One question; HTTPError, OSError or HTTPException where it has no answer."""
-        address, credentials = _address(f"{self.url}/{name}/")
-        headers = {"Accept": ACCEPT, "User-Agent": USER_AGENT, **credentials, **_conditions(kept)}
-        request = urllib.request.Request(address, headers=headers)  # noqa: S310  (the user's index)
+        """One request. Raises _Failed, or IndexUnreachable if the answer is of no known format."""
+        import requests
+
+        address, credentials = _without_credentials(f"{self.url}/{name}/")
         asked_at = self._clock()
         try:
-            with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_S) as answer:
-                return Answer(
-                    name=name,
-                    asked_at=asked_at,
-                    etag=answer.headers.get("ETag"),
-                    last_modified=answer.headers.get("Last-Modified"),
-                    releases=releases_of(
-                        answer.headers.get("Content-Type", ""), answer.read(), name
-                    ),
-                )
-        except urllib.error.HTTPError as error:
-            if error.code == HTTPStatus.NOT_MODIFIED and kept:
-                error.close()
-                return msgspec.structs.replace(kept, asked_at=asked_at)
-            if error.code == HTTPStatus.NOT_FOUND:
-                error.close()
-                return Answer(name=name, asked_at=asked_at)
-            raise
+            response = self._session.get(
+                address, auth=credentials, headers=_conditions(kept), timeout=TIMEOUT_S
+            )
+        except requests.RequestException as error:
+            raise _Failed(_reason(error)) from error
+        if response.status_code == HTTPStatus.NOT_MODIFIED and kept:
+            return msgspec.structs.replace(kept, asked_at=asked_at)
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            return Answer(name=name, asked_at=asked_at)
+        if not response.ok:
+            wait_s = _retry_after(response.headers.get("Retry-After"), self._clock())
+            passing = response.status_code in PASSING
+            raise _Failed(f"HTTP {response.status_code}", passing=passing, wait_s=wait_s)
+        try:
+            releases = releases_of(response.headers.get("Content-Type", ""), response.content, name)
+        except ValueError as error:
+            raise IndexUnreachable(
+                f"The package index answers in an unknown format for {name}: {error}"
+            ) from error
+        return Answer(
+            name=name,
+            asked_at=asked_at,
+            etag=response.headers.get("ETag"),
+            last_modified=response.headers.get("Last-Modified"),
+            releases=releases,
+        )
 
+    @cached_property
+    def _session(self) -> requests.Session:
+        import requests
+        from pypi_simple import ACCEPT_JSON_PREFERRED
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows where the index points to; its password is for the index alone."""
-
-    def redirect_request(  # noqa: PLR0917  (the base class's arguments)
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        """The next question, without credentials where another host, port or scheme gets it."""
-        following = super().redirect_request(req, fp, code, msg, headers, newurl)
-        if following is not None and _origin(newurl) != _origin(req.full_url):
-            following.remove_header("Authorization")
-        return following
-
-
-def _origin(url: str) -> tuple[str, str]:
-    """Who answers at ``url``."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.netloc.rpartition("@")[2].lower()
+        session = requests.Session()
+        session.headers.update({"Accept": ACCEPT_JSON_PREFERRED, "User-Agent": USER_AGENT})
+        return session
 
 
 def _conditions(kept: Answer | None) -> Mapping[str, str]:
-    """The headers that ask for a page only where it is another one than ``kept``."""
+    """The headers that ask for a page only if it is newer than ``kept``."""
     if kept is None:
         return {}
     named = {"If-None-Match": kept.etag, "If-Modified-Since": kept.last_modified}
     return {name: value for name, value in named.items() if value}
 
 
-def _covers(answer: Answer, as_of: dt.date | None) -> bool:
-    """Whether all releases of ``as_of`` were out when ``answer`` was given."""
-    return as_of is None or answer.asked_at.astimezone(dt.UTC).date() > as_of
+def _reason(error: BaseException) -> str:
+    """Why a request failed. The words of requests are not used: they name the host."""
+    while error.__context__ is not None:
+        error = error.__context__
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason}"
+    why = error.strerror if isinstance(error, OSError) else None
+    return uv.scrub(why or type(error).__name__)
 
 
 def _retry_after(header: str | None, now: dt.datetime) -> float | None:
-    """Seconds that the index asks for: a number, or a moment; None where it says nothing that can be read."""
+    """The seconds of a Retry-After header: a number or a date; None if it cannot be read."""
     if header is None:
         return None
     if header.strip().isdigit():
@@ -550,15 +541,14 @@ def _retry_after(header: str | None, now: dt.datetime) -> float | None:
 
 
 def _backoff_s(attempt: int) -> float:
-    """Twice as long each time, and never the same: those that failed together do not come back together."""
+    """Twice as long each time, with a random part, so that clients do not come back together."""
     return 0.5 * 2.0**attempt * random.uniform(0.5, 1.5)  # noqa: S311  (no secret)
 
 
-def _address(url: str) -> tuple[str, dict[str, str]]:
-    """``url`` without credentials, and the header that carries them instead."""
+def _without_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """``url`` without its user and password, and those two."""
     parts = urlsplit(url)
     if parts.username is None:
-        return url, {}
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    header = {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), header
+        return url, None
+    credentials = unquote(parts.username), unquote(parts.password or "")
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), credentials

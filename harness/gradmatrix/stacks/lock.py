@@ -1,8 +1,7 @@
-"""A lock's requirements text, taken apart: its entries, which of them come from an address, and at which version.
+"""Locks: a stack resolved once by uv, with the package index as of the stack's date.
 
-Stack -> Lock: every package at one version, resolved jointly by uv with the index read as of the stack's date.
-
-A lock is two files: ``<stack>.txt``, which ``uv pip install --require-hashes`` reads, and ``<stack>.json``, the Lock.
+A lock is two files: ``<stack>.txt``, which ``uv pip install --require-hashes`` reads, and
+``<stack>.json``, the Lock.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def blocks(text: str) -> Iterator[str]:
-    """The entries of a requirements text: a line that begins at the margin, and its indented hashes."""
+    """The entries of a requirements text: a line and its indented hashes."""
     for block in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
         if block.strip() and not block.startswith(("#", "-")):
             yield block
@@ -45,22 +44,22 @@ def requirement_of(block: str) -> Requirement:
 
 
 def without(text: str, dropped: Callable[[str], bool]) -> str:
-    """The requirements ``text`` of a lock without the packages whose name is ``dropped``."""
+    """A requirements text without the packages whose names are ``dropped``."""
     return "".join(block for block in blocks(text) if not dropped(requirement_of(block).name))
 
 
 def hashless(text: str) -> list[str]:
-    """Names of the packages in a lock's text that have no hash: those of a VCS, whose commit stands in its place."""
+    """The packages in a lock's text without a hash: they have the commit of a VCS instead."""
     return [requirement_of(block).name for block in blocks(text) if "--hash" not in block]
 
 
 def by_address(text: str) -> list[str]:
-    """Canonical names of the packages in a lock's text that come from an address and not from the index."""
+    """Canonical names of the packages in a lock's text that do not come from the index."""
     return [canonicalize_name(each.name) for each in map(requirement_of, blocks(text)) if each.url]
 
 
 def version_of(block: str, requirement: Requirement, python: str) -> str:
-    """The version of an entry; one from an address is that of the wheel, or what uv builds of the source."""
+    """The version of an entry. Without one in the text, uv builds the source to find it."""
     if requirement.url is None:
         return next(iter(requirement.specifier)).version
     address = unquote(requirement.url.partition("#")[0])
@@ -81,36 +80,42 @@ def version_of(block: str, requirement: Requirement, python: str) -> str:
         raise UserError(
             f"{requirement.name} cannot be built.",
             cause=uv.summary(ran.stderr) or "uv gave no reason",
-            next_step="see that the project at that address can be built",
+            next_step="check that the project at that address can be built",
         )
     return built[0]
 
 
 UNREACHABLE = "resolve:index-unreachable"
 NO_SOLUTION = re.compile(r"No solution found|\bunsatisfiable\b")
-"""What uv says of the stack; whatever else goes wrong while resolving is no fault of its."""
+"""What uv prints if the stack has no solution. Other failures are not the fault of the stack."""
 WRITTEN = ("resolve:conflict",)
-"""The failures that are a lock: they will be the same tomorrow, and on another machine."""
+"""The failures that are written as locks: they are the same on every machine and day."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a resolution keeps to beside the stack's requirements."""
+    """What limits a resolution beside the stack's requirements."""
 
     constraints: tuple[str, ...] = ()
-    """Bounds on packages that need not be there."""
+    """Bounds on packages that nothing may need."""
     preferred: str = ""
-    """The requirements text of another lock: its versions are kept where they can be."""
+    """The text of another lock: its versions are kept if possible."""
 
 
 UNBOUND = Bounds()
 
 
 def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) -> Lock:
-    """Resolve ``stack`` and write its lock into ``folder``; a Lock with a ``failure`` where there is none.
+    """Resolve ``stack`` and write its lock into ``folder``.
 
-    Only what uv says of the stack is written: of an unreachable index, or a source release that did not build, an
-    older lock stays good. UserError where uv itself could not work (a full disk, broken settings).
+    Only a solution, or the lack of one, is written. If the index does not answer or a source release
+    does not build, an older lock stays.
+
+    Returns:
+        the lock, with a ``failure`` if there is no solution
+
+    Raises:
+        UserError: if uv cannot work on this machine: a full disk, broken settings
     """
     as_of = dt.datetime.now(dt.UTC).date() if stack.as_of == "today" else stack.as_of
     ran = _compiled(stack, as_of, index, bounds)
@@ -130,7 +135,7 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
 
 
 def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.Ran:
-    """What uv answers; its ``stdout`` is the requirements text."""
+    """The result of uv; its ``stdout`` is the requirements text."""
     with tempfile.TemporaryDirectory() as scratch:
         further = []
         if bounds.constraints:
@@ -154,7 +159,7 @@ def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.
 
 
 def load(stack: str, folder: Path) -> Lock | None:
-    """The lock of ``stack`` in ``folder``; None where there is none, or where its two files do not belong together."""
+    """The lock of ``stack``; None if there is none, or its two files do not belong together."""
     path = folder / f"{stack}.json"
     try:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
@@ -168,7 +173,7 @@ def load(stack: str, folder: Path) -> Lock | None:
         ) from error
     if lock.stack != stack:
         raise UserError(
-            f"The lock {path.name} is of another stack: {lock.stack}.",
+            f"The lock {path.name} belongs to another stack: {lock.stack}.",
             cause="it was copied or renamed by hand",
             next_step=f"delete {path.name} and lock again",
         )
@@ -180,15 +185,16 @@ def load(stack: str, folder: Path) -> Lock | None:
 
 
 def is_current(stack: Stack, lock: Lock) -> bool:
-    """Whether ``lock`` is what ``stack`` asks for; a lock of "today" stays current until it is made anew."""
+    """Whether ``lock`` is what ``stack`` asks for. Of a stack of "today" every lock is."""
     same = stack.requirements == lock.requirements and stack.python == lock.python
     return same and stack.as_of in ("today", lock.as_of)
 
 
 def fallen_behind(lock: Lock, core_names: Collection[str], days: int = 180) -> list[LockedPackage]:
-    """Packages of ``core_names`` that the stack asks for without a pin, and that came out more than ``days`` behind.
+    """Packages that the stack asks for without a pin, and that are more than ``days`` old.
 
-    A pin (``==``) is a wish. Without one, a resolver that cannot have everything new takes something old, silently.
+    A resolver that cannot have everything new takes an old release without a warning. Packages with
+    a pin (``==``) are old on purpose.
     """
     wanted = {canonicalize_name(name) for name in core_names}
     requested = {
@@ -209,12 +215,12 @@ def requirements_path(stack: str, folder: Path) -> Path:
 
 
 def cutoff(as_of: dt.date) -> str:
-    """The end of the day in UTC, as uv's --exclude-newer reads it: a bare date would mean the machine's time zone."""
+    """The end of the day in UTC for uv's --exclude-newer, which reads a date in the local time zone."""
     return f"{as_of + dt.timedelta(days=1)}T00:00:00Z"
 
 
 def _packages(text: str, python: str, as_of: dt.date, index: Index) -> tuple[LockedPackage, ...]:
-    """What ``text`` installs on Linux, each package compared with the newest release of the day."""
+    """What ``text`` installs on Linux, with the newest release of each package on that day."""
     versions: dict[str, str] = {}
     environment = _linux(python)
     for block in blocks(text):
@@ -244,37 +250,35 @@ def _locked(
 
 
 def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Failure:
-    """Why uv found no solution: the index is asked which requests no release of the day meets. IndexUnreachable."""
+    """Why uv found no solution. The index says which requirement no release met on that day."""
     if not NO_SOLUTION.search(explanation) or "network was disabled" in explanation:
         return _failure_to_resolve(stack, explanation)
     for requirement in (each for each in map(Requirement, stack.requirements) if not each.url):
         message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))
         if message:
-            told = explanation.partition(" hint: ")[0]  # uv's hint is to lift the date: not here
-            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {told}")
+            words = explanation.partition(" hint: ")[0]  # the hint is to change the date
+            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {words}")
     return Failure(outcome="resolve:conflict", message=explanation)
 
 
 def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
-    """Why uv never came to an answer; UserError where the reason lies in this machine."""
+    """Why uv gave no answer; UserError if the reason is this machine."""
     if not uv.DISK_FULL.search(explanation):
         if uv.NETWORK.search(explanation):
             return Failure(outcome=UNREACHABLE, message=explanation)
         if "Failed to build" in explanation:
-            return Failure(
-                outcome="install:build", message=explanation
-            )  # a source release must be built to be read
+            return Failure(outcome="install:build", message=explanation)  # of a source release
     raise UserError(
         f"Stack {stack.name} could not be resolved; nothing was written.",
         cause=explanation or "uv gave no reason",
-        next_step="mend that and run the same command again",
+        next_step="fix this and run the command again",
     )
 
 
 def _no_release(
     requirement: Requirement, as_of: dt.date, releases: tuple[Release, ...]
 ) -> str | None:
-    """A sentence about a request that no release meets on ``as_of``; None where one does."""
+    """A sentence about a requirement that no release met on ``as_of``; None if one did."""
     if not releases:
         return f"The package index has no package {requirement.name}."
     matching = [r for r in releases if requirement.specifier.contains(r.version, prereleases=True)]
@@ -307,7 +311,7 @@ def _lock(
 
 
 def write(lock: Lock, text: str, folder: Path) -> None:
-    """Write both files, the text first: a lock whose text is missing or another one does not load."""
+    """Write both files, the text first: a lock without its text does not load."""
     folder.mkdir(parents=True, exist_ok=True)
     path = requirements_path(lock.stack, folder)
     if lock.failure:
@@ -329,7 +333,7 @@ def _pinned(requirement: Requirement) -> bool:
 
 
 def _linux(python: str) -> dict[str, str]:
-    """The marker variables of the newest patch release of ``python`` on Linux: where results are published from."""
+    """The marker variables of a Python on Linux, where results are published from."""
     return {
         "implementation_name": "cpython", "implementation_version": f"{python}.99", "os_name": "posix",
         "platform_machine": "x86_64", "platform_python_implementation": "CPython", "platform_release": "",

@@ -1,4 +1,4 @@
-"""Run uv: which binary, which package index, and its words without the index's host name."""
+"""Runs uv. Its output is returned without the host name of the package index."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LEAKS = (
     "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION", "UV_FORK_STRATEGY",
     "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE", "VIRTUAL_ENV", "CONDA_PREFIX",
 )  # fmt: skip
-"""Environment variables that would make a lock depend on the machine that made it."""
+"""Environment variables that would make a lock depend on this machine."""
 OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
-"""Environment variables that forbid asking: for uv both mean the same."""
+"""Environment variables that forbid use of the network; either one also applies to uv."""
 TIMED_OUT = 124
 NETWORK = re.compile(
     r"failed to (?:fetch|download)|error sending request|dns error|timed out|request failed after|could not connect"
@@ -32,11 +32,11 @@ NETWORK = re.compile(
     r"|network was disabled|\btls\b|\bcertificate\b",
     re.IGNORECASE,
 )
-"""What uv's words say where the network failed."""
+"""What uv prints if the network failed."""
 DISK_FULL = re.compile(
     r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE
 )
-"""What they say where the disk is full."""
+"""What uv prints if the disk is full."""
 
 
 STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
@@ -47,7 +47,7 @@ LISTED = re.compile(r"Using Python | [-+~] ")
 
 @dataclass(frozen=True)
 class Ran:
-    """How one uv command ended; ``stderr`` names no host."""
+    """How a uv command ended; ``stderr`` has no host names."""
 
     returncode: int
     stdout: str
@@ -61,7 +61,7 @@ def run(
     variables: Mapping[str, str] | None = None,
     timeout_s: float = 1800,
 ) -> Ran:
-    """Run ``uv ARGUMENTS``; never raises for a uv that fails or is too slow."""
+    """Run ``uv ARGUMENTS``. A uv that fails or times out raises nothing."""
     try:
         ran = subprocess.run(
             [binary(), *arguments],
@@ -123,7 +123,7 @@ def _environment(variables: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def offline() -> str:
-    """The name of the environment variable that forbids asking the network; empty where none does."""
+    """The environment variable that forbids use of the network; empty if none does."""
     return next(
         (name for name in OFFLINE if os.environ.get(name, "").lower() not in {"", "0", "false"}), ""
     )
@@ -131,7 +131,7 @@ def offline() -> str:
 
 @cache
 def binary() -> str:
-    """The uv that came with this project's requirements."""
+    """The uv that this project depends on."""
     return uv.find_uv_bin()
 
 
@@ -142,9 +142,10 @@ def version() -> str:
 
 
 def index_url() -> str:
-    """The simple API of the package index this machine is configured for: by uv's variables, pip's, or uv's settings.
+    """The simple API of the package index that this machine is configured for.
 
-    uv itself is asked for its default, so that no host name is written here.
+    The variables of uv come first, then those of pip, then the settings of uv. uv is asked for its
+    default, so that no host name is written here.
     """
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         if os.environ.get(name):
@@ -153,7 +154,7 @@ def index_url() -> str:
             )  # uv allows NAME=ADDRESS
             if not re.match(r"https?://[^/]|file:///", address):
                 raise UserError(
-                    f"{name} holds no address of a package index.",  # nor is it shown: it may hold credentials
+                    f"{name} holds no address of a package index.",  # it may hold credentials: do not show it
                     cause="an address begins with https://, http:// or file:///",
                     next_step=f"set {name} to the simple API of an index, or unset it",
                 )
@@ -175,14 +176,14 @@ def _default_index_url() -> str:
 
 
 def scrub(text: str) -> str:
-    """``text`` with the host of every address, and credentials with it, replaced."""
+    """``text`` with the hosts and credentials of all addresses replaced."""
     return re.sub(
         r"\b(?:https?|file)://[^/\s`'\")]*", "the package index", without_credentials(text)
     )
 
 
 def summary(stderr: str) -> str:
-    """What uv printed, without warnings, as one line: what failed, and its causes after colons."""
+    """What uv printed, without warnings, on one line."""
     lines = (line for line in stderr.splitlines() if not line.startswith("warning:"))
     joined = re.sub(r"\s*\n\s*cause: ", ": ", "\n".join(lines).strip())
     return " ".join(joined.removeprefix("error: ").split())

@@ -1,6 +1,7 @@
-"""Pure: the lines that make a failure speak of which the script itself says nothing. They need torch 2.0.
+"""``capsule``: a published cell as one script that ``uv run`` reproduces, without this project.
 
-Pure: a published cell as one script that ``uv run`` reproduces, and that knows nothing of this project.
+If the script itself does not show the failure, a ``main()`` is added that makes it exit with 1.
+That function needs torch 2.0.
 """
 
 from __future__ import annotations
@@ -26,6 +27,211 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Lock, Record, Scenario
 
 
+STEPS = 4
+WIDTH = 96
+PLATFORMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("win32", "AMD64"))
+SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
+
+
+def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
+    """Refuse a cell that no script can show.
+
+    Args:
+        record: the cell's record.
+        scenario: its scenario.
+        everything: a cell that passed is allowed too.
+
+    Raises:
+        UserError: with what to do instead.
+    """
+    outcome, cell = Outcome(record.outcome), record.cell
+    if scenario.arguments is not None:
+        raise UserError(
+            f"{scenario.name} is a script of your own and needs no capsule.",
+            cause="a capsule is a scenario reduced to one variant",
+            next_step=f"uv run --with-requirements results/locks/{cell.stack}.txt YOUR_SCRIPT",
+        )
+    if not outcome.judged or outcome.phase in (Phase.RESOLVE, Phase.INSTALL):
+        raise UserError(
+            f"{cell} never ran: {record.outcome}.",
+            cause=one_line(record.message),
+            next_step="choose a cell that ran and failed: gradmatrix table -v",
+        )
+    if everything:
+        return
+    if outcome.phase is Phase.RELATION:
+        raise UserError(
+            f"{cell} trains; its failure is that it disagrees with another variant.",
+            cause=one_line(record.message),
+            next_step="--any writes the capsule of this variant alone",
+        )
+    if record.passed:
+        raise UserError(
+            f"{cell} passed: there is no failure to reproduce.",
+            cause="it trains" if outcome.trains else "the stack reports the mistake, as it should",
+            next_step="--any writes its capsule anyway",
+        )
+
+
+def write(
+    record: Record,
+    lock: Lock,
+    requirements: str,
+    scenario: Scenario,
+    source: str,
+    *,
+    file: str = "FILE",
+) -> str:
+    """The script: pinned requirements, what happens, and the reduced scenario.
+
+    Args:
+        record: the cell's record; the scenario is reduced to its variant.
+        lock: the lock of its stack.
+        requirements: the text of ``lock``.
+        scenario: its scenario.
+        source: the scenario's source.
+        file: the name in the command that runs the script.
+    """
+    main = main_of(record)
+    parts = [
+        metadata(lock, requirements),
+        docstring(record, lock, scenario, file, is_silent=main is not None),
+        reduce(source, record.cell.variant, record.cell.device, STEPS),
+        main or "",
+        f'\nif __name__ == "__main__":\n    {"main" if main else "train"}()\n',
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def metadata(lock: Lock, requirements: str) -> str:
+    """The block that ``uv run`` reads: every locked package, and the day the index is read as of.
+
+    Packages that only a CUDA build of torch needs are constraints: a machine that gets a CPU build
+    does not download them.
+    """
+    everything = pinned(requirements, lock.python)
+    cuda = [each for each in everything if each.startswith((*ONLY_CUDA, *TRITON))]
+    needed = [each for each in everything if each not in cuda]
+    if len({each.partition("==")[0] for each in cuda}) == len(cuda):
+        # There is one version of each, so it is the same on every platform.
+        cuda = [each.partition(" ;")[0] for each in cuda]
+    lines = [f'requires-python = "=={lock.python}.*"', "dependencies = [", *_wrapped(needed), "]"]
+    lines += ["", "[tool.uv]", f'exclude-newer = "{cutoff(lock.as_of)}"']
+    if cuda:
+        lines += ["constraint-dependencies = [", *_wrapped(cuda), "]"]
+    return "\n".join(["# /// script", *(f"# {line}".rstrip() for line in lines), "# ///"])
+
+
+def pinned(requirements: str, python: str) -> list[str]:
+    """The requirements of a lock's text for one Python.
+
+    Markers stay only where platforms differ; local versions are removed.
+    """
+    found = []
+    for line in requirements.splitlines():
+        if not line or line.startswith((" ", "#", "-")):
+            continue
+        requirement = Requirement(line.rstrip("\\ "))
+        version = next(iter(requirement.specifier)).version.partition("+")[0]
+        marker = requirement.marker
+        met = [
+            marker is None or marker.evaluate(_platform(python, *platform))
+            for platform in PLATFORMS
+        ]
+        if any(met):
+            words = "" if all(met) else f" ; {str(marker).replace(chr(34), chr(39))}"
+            found.append(f"{requirement.name}=={version}{words}")
+    return found
+
+
+def _platform(python: str, system: str, machine: str) -> dict[str, str]:
+    """The marker variables of a platform."""
+    return {
+        "implementation_name": "cpython", "implementation_version": f"{python}.99",
+        "os_name": "nt" if system == "win32" else "posix", "platform_machine": machine,
+        "platform_python_implementation": "CPython", "platform_release": "", "platform_system": SYSTEMS[system],
+        "platform_version": "", "python_full_version": f"{python}.99", "python_version": python,
+        "sys_platform": system, "extra": "",
+    }  # fmt: skip
+
+
+def _wrapped(words: Iterable[str]) -> list[str]:
+    """Strings of a TOML list, as many on a line as fit."""
+    lines = [""]
+    for word in (f'"{word}",' for word in words):
+        if len(lines[-1]) + len(word) > WIDTH - 4 and lines[-1]:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else f"    {word}"
+    return lines
+
+
+def docstring(record: Record, lock: Lock, scenario: Scenario, file: str, *, is_silent: bool) -> str:
+    """What fails, how, with which versions, and how to see it."""
+    versions = ", ".join(f"{name} {version}" for name in SHOWN if (version := lock.version(name)))
+    where = f"With {versions} on Python {lock.python} ({record.cell.device.upper()})"
+    message = one_line(record.message)
+    if is_silent:
+        story = [f"{where} this runs to its end without an error, but"]
+    else:
+        story = [f"{where} this ends with" if message else f"{where} this trains."]
+    paragraphs = [
+        f"{scenario.title}.",
+        *_wrap(_setting(record.cell.variant, scenario)),
+        *_wrap(*story),
+    ]
+    if message:
+        paragraphs.append(f"    {message}")
+    if is_silent:
+        paragraphs += _wrap("The last function checks this and makes the script exit with code 1.")
+    paragraphs += _wrap(f"To reproduce it with exactly these releases: uv run {file}")
+    text = "\n\n".join(paragraphs).replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{text}\n"""\n'
+
+
+def _setting(variant: str, scenario: Scenario) -> str:
+    """The variant in words, unless they mention other variants."""
+    summary = next((each.summary for each in scenario.variants if each.name == variant), "")
+    others = [re.escape(each.name) for each in scenario.variants if each.name != variant]
+    if re.search(rf"\b(?:{'|'.join([*others, 'the same', 'these'])})\b", summary):
+        return ""
+    return f"Here: {summary}." if summary else ""
+
+
+def _wrap(*texts: str) -> list[str]:
+    return [
+        textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+        for text in texts
+        if text
+    ]
+
+
+NOTHING_TRAINABLE = "nothing is trainable"
+"""The message of a verdict if there is no parameter to look at."""
+
+
+def main_of(record: Record) -> str | None:
+    """A ``main()`` that trains and exits with 1 if the recorded failure happens.
+
+    None if it raises.
+    """
+    outcome = Outcome(record.outcome)
+    if record.observation is not None and record.observation.raised is not None:
+        return None
+    if outcome.phase is Phase.GRADIENT and record.message == NOTHING_TRAINABLE:
+        return TRAINABLE.format(names=NAMES)
+    if outcome.phase is Phase.GRADIENT:
+        status = Gradient(outcome.reason)
+        good = (
+            "gradient.isfinite().all()"
+            if status is Gradient.NONFINITE
+            else "gradient.count_nonzero()"
+        )
+        return GRADIENTS.format(names=NAMES, good=good, got=GOT[status])
+    if outcome.phase is Phase.UPDATE:
+        return UPDATES
+    return LOSSES if record.outcome == NONFINITE_LOSS else None
+
+
 NAMES = """
     def note_names(module: torch.nn.Module, _inputs: object) -> None:
         for name, parameter in module.named_parameters():
@@ -33,7 +239,7 @@ NAMES = """
 """
 GRADIENTS = """
 def main() -> None:
-    \"\"\"Train, and look at the gradients that the optimizer is given: nothing else tells.\"\"\"
+    \"\"\"Train and look at the gradients that the optimizer gets: there is no other sign.\"\"\"
     import sys
 
     import torch
@@ -61,7 +267,7 @@ def main() -> None:
 """
 UPDATES = """
 def main() -> None:
-    \"\"\"Train, and compare the parameters with what they were before: nothing else tells.\"\"\"
+    \"\"\"Train and compare the parameters with their values before: there is no other sign.\"\"\"
     import sys
 
     import torch
@@ -83,7 +289,7 @@ def main() -> None:
 """
 TRAINABLE = """
 def main() -> None:
-    \"\"\"Train, and look at what could have learned something: nothing else tells.\"\"\"
+    \"\"\"Train and look for trainable parameters: there is no other sign.\"\"\"
     import sys
 
     import torch
@@ -94,11 +300,11 @@ def main() -> None:
     register_module_forward_pre_hook(note_names)
     train()
     if not any(parameter.requires_grad for parameter in names):
-        sys.exit(f"nothing is trainable: all of {{len(names)}} parameters are frozen, and nothing has said so")
+        sys.exit(f"nothing is trainable: all {{len(names)}} parameters are frozen, without an error")
 """
 LOSSES = """
 def main() -> None:
-    \"\"\"Train, and look at the losses: nothing else tells.\"\"\"
+    \"\"\"Train and look at the losses: there is no other sign.\"\"\"
     import math
     import sys
 
@@ -117,187 +323,3 @@ def main() -> None:
     if not all(map(math.isfinite, losses)):
         sys.exit(f"the loss is not finite: {losses}")
 """
-NOTHING_TRAINABLE = "nothing is trainable"
-"""What a verdict says where there is no parameter to look at."""
-
-
-def main_of(record: Record) -> str | None:
-    """A ``main()`` that trains and ends with exit code 1 where what is recorded happens; None where it raises."""
-    outcome = Outcome(record.outcome)
-    if record.observation is not None and record.observation.raised is not None:
-        return None
-    if outcome.phase is Phase.GRADIENT and record.message == NOTHING_TRAINABLE:
-        return TRAINABLE.format(names=NAMES)
-    if outcome.phase is Phase.GRADIENT:
-        status = Gradient(outcome.reason)
-        good = (
-            "gradient.isfinite().all()"
-            if status is Gradient.NONFINITE
-            else "gradient.count_nonzero()"
-        )
-        return GRADIENTS.format(names=NAMES, good=good, got=GOT[status])
-    if outcome.phase is Phase.UPDATE:
-        return UPDATES
-    return LOSSES if record.outcome == NONFINITE_LOSS else None
-
-
-STEPS = 4
-WIDTH = 96
-PLATFORMS = (("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("win32", "AMD64"))
-SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
-
-
-def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
-    """UserError where no script can show what ``record`` says; with ``everything`` a cell may also have passed."""
-    outcome, cell = Outcome(record.outcome), record.cell
-    if scenario.arguments is not None:
-        raise UserError(
-            f"{scenario.name} is a script of your own, and needs no capsule.",
-            cause="a capsule is made of a scenario, reduced to one variant",
-            next_step=f"uv run --with-requirements results/locks/{cell.stack}.txt YOUR_SCRIPT",
-        )
-    if not outcome.judged or outcome.phase in (Phase.RESOLVE, Phase.INSTALL):
-        raise UserError(
-            f"{cell} never ran: {record.outcome}.",
-            cause=one_line(record.message),
-            next_step="choose a cell that ran and failed: gradmatrix table -v",
-        )
-    if everything:
-        return
-    if outcome.phase is Phase.RELATION:
-        raise UserError(
-            f"{cell} trains by itself; it disagrees with another variant.",
-            cause=one_line(record.message),
-            next_step="--any writes the capsule of this variant alone",
-        )
-    if record.passed:
-        raise UserError(
-            f"{cell} passed: there is no failure to reproduce.",
-            cause="it trains" if outcome.trains else "the stack says what is wrong, as it should",
-            next_step="--any writes its capsule all the same",
-        )
-
-
-def write(
-    record: Record,
-    lock: Lock,
-    requirements: str,
-    scenario: Scenario,
-    source: str,
-    *,
-    file: str = "FILE",
-) -> str:
-    """The script: pinned requirements, what happens, and the scenario's ``source`` reduced to the record's variant.
-
-    ``requirements`` is the text of ``lock``, ``file`` the name by which the script is told to be run.
-    """
-    main = main_of(record)
-    parts = [
-        metadata(lock, requirements),
-        docstring(record, lock, scenario, file, is_silent=main is not None),
-        reduce(source, record.cell.variant, record.cell.device, STEPS),
-        main or "",
-        f'\nif __name__ == "__main__":\n    {"main" if main else "train"}()\n',
-    ]
-    return "\n".join(part for part in parts if part)
-
-
-def metadata(lock: Lock, requirements: str) -> str:
-    """The block that ``uv run`` reads: every locked package at its version, and the day the index is read as of.
-
-    What only a CUDA build of torch needs is a constraint: a machine that gets a CPU build has no use for gigabytes.
-    """
-    everything = pinned(requirements, lock.python)
-    cuda = [each for each in everything if each.startswith((*ONLY_CUDA, *TRITON))]
-    needed = [each for each in everything if each not in cuda]
-    if len({each.partition("==")[0] for each in cuda}) == len(cuda):
-        cuda = [
-            each.partition(" ;")[0] for each in cuda
-        ]  # one version of each: the same wherever it is installed
-    lines = [f'requires-python = "=={lock.python}.*"', "dependencies = [", *_wrapped(needed), "]"]
-    lines += ["", "[tool.uv]", f'exclude-newer = "{cutoff(lock.as_of)}"']
-    if cuda:
-        lines += ["constraint-dependencies = [", *_wrapped(cuda), "]"]
-    return "\n".join(["# /// script", *(f"# {line}".rstrip() for line in lines), "# ///"])
-
-
-def pinned(requirements: str, python: str) -> list[str]:
-    """The requirements of a lock's text for one Python: markers only where platforms differ, no local version."""
-    found = []
-    for line in requirements.splitlines():
-        if not line or line.startswith((" ", "#", "-")):
-            continue
-        requirement = Requirement(line.rstrip("\\ "))
-        version = next(iter(requirement.specifier)).version.partition("+")[0]
-        marker = requirement.marker
-        met = [
-            marker is None or marker.evaluate(_platform(python, *platform))
-            for platform in PLATFORMS
-        ]
-        if any(met):
-            words = "" if all(met) else f" ; {str(marker).replace(chr(34), chr(39))}"
-            found.append(f"{requirement.name}=={version}{words}")
-    return found
-
-
-def docstring(record: Record, lock: Lock, scenario: Scenario, file: str, *, is_silent: bool) -> str:
-    """What fails, how, with what, and how to see it."""
-    versions = ", ".join(f"{name} {version}" for name in SHOWN if (version := lock.version(name)))
-    where = f"With {versions} on Python {lock.python} ({record.cell.device.upper()})"
-    message = one_line(record.message)
-    if is_silent:
-        story = [f"{where} this runs to its end without an error, but"]
-    else:
-        story = [f"{where} this ends with" if message else f"{where} this trains."]
-    paragraphs = [
-        f"{scenario.title}.",
-        *_wrap(_setting(record.cell.variant, scenario)),
-        *_wrap(*story),
-    ]
-    if message:
-        paragraphs.append(f"    {message}")
-    if is_silent:
-        paragraphs += _wrap(
-            "The last function looks for that, and makes the script end with exit code 1."
-        )
-    paragraphs += _wrap(f"To reproduce it with exactly these releases: uv run {file}")
-    text = "\n\n".join(paragraphs).replace("\\", "\\\\").replace('"""', "'''")
-    return f'"""{text}\n"""\n'
-
-
-def _setting(variant: str, scenario: Scenario) -> str:
-    """The variant in words, unless they speak of other variants."""
-    summary = next((each.summary for each in scenario.variants if each.name == variant), "")
-    others = [re.escape(each.name) for each in scenario.variants if each.name != variant]
-    if re.search(rf"\b(?:{'|'.join([*others, 'the same', 'these'])})\b", summary):
-        return ""
-    return f"Here: {summary}." if summary else ""
-
-
-def _wrap(*texts: str) -> list[str]:
-    return [
-        textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
-        for text in texts
-        if text
-    ]
-
-
-def _wrapped(words: Iterable[str]) -> list[str]:
-    """Strings of a TOML list, as many on a line as there is room."""
-    lines = [""]
-    for word in (f'"{word}",' for word in words):
-        if len(lines[-1]) + len(word) > WIDTH - 4 and lines[-1]:
-            lines.append("")
-        lines[-1] += f" {word}" if lines[-1] else f"    {word}"
-    return lines
-
-
-def _platform(python: str, system: str, machine: str) -> dict[str, str]:
-    """The marker variables of a platform."""
-    return {
-        "implementation_name": "cpython", "implementation_version": f"{python}.99",
-        "os_name": "nt" if system == "win32" else "posix", "platform_machine": machine,
-        "platform_python_implementation": "CPython", "platform_release": "", "platform_system": SYSTEMS[system],
-        "platform_version": "", "python_full_version": f"{python}.99", "python_version": python,
-        "sys_platform": system, "extra": "",
-    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The scenarios in an environment that is there already: nothing is installed, nothing is recorded."""
+"""Run the scenarios in an existing environment; nothing is installed and nothing is recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Checked(Frozen, frozen=True):
-    """One cell of the environment, and what is published of it."""
+    """One cell of the environment, beside what is published about it."""
 
     scenario: str
     variant: str
@@ -41,20 +41,23 @@ class Checked(Frozen, frozen=True):
     outcome: str
     gradient: Gradient | None
     passed: bool | None
-    """None where it was not judged: the environment has no such feature or device."""
+    """None if it was not judged: the environment has no such feature or device."""
     message: str
     nearest: str | None
-    """The outcome on the nearest stack; None where it was not judged there."""
+    """The outcome on the nearest stack; None if it was not judged there."""
     nearest_passed: bool | None
     like: Likeness | None = None
-    """Which published stacks fail alike; None where it did not fail."""
+    """Which published stacks fail in the same way; None if it did not fail."""
     diagnosis: Diagnosis | None = None
     remedy: Remedy | None = None
     """What was seen to train in this environment, or else on the nearest stack."""
 
     @property
     def as_nearest(self) -> bool:
-        """It ends here as on the nearest stack; so does what was not judged on one of the two."""
+        """Whether it ends here as on the nearest stack.
+
+        Also True if one of the two was not judged.
+        """
         if self.passed is None or self.nearest_passed is None:
             return True
         return (self.passed, self.outcome) == (self.nearest_passed, self.nearest) or (
@@ -72,7 +75,7 @@ class Report(Frozen, frozen=True):
     cells: tuple[Checked, ...]
 
     def failing(self, *, misuse: bool) -> list[Checked]:
-        """The cells that failed: of misuse, the ones of which the environment says nothing."""
+        """The cells that failed; with ``misuse`` those that the environment is silent about."""
         return [
             cell
             for cell in self.cells
@@ -80,7 +83,7 @@ class Report(Frozen, frozen=True):
         ]
 
     def groups(self, *, misuse: bool) -> dict[str, list[Checked]]:
-        """The failing cells by what they are like, the largest group first."""
+        """The failing cells by the published stacks that fail alike, largest group first."""
         found: dict[str, list[Checked]] = {}
         for cell in self.failing(misuse=misuse):
             found.setdefault(cell.like.words if cell.like else "", []).append(cell)
@@ -88,23 +91,23 @@ class Report(Frozen, frozen=True):
 
     @property
     def unjudged(self) -> list[Checked]:
-        """What says nothing: no such feature or device here."""
+        """The cells that were not judged: no such feature or device here."""
         return [cell for cell in self.cells if cell.passed is None]
 
     @property
     def better(self) -> list[Checked]:
-        """What passes here and not on the nearest stack."""
+        """The cells that pass here but not on the nearest stack."""
         return [cell for cell in self.cells if cell.passed and cell.nearest_passed is False]
 
     @property
     def unexpected(self) -> list[Checked]:
-        """What fails here and does not fail in this way on the nearest stack."""
+        """The cells that fail here, and on the nearest stack not in this way."""
         return [cell for cell in self.cells if cell.passed is False and not cell.as_nearest]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A cell of the environment that was run, and how it ended."""
+    """A cell of the environment that was run, and its outcome."""
 
     cell: Cell
     outcome: str
@@ -112,7 +115,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class World:
-    """An environment beside what is published: the locks by age, and the records as they ran, each cell alone."""
+    """An environment beside what is published: locks by age, and records of single cells."""
 
     here: versions.Versions
     locks: tuple[Lock, ...]
@@ -125,7 +128,7 @@ class World:
 
     @classmethod
     def of(cls, lock: Lock, project: Project) -> World:
-        """``lock`` and what the checkout's results/ hold; stacks of which nothing was judged are left out."""
+        """``lock`` beside the checkout's results. Stacks with no judged cell are left out."""
         records = {cell: as_it_ran(record) for cell, record in address.published(project).items()}
         judged = {cell.stack for cell, record in records.items() if record.passed is not None}
         known = sorted(project.known_locks(), key=lambda lock: (lock.as_of, lock.stack))
@@ -139,7 +142,7 @@ def check(
     selection: Selection,
     stage: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Run the selected cells in the environment of ``python`` and compare them with what is published."""
+    """Run the selected cells in the environment of ``python`` and compare with the matrix."""
     settings = project.settings()
     lock = installed(python, settings.limits.threads)
     devices = {device: device_class(device) for device in project.matrix.run.devices}
@@ -202,7 +205,7 @@ def remedy(
     ran: Iterable[Ran],
     world: World,
 ) -> Remedy | None:
-    """What was seen to help against it: here, or else on the nearest published stack."""
+    """What was seen to help: here, or else on the nearest published stack."""
     here = remedy_on_its_stack(diagnosis.cause, scenarios, ran, cell)
     if here is not None or world.closest is None:
         return here
@@ -218,7 +221,7 @@ def compared(
     world: World,
     remedies: Callable[[Diagnosis, Cell], Remedy | None],
 ) -> Checked:
-    """A cell that ended, beside what is published of it."""
+    """A cell that has ended, beside what is published about it."""
     seen = finished.answer.observation if finished and finished.answer else None
     passed = passes(planned.variant.role, verdict, seen)
     cell = planned.cell

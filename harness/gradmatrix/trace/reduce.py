@@ -1,334 +1,31 @@
-"""Python source as text and tree at once: edits are made in the text, so that comments and formatting stay.
+"""A scenario's source, reduced to one variant, so that a capsule shows only what matters.
 
-What an expression is known to be: strings and numbers, tuples of them, and tables at the top of the module.
-
-Conditions and look-ups whose value is known, and the branches that are never taken.
-
-What nobody needs any more: definitions, imports, and names that are set and not read.
-
-Parameters and attributes that can only have one value: the value takes their place.
-
-Pure: a scenario's source, reduced to one variant: constants put in, decided branches gone, nothing left unused.
-
-Each rule makes one sort of edit; they are repeated until none of them finds anything more to do.
+Constants are put in, branches that are never taken go, and nothing unused is left. Each rule makes
+one kind of edit. The rules are repeated until none of them finds anything to do.
 """
 
 from __future__ import annotations
 
 import ast
-import io
 import json
 import re
-import tokenize
-from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
+
+from gradmatrix.trace.source import Edit, Source, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 
-COMPOUND = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.NamedExpr)
-"""Expressions that need parentheses of their own in another one."""
-LAYOUT = (
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.COMMENT,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-)
-
-
-@dataclass(frozen=True)
-class Edit:
-    """Bytes ``start`` to ``end`` become ``text``."""
-
-    start: int
-    end: int
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Token:
-    """A token with its place in bytes."""
-
-    kind: int
-    text: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Source:
-    """The text of a module, and its tree."""
-
-    text: str
-    tree: ast.Module
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Parse ``text``; SyntaxError where it is no Python."""
-        return cls(text, ast.parse(text))
-
-    def changed(self, edits: Iterable[Edit]) -> Source:
-        """With ``edits`` made; one that lies within another one is left out."""
-        result, before = b"", 0
-        for edit in outermost(edits):
-            result += self.raw[before : edit.start] + edit.text.encode()
-            before = edit.end
-        return Source.of((result + self.raw[before:]).decode())
-
-    @cached_property
-    def raw(self) -> bytes:
-        """The text as bytes, which positions in the tree count."""
-        return self.text.encode()
-
-    @cached_property
-    def lines(self) -> list[int]:
-        """Where each line begins, and the end."""
-        starts = [0]
-        for line in self.raw.splitlines(keepends=True):
-            starts.append(starts[-1] + len(line))
-        return starts
-
-    @cached_property
-    def tokens(self) -> list[Token]:
-        """Its tokens in order."""
-        texts = self.text.splitlines(keepends=True)
-
-        def place(position: tuple[int, int]) -> int:
-            line, column = position
-            if line > len(texts):
-                return len(self.raw)
-            return self.lines[line - 1] + len(texts[line - 1][:column].encode())
-
-        read = io.StringIO(self.text).readline
-        return [
-            Token(t.type, t.string, place(t.start), place(t.end))
-            for t in tokenize.generate_tokens(read)
-        ]
-
-    def line_of(self, place: int) -> int:
-        """The number of the line, from 0, in which the byte lies."""
-        return bisect_right(self.lines, place) - 1
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        """The first byte of a node, decorators included, and the one after its last."""
-        place = vars(node)
-        start = self.lines[place["lineno"] - 1] + place["col_offset"]
-        end = self.lines[place["end_lineno"] - 1] + place["end_col_offset"]
-        decorators = [each.lineno - 1 for each in getattr(node, "decorator_list", [])]
-        if decorators:
-            start = self.lines[min(decorators)] + self.indentation(min(decorators))
-        return start, end
-
-    def piece(self, node: ast.AST) -> str:
-        """The text of a node."""
-        start, end = self.span(node)
-        return self.raw[start:end].decode()
-
-    def operand(self, node: ast.AST) -> str:
-        """The text of a node as a part of another expression."""
-        return f"({self.piece(node)})" if isinstance(node, COMPOUND) else self.piece(node)
-
-    def replaced(self, node: ast.AST, text: str) -> Edit:
-        """The node's text replaced."""
-        return Edit(*self.span(node), text)
-
-    def indentation(self, line: int) -> int:
-        """Bytes of white space at the beginning of a line."""
-        text = self.raw[self.lines[line] : self.lines[line + 1]]
-        return len(text) - len(text.lstrip(b" \t"))
-
-    def blocks(self) -> Iterator[list[ast.stmt]]:
-        """Every list of statements."""
-        for node in ast.walk(self.tree):
-            for name in ("body", "orelse", "finalbody"):
-                block = getattr(node, name, None)
-                if isinstance(block, list) and block:
-                    yield block
-
-    def without(self, node: ast.stmt) -> Edit:
-        """The lines of a statement gone, with the comment right above; ``pass`` where its block would be empty."""
-        start, end = self.span(node)
-        first, last = self.line_of(start), self.line_of(end - 1)
-        comments = {self.line_of(t.start) for t in self.tokens if t.kind == tokenize.COMMENT}
-        while (
-            first and first - 1 in comments and self._is_comment(first - 1, self.indentation(first))
-        ):
-            first -= 1
-        alone = any(block == [node] and block is not self.tree.body for block in self.blocks())
-        text = " " * node.col_offset + "pass\n" if alone else ""
-        return Edit(self.lines[first], self.lines[last + 1], text)
-
-    def _is_comment(self, line: int, indentation: int) -> bool:
-        return self.indentation(line) == indentation and self.raw[self.lines[line] :].lstrip(
-            b" \t"
-        ).startswith(b"#")
-
-    def decided(self, node: ast.If, *, keep: bool) -> Edit:
-        """An ``if`` or ``elif`` whose condition is known: what is left of it."""
-        start, end = self.span(node)
-        is_elif = self.raw.startswith(b"elif", start)
-        after = self.lines[self.line_of(end - 1) + 1]
-        line = self.lines[self.line_of(start)]
-        chosen = node.body if keep else node.orelse
-        if keep and is_elif:
-            return Edit(start, after, f"else:\n{self._body(node, chosen, dedent=False)}")
-        if (
-            chosen
-            and isinstance(chosen[0], ast.If)
-            and self.raw.startswith(b"elif", self.span(chosen[0])[0])
-        ):
-            return Edit(start, self.span(chosen[0])[0] + (0 if is_elif else len("el")))
-        if chosen and is_elif:
-            return Edit(line, self.lines[self._header(chosen[0])])
-        if chosen:
-            return Edit(line, after, self._body(node, chosen, dedent=True))
-        return Edit(line, after) if is_elif else self.without(node)
-
-    def _header(self, first: ast.stmt) -> int:
-        """The line of the ``else:`` or of the end of the ``if …:`` above a block's first statement."""
-        line = self.line_of(self.span(first)[0])
-        while (
-            self.indentation(line) >= first.col_offset
-            or not self.raw[self.lines[line] : self.lines[line + 1]].strip()
-        ):
-            line -= 1
-        return line
-
-    def _body(self, node: ast.If, block: list[ast.stmt], *, dedent: bool) -> str:
-        """The lines of a block of ``node``, with the comments above its first statement."""
-        first, last = self._header(block[0]) + 1, self.line_of(self.span(block[-1])[1] - 1)
-        if self.line_of(self.span(block[0])[0]) < first:  # on the line of its header
-            return (
-                " " * (node.col_offset + 4 * (not dedent))
-                + "; ".join(map(self.piece, block))
-                + "\n"
-            )
-        fixed = self.inside_strings
-        width = block[0].col_offset - node.col_offset if dedent else 0
-        lines = []
-        for number in range(first, last + 1):
-            text = self.raw[self.lines[number] : self.lines[number + 1]].decode()
-            movable = number not in fixed and not text[:width].strip()
-            lines.append((text[width:] or "\n") if movable else text)
-        return "".join(lines)
-
-    @cached_property
-    def inside_strings(self) -> set[int]:
-        """Numbers of the lines, from 0, that begin inside a string."""
-        found = set[int]()
-        for token in self.tokens:
-            if token.kind == tokenize.STRING:
-                found |= set(range(self.line_of(token.start) + 1, self.line_of(token.end) + 1))
-        return found
-
-    def without_items(self, gone: Iterable[ast.AST], after: int) -> list[Edit]:
-        """Items of the first parenthesis from byte ``after`` on gone, each with its comma and its comment."""
-        opening, closing, items = self._items(after)
-        drop = {
-            place
-            for node in gone
-            for place, item in enumerate(items)
-            if item[0] <= self.span(node)[0] < item[1]
-        }
-        stars = [place for place, item in enumerate(items) if self.raw[item[0] : item[1]] == b"*"]
-        if stars and all(
-            p in drop or self.raw.startswith(b"**", items[p][0])
-            for p in range(stars[0] + 1, len(items))
-        ):
-            drop.add(stars[0])  # nothing is left that must be given by name
-        kept = [place for place in range(len(items)) if place not in drop]
-        if not drop:
-            return []
-        if not kept:
-            return [Edit(opening, closing)]
-        edits = [Edit(items[place][0], items[place + 1][0]) for place in drop if place < kept[-1]]
-        if kept[-1] + 1 < len(items):
-            end = items[-1][1]
-            edits.append(Edit(items[kept[-1]][1], end))
-            edits += (
-                self._comment_of(end)
-                if self.line_of(end) != self.line_of(items[kept[-1]][1])
-                else []
-            )
-        return edits
-
-    def joined(self, after: int, widest: int = 100) -> list[Edit]:
-        """The only item of the parenthesis on one line, where it stands on several and there is room."""
-        opening, closing, items = self._items(after)
-        inside = self.raw[opening:closing].decode()
-        if len(items) != 1 or "\n" not in inside or "#" in inside or opening < after:
-            return []
-        item = self.raw[items[0][0] : items[0][1]].decode()
-        line = self.raw[self.lines[self.line_of(opening)] : opening].decode()
-        rest = self.raw[closing : self.lines[self.line_of(closing) + 1]].decode().rstrip()
-        fits = "\n" not in item and len(line + item + rest) <= widest
-        return [Edit(opening, closing, item)] if fits else []
-
-    def _comment_of(self, place: int) -> list[Edit]:
-        """The comment in the rest of the line."""
-        line = self.line_of(place)
-        found = (t for t in self.tokens if t.kind == tokenize.COMMENT and t.start > place)
-        return [Edit(t.start, t.end) for t in found if self.line_of(t.start) == line]
-
-    def _items(self, after: int) -> tuple[int, int, list[tuple[int, int]]]:
-        """A parenthesis' inside: where it begins and ends, and the place of each item."""
-        tokens = [t for t in self.tokens if t.start >= after and t.kind not in LAYOUT]
-        first = next(n for n, token in enumerate(tokens) if token.text == "(")
-        depth, items, current = 0, list[tuple[int, int]](), list[Token]()
-        for token in tokens[first:]:
-            depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
-            if (depth == 1 and token.text == ",") or depth == 0:
-                if current:
-                    items.append((current[0].start, current[-1].end))
-                current = []
-                if depth == 0:
-                    return tokens[first].end, token.start, items
-            elif token is not tokens[first]:
-                current.append(token)
-        raise ValueError("a parenthesis that nobody closes")
-
-
-def outermost(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits in order, without those that lie in another one."""
-    kept: list[Edit] = []
-    for edit in sorted(edits, key=lambda each: (each.start, -each.end)):
-        if not kept or edit.start >= kept[-1].end:
-            kept.append(edit)
-    return kept
-
-
-def tidy(text: str) -> str:
-    """Two empty lines around what is defined at the top, at most one elsewhere, none where a block begins."""
-    inside = Source.of(text).inside_strings
-    kept: list[str] = []
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        if number in inside:
-            kept.append(line)
-        elif line.strip():
-            kept.append(line.rstrip())
-        elif kept:
-            following = next((each for each in lines[number:] if each.strip()), "")
-            before = next((each for each in reversed(kept) if each), "")
-            outer = not following.startswith((" ", ")", "]", "}"))
-            most = (
-                2
-                if outer
-                and (following.startswith(("def ", "class ", "@")) or before.startswith(" "))
-                else 1
-            )
-            if not before.endswith((":", "(", "[", "{")) and kept[-most:] != [""] * most:
-                kept.append("")
-    return "\n".join(kept).strip("\n") + "\n"
-
-
+ENTRY = "train"
+LITERALS = ("NEEDS", "VARIANTS", "AGREE")
+AHEAD = {"contextlib.suppress", "suppress", "importlib.import_module", "import_module"}
+"""The calls of a statement that only imports something earlier than needed."""
+WIDEST = 100
+LAST = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 CHANGES = {
     "update",
     "pop",
@@ -344,8 +41,557 @@ CHANGES = {
 }
 
 
+def reduce(text: str, variant: str, device: str, steps: int) -> str:
+    """The source of ``train()`` without arguments, and of all that it needs.
+
+    It is for one variant, device and number of steps. It has no module docstring and no block that
+    runs it.
+
+    Raises:
+        SyntaxError: if ``text`` is not valid Python.
+    """
+    whole = Source.of(text)
+    source = _without_frame(whole.changed(_docstrings(whole)))
+    source = source.changed(specialise(source, (variant, device, steps)))
+    while edits := next(filter(None, (rule(source) for rule in RULES)), None):
+        source = source.changed(edits)
+    return tidy(source.text)
+
+
+def _docstrings(source: Source) -> Iterator[Edit]:
+    """Remove docstrings that mention variants by name."""
+    names = {f"`{name}`" for node in source.tree.body for name in _variants(node)}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            text = ast.get_docstring(node) or ""
+            if len(node.body) > 1 and any(name in text for name in names):
+                yield source.without(node.body[0])
+
+
+def _variants(node: ast.stmt) -> list[str]:
+    """The names of the variants if this statement is their table."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id="VARIANTS")], value=ast.Dict(keys=keys)):
+            return [str(plain(key)) for key in keys]
+    return []
+
+
+def _without_frame(source: Source) -> Source:
+    """Remove the docstring, the literals about variants, and the block for the command line."""
+    docstring = source.tree.body[:1] if ast.get_docstring(source.tree) is not None else []
+    framing = [node for node in source.tree.body if _is_framing(source, node)]
+    return source.changed(source.without(node) for node in (*docstring, *framing))
+
+
+def _is_framing(source: Source, node: ast.stmt) -> bool:
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name in LITERALS
+        case ast.If(test=test):
+            return "__name__" in source.piece(test)
+    return False
+
+
+def fold(source: Source) -> list[Edit]:
+    """Replace look-ups and comparisons by their values, if known."""
+    constants = Constants(source.tree)
+    return [
+        edit
+        for node in outside_strings(source.tree)
+        if (edit := _folded(source, constants, node)) is not None
+    ]
+
+
+def _folded(source: Source, constants: Constants, node: ast.AST) -> Edit | None:
+    if isinstance(node, ast.IfExp) and (truth := constants.truth(node.test)) is not UNKNOWN:
+        return source.replaced(node, source.operand(node.body if truth else node.orelse))
+    if isinstance(node, ast.Compare | ast.BoolOp | ast.UnaryOp) and isinstance(
+        constants.value(node), bool
+    ):
+        return source.replaced(node, literal(constants.value(node)))
+    if isinstance(node, ast.BoolOp):
+        return _shortened(source, constants, node)
+    if isinstance(node, ast.Call) and (value := constants.affix(node)) is not UNKNOWN:
+        return source.replaced(node, literal(value))
+    return _entry(source, constants, node)
+
+
+def _entry(source: Source, constants: Constants, node: ast.AST) -> Edit | None:
+    """Replace a look-up in a table, or a copy of a table that nobody else has."""
+    found = constants.looked_up(node)
+    if found is not None:
+        return source.replaced(node, source.operand(found) if hasattr(found, "lineno") else "None")
+    match node:
+        case ast.Call(func=ast.Name(id="dict"), args=[ast.Dict() as copied], keywords=[]):
+            return source.replaced(node, source.piece(copied))
+    return None
+
+
+def _shortened(source: Source, constants: Constants, node: ast.BoolOp) -> Edit | None:
+    """Remove the parts of ``a and b`` that are known to decide nothing."""
+    neutral = isinstance(node.op, ast.And)
+    left = [part for part in node.values if constants.truth(part) is not neutral]
+    if len(left) == len(node.values) or not left or left[-1] is not node.values[-1]:
+        return None
+    joined = (" and " if neutral else " or ").join(source.operand(part) for part in left)
+    return source.replaced(node, source.piece(left[0]) if len(left) == 1 else joined)
+
+
+def outside_strings(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node outside f-strings: inside them places are known from Python 3.12 on only."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [
+            child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.JoinedStr)
+        ]
+
+
+def decide(source: Source) -> list[Edit]:
+    """Remove one ``if`` that is decided, does nothing, or only asks what the stack supports."""
+    constants = Constants(source.tree)
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.If):
+            continue
+        value = constants.truth(node.test)
+        if value is not UNKNOWN:
+            return [source.decided(node, keep=bool(value))]
+        only = node.body[0] if len(node.body) == 1 and not node.orelse else None
+        skips = isinstance(only, ast.Raise) and "SkipTest" in source.piece(only)
+        if skips or (
+            isinstance(only, ast.Pass)
+            and not any(isinstance(n, ast.Call) for n in ast.walk(node.test))
+        ):
+            return [source.without(node)]
+    return []
+
+
+def end(source: Source) -> list[Edit]:
+    """Remove one statement that is never reached, or a bare return at the end of a function."""
+    for block in source.blocks():
+        for node, following in pairwise(block):
+            if isinstance(node, LAST):
+                return [source.without(following)]
+    for function in ast.walk(source.tree):
+        last = function.body if isinstance(function, ast.FunctionDef) else []
+        while last and isinstance(last[-1], ast.With):
+            last = last[-1].body
+        if len(last) > 1 and isinstance(last[-1], ast.Return) and last[-1].value is None:
+            return [source.without(last[-1])]
+    return []
+
+
+def definitions(source: Source) -> list[Edit]:
+    """Remove functions, classes and values at the top of the module that ``train`` does not use."""
+    named = {name: node for node in source.tree.body for name in _defines(node)}
+    waiting = [n for n in source.tree.body if not _defines(n) and not _imports_ahead(n)]
+    waiting.append(named[ENTRY])
+    reached = set[int]()
+    while waiting:
+        current = waiting.pop()
+        reached.add(id(current))
+        found = (named[name] for name in names_in(current) if name in named)
+        waiting += [each for each in found if id(each) not in reached]
+    return [source.without(node) for node in source.tree.body if id(node) not in reached]
+
+
+def _defines(node: ast.stmt) -> list[str]:
+    """The names of a definition that does nothing else."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if _idle(value):
+            return [name]
+        case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is None or _idle(value):
+            return [name]
+    return []
+
+
+def _idle(value: ast.expr) -> bool:
+    """Whether a value has no side effect: it calls at most a ``…Config``, which holds settings."""
+    calls = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return all(ast.unparse(function).endswith("Config") for function in calls)
+
+
+def _imports_ahead(node: ast.stmt) -> bool:
+    """Whether a statement only imports what is imported again where it is needed."""
+    calls: Iterable[ast.Call] = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
+    return bool(calls) and {ast.unparse(call.func) for call in calls} <= AHEAD
+
+
+def specialise(source: Source, values: Sequence[object]) -> list[Edit]:
+    """Replace the parameters of ``train`` by ``values``."""
+    entry = next(n for n in source.tree.body if isinstance(n, ast.FunctionDef) and n.name == ENTRY)
+    parameters = [*entry.args.posonlyargs, *entry.args.args]
+    edits = list(_described_by(source, entry, {parameter.arg for parameter in parameters}))
+    for parameter, value in zip(parameters, values, strict=True):
+        edits += _replaced(source, entry, parameter.arg, value)
+    return edits + source.without_items(parameters, source.span(entry)[0])
+
+
+def parameters(source: Source) -> list[Edit]:
+    """Remove one parameter that has the same constant at every call."""
+    for called in _called(source.tree):
+        starred = any(isinstance(arg, ast.Starred) for call in called.calls for arg in call.args)
+        recursive = set(map(id, called.calls)) & set(map(id, ast.walk(called.function)))
+        if called.function.args.vararg or starred or called.function.decorator_list or recursive:
+            continue
+        for parameter in [*called.positional, *called.function.args.kwonlyargs]:
+            found = [called.value(call, parameter) for call in called.calls]
+            same = all(
+                value is not UNKNOWN and literal(value) == literal(found[0]) for value in found
+            )
+            if same and not _is_rebound(called.function, parameter.arg):
+                return list(_without_parameter(source, called, parameter, found[0]))
+    return []
+
+
+def _without_parameter(
+    source: Source, called: Called, parameter: ast.arg, value: object
+) -> Iterator[Edit]:
+    yield from _replaced(source, called.function, parameter.arg, value)
+    yield from source.without_items([parameter], source.span(called.function)[0])
+    yield from _described_by(source, called.function, {parameter.arg, "variant"})
+    for call in called.calls:
+        given = called.argument(call, parameter)
+        if given is not None:
+            yield from source.without_items([given], source.span(call.func)[1])
+
+
+def _replaced(source: Source, function: ast.FunctionDef, name: str, value: object) -> list[Edit]:
+    return [source.replaced(node, literal(value)) for node in _uses(function, name)]
+
+
+def _uses(function: ast.FunctionDef, name: str) -> list[ast.Name]:
+    return [
+        n
+        for part in function.body
+        for n in ast.walk(part)
+        if isinstance(n, ast.Name) and n.id == name
+    ]
+
+
+def _is_rebound(function: ast.FunctionDef, name: str) -> bool:
+    """Whether the body gives ``name`` another meaning, or reads it in an f-string."""
+    inner = [node for part in function.body for node in ast.walk(part)]
+    return (
+        any(not isinstance(node.ctx, ast.Load) for node in _uses(function, name))
+        or any(isinstance(node, ast.arg) and node.arg == name for node in inner)
+        or _in_string(function, _uses(function, name))
+    )
+
+
+def _in_string(tree: ast.AST, nodes: Sequence[ast.AST]) -> bool:
+    """Whether one of ``nodes`` is in an f-string."""
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    inside = {id(node) for string in strings for node in ast.walk(string)}
+    return any(id(node) in inside for node in nodes)
+
+
+def _described_by(source: Source, function: ast.FunctionDef, gone: set[str]) -> Iterator[Edit]:
+    """Remove a docstring that mentions parameters that are gone."""
+    words = set(
+        (ast.get_docstring(function) or "").translate(str.maketrans("`.,:()", "      ")).split()
+    )
+    if words & gone and len(function.body) > 1:
+        yield source.without(function.body[0])
+
+
+def attributes(source: Source) -> list[Edit]:
+    """Replace one attribute of ``self`` that is set once, to a constant, and read in the script."""
+    reads = [n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)]
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Constant()
+            ):
+                same = [each for each in reads if each.attr == name and each is not node.targets[0]]
+                own = all(
+                    isinstance(n.ctx, ast.Load) and source.piece(n.value) == "self" for n in same
+                )
+                if (
+                    same
+                    and own
+                    and name not in _bound_in_classes(source.tree)
+                    and not _in_string(source.tree, same)
+                ):
+                    value = source.piece(node.value)
+                    return [source.without(node), *(source.replaced(each, value) for each in same)]
+    return []
+
+
+def _bound_in_classes(tree: ast.AST) -> set[str]:
+    """The names of methods and of attributes that classes define."""
+    found = set[str]()
+    for node in ast.walk(tree):
+        for part in node.body if isinstance(node, ast.ClassDef) else []:
+            found |= {
+                n.id
+                for n in ast.walk(part)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+            found |= {part.name} if isinstance(part, ast.FunctionDef) else set()
+    return found
+
+
+def values(source: Source) -> list[Edit]:
+    """Remove one assignment in a function that has no side effect and is never read."""
+    for block in source.blocks():
+        for node, following in pairwise(block):
+            match node, following:
+                case ast.Assign(targets=[ast.Name(id=one)], value=value), ast.Assign(
+                    targets=[ast.Name(id=two)]
+                ) if one == two and _idle(value) and one not in names_in(following.value):
+                    return [source.without(node)]
+    for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
+        read = names_in(function)
+        for inner in ast.walk(function):
+            match inner:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if (
+                    name not in read and _idle(value)
+                ):
+                    return [source.without(inner)]
+    return []
+
+
+def imports(source: Source) -> list[Edit]:
+    """Remove imported names that are never read; ``__future__`` stays."""
+    read = names_in(source.tree)
+    edits = []
+    for node in ast.walk(source.tree):
+        if (
+            not isinstance(node, ast.Import | ast.ImportFrom)
+            or getattr(node, "module", "") == "__future__"
+        ):
+            continue
+        kept = [each for each in node.names if (each.asname or each.name).partition(".")[0] in read]
+        if not kept:
+            return [source.without(node)]  # one at a time, or a block might become empty
+        if len(kept) < len(node.names):
+            edits.append(source.replaced(node, _import(node, kept)))
+    return edits
+
+
+def _import(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
+    """The import statement with the names that are kept."""
+    text = ast.unparse(type(node)(**{**dict(ast.iter_fields(node)), "names": kept}))
+    if len(text) + node.col_offset <= WIDEST or isinstance(node, ast.Import):
+        return text
+    start, _, names = text.partition(" import ")
+    space = " " * node.col_offset
+    return (
+        f"{start} import (\n{space}    {names.replace(', ', f',{chr(10)}{space}    ')},\n{space})"
+    )
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The names that are read in ``node``."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def join(source: Source) -> list[Edit]:
+    """Put a call or definition with one argument left on one line."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call | ast.FunctionDef):
+            edits = source.joined(
+                source.span(node.func)[1] if isinstance(node, ast.Call) else source.span(node)[0]
+            )
+            if edits:
+                return edits
+    return []
+
+
+RULES = (
+    fold, decide, end, definitions, parameters, attributes,
+    values, imports, join,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Called:
+    """A function and every call of it; ``parameters`` are those that a call gives."""
+
+    function: ast.FunctionDef
+    calls: Sequence[ast.Call]
+    names: frozenset[str]
+    """The names that are bound once at the top of the module and nowhere else."""
+    is_method: bool = False
+
+    @property
+    def positional(self) -> list[ast.arg]:
+        """The parameters that may be given by position."""
+        arguments = self.function.args
+        return [*arguments.posonlyargs, *arguments.args][self.is_method :]
+
+    def argument(self, call: ast.Call, parameter: ast.arg) -> ast.expr | ast.keyword | None:
+        """What ``call`` gives for ``parameter``, or None."""
+        place = next(
+            (n for n, each in enumerate(self.positional) if each is parameter), len(call.args)
+        )
+        if place < len(call.args):
+            return call.args[place]
+        return next((keyword for keyword in call.keywords if keyword.arg == parameter.arg), None)
+
+    def value(self, call: ast.Call, parameter: ast.arg) -> object:
+        """The constant value of ``parameter`` in ``call``, or UNKNOWN."""
+        given = self.argument(call, parameter)
+        if given is not None:
+            return self._plain(given.value if isinstance(given, ast.keyword) else given)
+        may_be_given = any(keyword.arg is None for keyword in call.keywords)
+        return UNKNOWN if may_be_given else self._plain(self.default(parameter))
+
+    def _plain(self, node: ast.expr | None) -> object:
+        return (
+            Named(node.id) if isinstance(node, ast.Name) and node.id in self.names else plain(node)
+        )
+
+    def default(self, parameter: ast.arg) -> ast.expr | None:
+        """The default of ``parameter``."""
+        arguments = self.function.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults = [
+            *[None] * (len(positional) - len(arguments.defaults)),
+            *arguments.defaults,
+            *arguments.kw_defaults,
+        ]
+        pairs = zip([*positional, *arguments.kwonlyargs], defaults, strict=True)
+        return next((default for each, default in pairs if each is parameter), None)
+
+
+def _called(tree: ast.Module) -> Iterator[Called]:
+    """The functions and classes at the top of the module that are only ever called."""
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    names = _bound_once(tree)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name != ENTRY:
+            calls = _calls(tree, {node.name}, frozenset())
+            if calls:
+                yield Called(node, calls, names)
+        elif isinstance(node, ast.ClassDef) and (function := _initialiser(node)) is not None:
+            calls = _constructions(tree, classes, node)
+            if calls:
+                yield Called(function, calls, names, is_method=True)
+
+
+def _bound_once(tree: ast.Module) -> frozenset[str]:
+    """The names that the top of the module binds and nothing else does."""
+    bound = Counter[str]()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                bound[name] += 1
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                bound[name] += 1
+            case ast.alias():
+                bound[(node.asname or node.name).partition(".")[0]] += 1
+    top = {name for node in tree.body for name in _binds(node)}
+    return frozenset(name for name in top if bound[name] == 1)
+
+
+def _binds(node: ast.stmt) -> list[str]:
+    match node:
+        case (
+            ast.FunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.Assign(targets=[ast.Name(id=name)])
+        ):
+            return [name]
+        case ast.Import() | ast.ImportFrom():
+            return [(each.asname or each.name).partition(".")[0] for each in node.names]
+    return []
+
+
+def _calls(tree: ast.AST, names: set[str], beside: frozenset[int]) -> list[ast.Call]:
+    """The calls of ``names``; none if a name is used otherwise, except in the nodes ``beside``."""
+    calls = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in names
+    ]
+    functions = {id(call.func) for call in calls} | beside
+    others = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Name) and n.id in names and id(n) not in functions
+    ]
+    return [] if others else calls
+
+
+def _constructions(
+    tree: ast.Module, classes: dict[str, ast.ClassDef], node: ast.ClassDef
+) -> list[ast.Call]:
+    """The calls that reach the ``__init__`` of ``node``; none if they cannot all be found."""
+    family = {name for name, each in classes.items() if node in _ancestors(each, classes)}
+    several = [
+        name
+        for name in family
+        if sum(isinstance(base, ast.Name) for base in classes[name].bases) > 1
+    ]
+    initialised = [name for name in family if _initialiser(classes[name]) is not None]
+    if several and len(initialised) > 1:
+        return []
+    heirs = {name for name in family if _initialised_by(classes[name], classes) is node}
+    bases = frozenset(id(base) for each in classes.values() for base in each.bases) | _annotations(
+        tree
+    )
+    direct = _calls(tree, heirs, bases)
+    if not direct and any(
+        isinstance(n, ast.Name) and n.id in heirs and id(n) not in bases for n in ast.walk(tree)
+    ):
+        return []
+    inherited = [
+        call
+        for name in initialised
+        if name != node.name
+        and any(
+            _initialised_by(parent, classes) is node for parent in _parents(classes[name], classes)
+        )
+        for call in ast.walk(classes[name])
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "super().__init__"
+    ]
+    return [*direct, *inherited]
+
+
+def _ancestors(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
+    """The class itself and the classes of this module that it inherits from."""
+    return [
+        node,
+        *(each for parent in _parents(node, classes) for each in _ancestors(parent, classes)),
+    ]
+
+
+def _parents(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
+    return [
+        classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes
+    ]
+
+
+def _initialised_by(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ast.ClassDef | None:
+    """The class of this module whose ``__init__`` builds an instance of ``node``, or None."""
+    return next(
+        (each for each in _ancestors(node, classes) if _initialiser(each) is not None), None
+    )
+
+
+def _initialiser(node: ast.ClassDef) -> ast.FunctionDef | None:
+    return next(
+        (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
+    )
+
+
+def _annotations(tree: ast.AST) -> frozenset[int]:
+    """The names within annotations, which call nothing."""
+    found = [
+        getattr(node, field, None) for node in ast.walk(tree) for field in ("annotation", "returns")
+    ]
+    return frozenset(
+        id(name) for node in found if isinstance(node, ast.expr) for name in ast.walk(node)
+    )
+
+
 class _Unknown:
-    """A value that cannot be told."""
+    """A value that is not known."""
 
     def __repr__(self) -> str:
         return "UNKNOWN"
@@ -373,7 +619,7 @@ def literal(value: object) -> str:
 
 
 def plain(node: ast.AST | None) -> object:
-    """The value of a constant, or of a tuple of them, that is written out; UNKNOWN for anything else."""
+    """The value of a constant, or of a tuple of constants; UNKNOWN for anything else."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Tuple):
@@ -390,7 +636,7 @@ def plain(node: ast.AST | None) -> object:
 
 
 def _changed(node: ast.AST) -> str | None:
-    """The name that ``node`` sets, gives another meaning, or may change the value of."""
+    """The name that ``node`` sets, redefines, or may change the value of."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
             return name
@@ -404,7 +650,7 @@ def _changed(node: ast.AST) -> str | None:
 
 
 class Constants:
-    """The names at the top of a module that are set once and never changed, and what follows from them."""
+    """The names at the top of a module that are set once and never changed, and what follows."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.known = {
@@ -437,7 +683,7 @@ class Constants:
         return UNKNOWN
 
     def _concluded(self, node: ast.expr) -> object:
-        """A value of truth."""
+        """The value of a condition."""
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 truth = self.truth(operand)
@@ -457,7 +703,7 @@ class Constants:
         return UNKNOWN if value is UNKNOWN else bool(value)
 
     def looked_up(self, node: ast.AST) -> ast.expr | None:
-        """The entry that ``TABLE[key]`` or ``TABLE.get(key, default)`` is, or an item of a tuple as it is written."""
+        """The entry that ``TABLE[key]`` or ``TABLE.get(key, default)`` gives, or a tuple's item."""
         match node:
             case ast.Subscript(
                 value=ast.Tuple() as items, slice=ast.Constant(value=int() as place), ctx=ast.Load()
@@ -534,558 +780,3 @@ class Constants:
             case ast.NotIn():
                 return one not in two if isinstance(two, (tuple, str)) else UNKNOWN
         return UNKNOWN
-
-
-LAST = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-
-
-def fold(source: Source) -> list[Edit]:
-    """Known values in the place of what is looked up or compared."""
-    constants = Constants(source.tree)
-    return [
-        edit
-        for node in outside_strings(source.tree)
-        if (edit := _folded(source, constants, node)) is not None
-    ]
-
-
-def decide(source: Source) -> list[Edit]:
-    """One ``if`` whose condition is known, does nothing, or only asks whether the stack can do this: it could."""
-    constants = Constants(source.tree)
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.If):
-            continue
-        value = constants.truth(node.test)
-        if value is not UNKNOWN:
-            return [source.decided(node, keep=bool(value))]
-        only = node.body[0] if len(node.body) == 1 and not node.orelse else None
-        skips = isinstance(only, ast.Raise) and "SkipTest" in source.piece(only)
-        if skips or (
-            isinstance(only, ast.Pass)
-            and not any(isinstance(n, ast.Call) for n in ast.walk(node.test))
-        ):
-            return [source.without(node)]
-    return []
-
-
-def end(source: Source) -> list[Edit]:
-    """One statement that nobody comes to, or a bare return where the function ends anyway."""
-    for block in source.blocks():
-        for node, following in pairwise(block):
-            if isinstance(node, LAST):
-                return [source.without(following)]
-    for function in ast.walk(source.tree):
-        last = function.body if isinstance(function, ast.FunctionDef) else []
-        while last and isinstance(last[-1], ast.With):
-            last = last[-1].body
-        if len(last) > 1 and isinstance(last[-1], ast.Return) and last[-1].value is None:
-            return [source.without(last[-1])]
-    return []
-
-
-def join(source: Source) -> list[Edit]:
-    """A call or a definition on several lines of which one argument is left, on one line."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call | ast.FunctionDef):
-            edits = source.joined(
-                source.span(node.func)[1] if isinstance(node, ast.Call) else source.span(node)[0]
-            )
-            if edits:
-                return edits
-    return []
-
-
-def outside_strings(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node whose place in the text is known: within an f-string it is so from Python 3.12 on only."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += [
-            child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.JoinedStr)
-        ]
-
-
-def _folded(source: Source, constants: Constants, node: ast.AST) -> Edit | None:
-    if isinstance(node, ast.IfExp) and (truth := constants.truth(node.test)) is not UNKNOWN:
-        return source.replaced(node, source.operand(node.body if truth else node.orelse))
-    if isinstance(node, ast.Compare | ast.BoolOp | ast.UnaryOp) and isinstance(
-        constants.value(node), bool
-    ):
-        return source.replaced(node, literal(constants.value(node)))
-    if isinstance(node, ast.BoolOp):
-        return _shortened(source, constants, node)
-    if isinstance(node, ast.Call) and (value := constants.affix(node)) is not UNKNOWN:
-        return source.replaced(node, literal(value))
-    return _entry(source, constants, node)
-
-
-def _entry(source: Source, constants: Constants, node: ast.AST) -> Edit | None:
-    """What is found in a table, and a copy of a table that nobody else has."""
-    found = constants.looked_up(node)
-    if found is not None:
-        return source.replaced(node, source.operand(found) if hasattr(found, "lineno") else "None")
-    match node:
-        case ast.Call(func=ast.Name(id="dict"), args=[ast.Dict() as copied], keywords=[]):
-            return source.replaced(node, source.piece(copied))
-    return None
-
-
-def _shortened(source: Source, constants: Constants, node: ast.BoolOp) -> Edit | None:
-    """``a and b`` without the parts that are known to decide nothing."""
-    neutral = isinstance(node.op, ast.And)
-    left = [part for part in node.values if constants.truth(part) is not neutral]
-    if len(left) == len(node.values) or not left or left[-1] is not node.values[-1]:
-        return None
-    joined = (" and " if neutral else " or ").join(source.operand(part) for part in left)
-    return source.replaced(node, source.piece(left[0]) if len(left) == 1 else joined)
-
-
-ENTRY = "train"
-AHEAD = {"contextlib.suppress", "suppress", "importlib.import_module", "import_module"}
-"""The calls of which a statement consists that only imports ahead of need."""
-WIDEST = 100
-
-
-def definitions(source: Source) -> list[Edit]:
-    """Functions, classes and values at the top of the module that the entry does not come to."""
-    named = {name: node for node in source.tree.body for name in _defines(node)}
-    waiting = [n for n in source.tree.body if not _defines(n) and not _imports_ahead(n)]
-    waiting.append(named[ENTRY])
-    reached = set[int]()
-    while waiting:
-        current = waiting.pop()
-        reached.add(id(current))
-        found = (named[name] for name in names_in(current) if name in named)
-        waiting += [each for each in found if id(each) not in reached]
-    return [source.without(node) for node in source.tree.body if id(node) not in reached]
-
-
-def imports(source: Source) -> list[Edit]:
-    """Imported names that are not read anywhere; the ``__future__`` has none."""
-    read = names_in(source.tree)
-    edits = []
-    for node in ast.walk(source.tree):
-        if (
-            not isinstance(node, ast.Import | ast.ImportFrom)
-            or getattr(node, "module", "") == "__future__"
-        ):
-            continue
-        kept = [each for each in node.names if (each.asname or each.name).partition(".")[0] in read]
-        if not kept:
-            return [source.without(node)]  # one at a time: a block must not become empty
-        if len(kept) < len(node.names):
-            edits.append(source.replaced(node, _import(node, kept)))
-    return edits
-
-
-def values(source: Source) -> list[Edit]:
-    """Names in functions that are set to what costs and changes nothing, and not read or at once set anew."""
-    for block in source.blocks():
-        for node, following in pairwise(block):
-            match node, following:
-                case ast.Assign(targets=[ast.Name(id=one)], value=value), ast.Assign(
-                    targets=[ast.Name(id=two)]
-                ) if one == two and _idle(value) and one not in names_in(following.value):
-                    return [source.without(node)]
-    for function in (node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)):
-        read = names_in(function)
-        for inner in ast.walk(function):
-            match inner:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if (
-                    name not in read and _idle(value)
-                ):
-                    return [source.without(inner)]
-    return []
-
-
-def names_in(node: ast.AST) -> set[str]:
-    """The names that are read in ``node``."""
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-
-
-def _defines(node: ast.stmt) -> list[str]:
-    """The names of a definition that does nothing else."""
-    match node:
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.Assign(targets=[ast.Name(id=name)], value=value) if _idle(value):
-            return [name]
-        case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is None or _idle(value):
-            return [name]
-    return []
-
-
-def _idle(value: ast.expr) -> bool:
-    """Whether a value has no side effect: no call but that of a ``…Config``, which holds settings."""
-    calls = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return all(ast.unparse(function).endswith("Config") for function in calls)
-
-
-def _imports_ahead(node: ast.stmt) -> bool:
-    """Whether a statement only imports what is imported again where it is needed."""
-    calls: Iterable[ast.Call] = [n for n in ast.walk(node) if isinstance(n, ast.Call)]
-    return bool(calls) and {ast.unparse(call.func) for call in calls} <= AHEAD
-
-
-def _import(node: ast.Import | ast.ImportFrom, kept: list[ast.alias]) -> str:
-    """The statement with the names that are kept."""
-    text = ast.unparse(type(node)(**{**dict(ast.iter_fields(node)), "names": kept}))
-    if len(text) + node.col_offset <= WIDEST or isinstance(node, ast.Import):
-        return text
-    start, _, names = text.partition(" import ")
-    space = " " * node.col_offset
-    return (
-        f"{start} import (\n{space}    {names.replace(', ', f',{chr(10)}{space}    ')},\n{space})"
-    )
-
-
-@dataclass(frozen=True)
-class Called:
-    """A function and every call of it; ``parameters`` are those that a call gives."""
-
-    function: ast.FunctionDef
-    calls: Sequence[ast.Call]
-    names: frozenset[str]
-    """What is bound once at the top of the module, and nowhere else."""
-    is_method: bool = False
-
-    @property
-    def positional(self) -> list[ast.arg]:
-        """The parameters that may be given by position."""
-        arguments = self.function.args
-        return [*arguments.posonlyargs, *arguments.args][self.is_method :]
-
-    def argument(self, call: ast.Call, parameter: ast.arg) -> ast.expr | ast.keyword | None:
-        """What ``call`` gives for ``parameter``, or None."""
-        place = next(
-            (n for n, each in enumerate(self.positional) if each is parameter), len(call.args)
-        )
-        if place < len(call.args):
-            return call.args[place]
-        return next((keyword for keyword in call.keywords if keyword.arg == parameter.arg), None)
-
-    def value(self, call: ast.Call, parameter: ast.arg) -> object:
-        """The constant that ``parameter`` has in ``call``, or UNKNOWN."""
-        given = self.argument(call, parameter)
-        if given is not None:
-            return self._plain(given.value if isinstance(given, ast.keyword) else given)
-        may_be_given = any(keyword.arg is None for keyword in call.keywords)
-        return UNKNOWN if may_be_given else self._plain(self.default(parameter))
-
-    def _plain(self, node: ast.expr | None) -> object:
-        return (
-            Named(node.id) if isinstance(node, ast.Name) and node.id in self.names else plain(node)
-        )
-
-    def default(self, parameter: ast.arg) -> ast.expr | None:
-        """The default of ``parameter``."""
-        arguments = self.function.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        defaults = [
-            *[None] * (len(positional) - len(arguments.defaults)),
-            *arguments.defaults,
-            *arguments.kw_defaults,
-        ]
-        pairs = zip([*positional, *arguments.kwonlyargs], defaults, strict=True)
-        return next((default for each, default in pairs if each is parameter), None)
-
-
-def specialise(source: Source, values: Sequence[object]) -> list[Edit]:
-    """The entry with ``values`` in the place of its parameters."""
-    entry = next(n for n in source.tree.body if isinstance(n, ast.FunctionDef) and n.name == ENTRY)
-    parameters = [*entry.args.posonlyargs, *entry.args.args]
-    edits = list(_described_by(source, entry, {parameter.arg for parameter in parameters}))
-    for parameter, value in zip(parameters, values, strict=True):
-        edits += _replaced(source, entry, parameter.arg, value)
-    return edits + source.without_items(parameters, source.span(entry)[0])
-
-
-def parameters(source: Source) -> list[Edit]:
-    """One parameter that has the same constant at every call."""
-    for called in _called(source.tree):
-        starred = any(isinstance(arg, ast.Starred) for call in called.calls for arg in call.args)
-        recursive = set(map(id, called.calls)) & set(map(id, ast.walk(called.function)))
-        if called.function.args.vararg or starred or called.function.decorator_list or recursive:
-            continue
-        for parameter in [*called.positional, *called.function.args.kwonlyargs]:
-            found = [called.value(call, parameter) for call in called.calls]
-            same = all(
-                value is not UNKNOWN and literal(value) == literal(found[0]) for value in found
-            )
-            if same and not _is_rebound(called.function, parameter.arg):
-                return list(_without_parameter(source, called, parameter, found[0]))
-    return []
-
-
-def attributes(source: Source) -> list[Edit]:
-    """One attribute of ``self`` that is set once, to a constant, and that the script itself reads."""
-    reads = [n for n in ast.walk(source.tree) if isinstance(n, ast.Attribute)]
-    for node in ast.walk(source.tree):
-        match node:
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Constant()
-            ):
-                same = [each for each in reads if each.attr == name and each is not node.targets[0]]
-                own = all(
-                    isinstance(n.ctx, ast.Load) and source.piece(n.value) == "self" for n in same
-                )
-                if (
-                    same
-                    and own
-                    and name not in _bound_in_classes(source.tree)
-                    and not _in_string(source.tree, same)
-                ):
-                    value = source.piece(node.value)
-                    return [source.without(node), *(source.replaced(each, value) for each in same)]
-    return []
-
-
-def _called(tree: ast.Module) -> Iterator[Called]:
-    """The functions and classes at the top of the module of which every use is a call."""
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    names = _bound_once(tree)
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name != ENTRY:
-            calls = _calls(tree, {node.name}, frozenset())
-            if calls:
-                yield Called(node, calls, names)
-        elif isinstance(node, ast.ClassDef) and (function := _initialiser(node)) is not None:
-            calls = _constructions(tree, classes, node)
-            if calls:
-                yield Called(function, calls, names, is_method=True)
-
-
-def _bound_once(tree: ast.Module) -> frozenset[str]:
-    """Names that the top of the module binds, and nothing else does anywhere."""
-    bound = Counter[str]()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                bound[name] += 1
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                bound[name] += 1
-            case ast.alias():
-                bound[(node.asname or node.name).partition(".")[0]] += 1
-    top = {name for node in tree.body for name in _binds(node)}
-    return frozenset(name for name in top if bound[name] == 1)
-
-
-def _binds(node: ast.stmt) -> list[str]:
-    match node:
-        case (
-            ast.FunctionDef(name=name)
-            | ast.ClassDef(name=name)
-            | ast.Assign(targets=[ast.Name(id=name)])
-        ):
-            return [name]
-        case ast.Import() | ast.ImportFrom():
-            return [(each.asname or each.name).partition(".")[0] for each in node.names]
-    return []
-
-
-def _calls(tree: ast.AST, names: set[str], beside: frozenset[int]) -> list[ast.Call]:
-    """The calls of ``names``; none where a name is used in another way than in the nodes ``beside``."""
-    calls = [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in names
-    ]
-    functions = {id(call.func) for call in calls} | beside
-    others = [
-        n
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Name) and n.id in names and id(n) not in functions
-    ]
-    return [] if others else calls
-
-
-def _constructions(
-    tree: ast.Module, classes: dict[str, ast.ClassDef], node: ast.ClassDef
-) -> list[ast.Call]:
-    """The calls that end in the ``__init__`` of ``node``; none where they cannot all be told."""
-    family = {name for name, each in classes.items() if node in _ancestors(each, classes)}
-    several = [
-        name
-        for name in family
-        if sum(isinstance(base, ast.Name) for base in classes[name].bases) > 1
-    ]
-    initialised = [name for name in family if _initialiser(classes[name]) is not None]
-    if several and len(initialised) > 1:
-        return []
-    heirs = {name for name in family if _initialised_by(classes[name], classes) is node}
-    bases = frozenset(id(base) for each in classes.values() for base in each.bases) | _annotations(
-        tree
-    )
-    direct = _calls(tree, heirs, bases)
-    if not direct and any(
-        isinstance(n, ast.Name) and n.id in heirs and id(n) not in bases for n in ast.walk(tree)
-    ):
-        return []
-    inherited = [
-        call
-        for name in initialised
-        if name != node.name
-        and any(
-            _initialised_by(parent, classes) is node for parent in _parents(classes[name], classes)
-        )
-        for call in ast.walk(classes[name])
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "super().__init__"
-    ]
-    return [*direct, *inherited]
-
-
-def _ancestors(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
-    """The class itself and what it inherits from in this module."""
-    return [
-        node,
-        *(each for parent in _parents(node, classes) for each in _ancestors(parent, classes)),
-    ]
-
-
-def _parents(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
-    return [
-        classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes
-    ]
-
-
-def _initialised_by(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ast.ClassDef | None:
-    """The class whose ``__init__`` makes an instance of ``node``, where it is of this module."""
-    return next(
-        (each for each in _ancestors(node, classes) if _initialiser(each) is not None), None
-    )
-
-
-def _initialiser(node: ast.ClassDef) -> ast.FunctionDef | None:
-    return next(
-        (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"), None
-    )
-
-
-def _annotations(tree: ast.AST) -> frozenset[int]:
-    """The names within annotations, which call nothing."""
-    found = [
-        getattr(node, field, None) for node in ast.walk(tree) for field in ("annotation", "returns")
-    ]
-    return frozenset(
-        id(name) for node in found if isinstance(node, ast.expr) for name in ast.walk(node)
-    )
-
-
-def _without_parameter(
-    source: Source, called: Called, parameter: ast.arg, value: object
-) -> Iterator[Edit]:
-    yield from _replaced(source, called.function, parameter.arg, value)
-    yield from source.without_items([parameter], source.span(called.function)[0])
-    yield from _described_by(source, called.function, {parameter.arg, "variant"})
-    for call in called.calls:
-        given = called.argument(call, parameter)
-        if given is not None:
-            yield from source.without_items([given], source.span(call.func)[1])
-
-
-def _replaced(source: Source, function: ast.FunctionDef, name: str, value: object) -> list[Edit]:
-    return [source.replaced(node, literal(value)) for node in _uses(function, name)]
-
-
-def _uses(function: ast.FunctionDef, name: str) -> list[ast.Name]:
-    return [
-        n
-        for part in function.body
-        for n in ast.walk(part)
-        if isinstance(n, ast.Name) and n.id == name
-    ]
-
-
-def _is_rebound(function: ast.FunctionDef, name: str) -> bool:
-    """Whether the body gives ``name`` another meaning, or reads it where text cannot be replaced."""
-    inner = [node for part in function.body for node in ast.walk(part)]
-    return (
-        any(not isinstance(node.ctx, ast.Load) for node in _uses(function, name))
-        or any(isinstance(node, ast.arg) and node.arg == name for node in inner)
-        or _in_string(function, _uses(function, name))
-    )
-
-
-def _in_string(tree: ast.AST, nodes: Sequence[ast.AST]) -> bool:
-    """Whether one of ``nodes`` lies in an f-string."""
-    strings = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    inside = {id(node) for string in strings for node in ast.walk(string)}
-    return any(id(node) in inside for node in nodes)
-
-
-def _bound_in_classes(tree: ast.AST) -> set[str]:
-    """Names of methods, and of attributes that a class itself has."""
-    found = set[str]()
-    for node in ast.walk(tree):
-        for part in node.body if isinstance(node, ast.ClassDef) else []:
-            found |= {
-                n.id
-                for n in ast.walk(part)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
-            found |= {part.name} if isinstance(part, ast.FunctionDef) else set()
-    return found
-
-
-def _described_by(source: Source, function: ast.FunctionDef, gone: set[str]) -> Iterator[Edit]:
-    """A docstring goes with the parameters that it speaks of."""
-    words = set(
-        (ast.get_docstring(function) or "").translate(str.maketrans("`.,:()", "      ")).split()
-    )
-    if words & gone and len(function.body) > 1:
-        yield source.without(function.body[0])
-
-
-LITERALS = ("NEEDS", "VARIANTS", "AGREE")
-RULES = (
-    fold, decide, end, definitions, parameters, attributes,
-    values, imports, join,
-)  # fmt: skip
-
-
-def reduce(text: str, variant: str, device: str, steps: int) -> str:
-    """The source of ``train()`` without arguments, and of all that it needs: one variant, device and number of steps.
-
-    It has no module docstring, and nothing that runs it. SyntaxError where ``text`` is no Python.
-    """
-    whole = Source.of(text)
-    source = _without_frame(whole.changed(_docstrings(whole)))
-    source = source.changed(specialise(source, (variant, device, steps)))
-    while edits := next(filter(None, (rule(source) for rule in RULES)), None):
-        source = source.changed(edits)
-    return tidy(source.text)
-
-
-def _docstrings(source: Source) -> Iterator[Edit]:
-    """Docstrings that speak of variants by their names."""
-    names = {f"`{name}`" for node in source.tree.body for name in _variants(node)}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            text = ast.get_docstring(node) or ""
-            if len(node.body) > 1 and any(name in text for name in names):
-                yield source.without(node.body[0])
-
-
-def _variants(node: ast.stmt) -> list[str]:
-    """The names of the variants, where this is their table."""
-    match node:
-        case ast.Assign(targets=[ast.Name(id="VARIANTS")], value=ast.Dict(keys=keys)):
-            return [str(plain(key)) for key in keys]
-    return []
-
-
-def _without_frame(source: Source) -> Source:
-    """Without the docstring, the literals that describe the variants, and the block that reads the command line."""
-    docstring = source.tree.body[:1] if ast.get_docstring(source.tree) is not None else []
-    framing = [node for node in source.tree.body if _is_framing(source, node)]
-    return source.changed(source.without(node) for node in (*docstring, *framing))
-
-
-def _is_framing(source: Source, node: ast.stmt) -> bool:
-    match node:
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return name in LITERALS
-        case ast.If(test=test):
-            return "__name__" in source.piece(test)
-    return False

@@ -1,8 +1,12 @@
-"""Does a published verdict hold here: its lock installed, its cell run anew, its record left alone."""
+"""``reproduce``: check whether a published verdict holds here.
+
+The lock of its stack is installed and its cell is run. Its record does not change.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.errors import UserError
@@ -24,31 +28,32 @@ if TYPE_CHECKING:
     from gradmatrix.run.project import Project
 
 WORDS = {
-    "scenario": "the scenario's source has changed since",
-    "observer": "the observer has changed since",
-    "judge": "the code that judges has changed since",
-    "schema": "the format has changed since",
+    "scenario": "the scenario's code has changed since then",
+    "observer": "the observer has changed since then",
+    "judge": "the rules for verdicts have changed since then",
+    "schema": "the format of records has changed since then",
 }
-"""Inputs of which only a digest is recorded; of the others both values are told."""
+"""Inputs of which only a digest is recorded. Of the others both values are shown."""
 TOLD = {"device": "device", "steps": "steps (audited + warm-up + timed)", "threads": "threads"}
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A published cell and what became of it here."""
+    """A published cell and its result here."""
 
     published: Record
-    """As it ran, without what was said of its relations to other cells."""
+    """The record of the run itself, without what was concluded from its relations to other cells.
+    """
     outcome: str
     gradient: Gradient | None
     passed: bool | None
     message: str
     notes: tuple[str, ...]
-    """What is not as it was then, and what was left out of the comparison."""
+    """What differs from the published run, and what was not compared."""
 
     @property
     def holds(self) -> bool:
-        """The verdict is the same: outcome, gradient status, and whether it passes."""
+        """Whether the verdict is the same: outcome, gradient status, and whether it passes."""
         then = self.published
         return (then.outcome, then.gradient, then.passed) == (
             self.outcome,
@@ -60,9 +65,11 @@ class Reproduced:
 def reproduce(
     project: Project, record: Record, stage: Callable[[str], None] = lambda _: None
 ) -> Reproduced:
-    """Install the lock of ``record``, run its cell and compare; no lock is resolved, nothing is recorded.
+    """Install the lock of ``record``, run its cell and compare; nothing is resolved or recorded.
 
-    UserError where it cannot be done here; InstallFailed where the machine is to blame.
+    Raises:
+        UserError: if that cannot be done here.
+        InstallFailed: if the machine could not install the lock.
     """
     lock = address.lock_of(record, project)
     planned = prepared(project, record, lock)
@@ -71,7 +78,7 @@ def reproduce(
         assert planned.outcome is not None
         verdict = Verdict(planned.outcome, None, planned.why)
     else:
-        waiting = lambda: stage("waiting for another run of this stack")  # noqa: E731  (it is one sentence)
+        waiting = partial(stage, "waiting for another run of this stack")
         with environment.in_use(project.environments, lock.stack, waiting):
             stage(f"installing a lock of {len(lock.packages)} packages")
             try:
@@ -105,14 +112,18 @@ def reproduce(
 
 
 def prepared(project: Project, record: Record, lock: Lock) -> Planned:
-    """The cell of ``record``, to be run here; UserError where this machine or this checkout cannot."""
+    """The cell of ``record``, ready to run here.
+
+    Raises:
+        UserError: if this machine or this checkout cannot run it.
+    """
     scenario = address.scenario_of(record, project)
     settings = project.settings()
     if lock.failure is not None:
         raise UserError(
             f"Stack {lock.stack} has nothing to install: {lock.failure.outcome}.",
             cause=lock.failure.message,
-            next_step=f"resolve it anew: gradmatrix lock {lock.stack}",
+            next_step=f"resolve it again: gradmatrix lock {lock.stack}",
         )
     planned = plan_cell(
         record.cell,
@@ -153,7 +164,11 @@ def run(
 
 
 def failed_install(error: environment.InstallFailed) -> Verdict:
-    """The verdict on a stack that cannot be installed; InstallFailed again where it speaks of the machine."""
+    """The verdict on a stack that cannot be installed.
+
+    Raises:
+        InstallFailed: if that says something about the machine only.
+    """
     outcome = Outcome(error.failure.outcome)
     if outcome.spurious:
         raise error
@@ -161,16 +176,17 @@ def failed_install(error: environment.InstallFailed) -> Verdict:
 
 
 def notes(record: Record, inputs: dict[str, str], build: str) -> list[str]:
-    """What differs between then and now, and what is not compared."""
+    """What differs between the published run and this one, and what is not compared."""
     found = [words for name, words in WORDS.items() if record.inputs.get(name) != inputs[name]]
     for name, words in TOLD.items():
         then = record.inputs.get(name, "unknown")
         if then != inputs[name]:
-            found.append(f"another {words}: {then} then, {inputs[name]} here")
+            found.append(f"different {words}: {then} then, {inputs[name]} here")
     if build and record.build and build != record.build:
-        found.append(f"another build of torch: {record.build} then, {build} here")
+        found.append(f"different build of torch: {record.build} then, {build} here")
     if record.outcome == DISAGREES:
         found.append(
-            f"published as {DISAGREES}, which takes two cells ({record.message}); one alone trains"
+            f"published as {DISAGREES}, which compares two cells ({record.message}); "
+            "this one alone trains"
         )
     return found

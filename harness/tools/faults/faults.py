@@ -1,8 +1,8 @@
 """Known mistakes, written as people write them; the line to blame ends with ``# culprit``.
 
-Most functions make their mistake when the first optimizer is built. They return the names of the modules to blame, or
-None if no module is to blame. Those of ``OF_OPTIMIZER`` come before: they return what the script then finds as
-``AdamW``.
+Most functions make their mistake when the first optimizer is built. They return the names of the
+modules to blame, or None if no module is to blame. Those of ``OF_OPTIMIZER`` come earlier: they
+return what the script then finds as ``AdamW``.
 """
 
 from __future__ import annotations
@@ -93,19 +93,19 @@ def hidden_overwritten(hidden: Any) -> Any:
 
 @on_hidden
 def hidden_rounded(hidden: Any) -> Any:
-    """The hidden state is quantised without a straight-through estimator: the derivative is zero everywhere."""
+    """The hidden state is rounded without a straight-through estimator: its derivative is zero."""
     return torch.round(hidden * 8) / 8  # culprit
 
 
 @on_hidden
 def hidden_binarised(hidden: Any) -> Any:
-    """The hidden state becomes its sign bit, as in a binary network without a straight-through estimator."""
+    """The hidden state becomes its sign bit, without a straight-through estimator."""
     return (hidden > 0).to(hidden)  # culprit
 
 
 @on_hidden
 def hidden_masked(hidden: Any) -> Any:
-    """The hidden state is multiplied by a mask that masks everything."""
+    """The hidden state is multiplied by a mask of zeros."""
     mask = torch.zeros_like(hidden)  # culprit
     return hidden * mask  # culprit
 
@@ -124,7 +124,7 @@ def output_forgotten(target: Target) -> list[str]:
 
 
 class SquareRoot(torch.nn.Module):
-    """A transformation that some values do not have."""
+    """A transformation that is not defined for some values."""
 
     def forward(self, hidden: Any) -> Any:
         """NaN wherever the value is negative."""
@@ -132,7 +132,7 @@ class SquareRoot(torch.nn.Module):
 
 
 def nan_output(target: Target) -> list[str]:
-    """A module gives NaN."""
+    """A module returns NaN."""
     name, block = target.block()
     original = block.forward
     block.transformation = SquareRoot()
@@ -161,7 +161,7 @@ def infinite_gradient(target: Target) -> list[str]:
 
 
 def zeroed_gradient(target: Target) -> list[str]:
-    """A hook masks the whole gradient of one parameter."""
+    """A hook sets the gradient of one parameter to zero."""
     owner, _, parameter = target.parameter()
     parameter.register_hook(lambda gradient: gradient * 0)  # culprit
     return [owner]
@@ -197,7 +197,7 @@ def cleared_too_early(target: Target) -> None:
 
 
 def clipped_to_zero(target: Target) -> None:
-    """Gradients are clipped to a norm of 0, where 0 was meant to switch clipping off."""
+    """Gradients are clipped to a norm of 0, which was meant to switch clipping off."""
 
     def clip() -> None:
         torch.nn.utils.clip_grad_norm_(target.root.parameters(), max_norm=0.0)  # culprit
@@ -206,7 +206,7 @@ def clipped_to_zero(target: Target) -> None:
 
 
 def frozen_adapter(target: Target) -> list[str]:
-    """All of LoRA is frozen: nothing is left to learn."""
+    """All LoRA parameters are frozen: nothing is left to learn."""
     found = [
         (name, parameter) for name, parameter in target.root.named_parameters() if "lora_" in name
     ]
@@ -216,7 +216,7 @@ def frozen_adapter(target: Target) -> list[str]:
 
 
 def parameter_replaced(target: Target) -> list[str]:
-    """One parameter is replaced by a new one after the optimizer was built, as when a head is reset."""
+    """One parameter is replaced after the optimizer was built, as when a head is reset."""
     owner, own, parameter = target.parameter()
     setattr(
         target.root.get_submodule(owner), own, torch.nn.Parameter(parameter.detach().clone())
@@ -235,7 +235,7 @@ def layer_loaded_anew(target: Target) -> list[str]:
 
 
 def learning_rate_scheduled_to_zero(target: Target) -> None:
-    """A schedule has come to its end before the training has."""
+    """A schedule ends before the training does."""
 
     def schedule() -> None:
         for group in target.optimizer.param_groups:
@@ -246,13 +246,13 @@ def learning_rate_scheduled_to_zero(target: Target) -> None:
 
 @on_loss
 def rewrapped_loss(loss: Any) -> Any:
-    """The loss is made anew from its value, to silence "does not require grad"."""
+    """The loss is made again from its value, to silence "does not require grad"."""
     return torch.tensor(loss.item(), requires_grad=True)  # culprit
 
 
 @on_loss
 def loss_made_a_leaf(loss: Any) -> Any:
-    """The loss is detached and then told to require a gradient."""
+    """The loss is detached and then set to require a gradient."""
     return loss.detach().requires_grad_()  # culprit
 
 
@@ -322,7 +322,7 @@ def inference_mode_block(target: Target) -> list[str]:
 
 
 def gradients_left_off(target: Target) -> list[str]:
-    """Gradients are switched off in one layer, and never on again."""
+    """Gradients are switched off in one layer and never on again."""
     name, block = target.block()
     original = block.forward
 
@@ -348,7 +348,7 @@ def no_grad_model(target: Target) -> list[str]:
 
 
 def no_grad_embeddings(target: Target) -> list[str]:
-    """The embeddings are looked up under ``no_grad``, though they are to be trained."""
+    """The embeddings are looked up under ``no_grad``, although they should be trained."""
     found = target.embeddings()
     for _, embedding in found:
 
@@ -361,7 +361,7 @@ def no_grad_embeddings(target: Target) -> list[str]:
 
 
 def cached_autocast(target: Target) -> list[str]:
-    """A look under ``no_grad`` fills autocast's weight cache, from which the pass with gradients then takes."""
+    """A pass under ``no_grad`` fills autocast's weight cache, which the next pass uses."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 11):
         raise unittest.SkipTest("the autocast cache keeps gradients apart since torch 2.11")
     name, model = target.model()
@@ -380,7 +380,7 @@ def cached_autocast(target: Target) -> list[str]:
 
 
 def reentrant_checkpoint(target: Target) -> list[str]:
-    """The first layer is checkpointed by the reentrant kind, and what goes in needs no gradient."""
+    """The first layer has a reentrant checkpoint, and its input needs no gradient."""
     for _, embedding in target.embeddings():
         embedding.requires_grad_(False)
     name, block = target.blocks()[0]
@@ -427,7 +427,7 @@ def bound_to_a_copy(_target: Target) -> Callable[..., Any]:
 
 
 def layer_left_out(target: Target) -> Callable[..., Any]:
-    """The optimizer is not given the parameters of one layer."""
+    """The optimizer does not get the parameters of one layer."""
     adamw = torch.optim.AdamW
 
     def build(parameters: Any, **settings: Any) -> Any:
@@ -444,7 +444,7 @@ def layer_left_out(target: Target) -> Callable[..., Any]:
 
 
 def step_never_called(_target: Target) -> Callable[..., Any]:
-    """``step`` is behind a condition that never holds."""
+    """``step`` is behind a condition that is never true."""
     adamw = torch.optim.AdamW
 
     def skipped(_optimizer: Any, closure: Any = None) -> Any:
@@ -473,7 +473,7 @@ def step_does_nothing(_target: Target) -> type:
 
 
 def decorated_step(_target: Target) -> type:
-    """``step`` is decorated with ``no_grad`` and calls the closure that does the forward and the backward pass."""
+    """``step`` is decorated with ``no_grad`` and calls the closure that runs both passes."""
 
     class Optimizer(torch.optim.AdamW):
         @torch.no_grad()  # culprit

@@ -1,11 +1,12 @@
 """A scenario's healthy variant with one known fault in it: ``FAULT|SCENARIO|VARIANT|SEED``.
 
-The script itself is not touched: a fault gets in when the first optimizer is built, which is after the model and
-before the first step in a plain loop, in Lightning and in every Trainer. The fault ``none`` changes the seed only.
+The script itself is not changed. A fault gets in when the first optimizer is built: after the model
+and before the first step in a plain loop, in Lightning and in every Trainer. The fault ``none``
+changes only the seed.
 
-``truth.json`` in the working directory says where a diagnosis ought to point: {"modules": [dotted name, ...] or null
-where no module is to blame, "root": class of the outermost module, "built_at": [file, line] of the optimizer}. It is
-not there where the fault did not get in.
+``truth.json`` in the working directory says where a diagnosis should point: {"modules": [dotted
+name, ...] or null if no module is to blame, "root": class of the outermost module, "built_at":
+[file, line] of the optimizer}. It does not exist if the fault did not get in.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def load(scenario: str) -> Any:
 
 
 def reseed(seed: int) -> None:
-    """Let every fixed seed of the script and its libraries be another one: other weights, other data."""
+    """Add ``seed`` to every fixed seed of the script and its libraries."""
     original = torch.manual_seed
 
     def manual_seed(given: int) -> Any:

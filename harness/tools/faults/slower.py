@@ -1,7 +1,8 @@
-"""A small transformer that trains, and a slowdown of known size: what a comparison of step times has to find.
+"""A small transformer that trains, with a slowdown of known size that a comparison should find.
 
-After every optimizer step it works for so many per cent of what the step took (the environment variable
-SLOWER_PER_CENT, by default none). As a command it runs so many steps, by default a hundred.
+After every optimizer step it keeps the processor busy for some per cent of the step's time (the
+environment variable SLOWER_PER_CENT, by default 0). As a command it makes the given number of
+steps, by default 100.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Slowed(torch.optim.SGD):
         self.since = time.process_time()
 
     def step(self, closure: Any = None) -> Any:
-        """A step, and then the rest."""
+        """A step, then the extra time."""
         loss = super().step(closure)
         now = time.process_time()
         until = now + self.share * (now - self.since)
@@ -37,7 +38,7 @@ class Slowed(torch.optim.SGD):
 
 
 def stepper(device: str = "cpu") -> Any:
-    """A function that takes one optimizer step on random data."""
+    """A function that makes one optimizer step on random data."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True)
     model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).to(device)
@@ -53,7 +54,7 @@ def stepper(device: str = "cpu") -> Any:
 
 
 def train(variant: str, device: str, steps: int) -> None:
-    """So many steps; there is one variant, ``control``."""
+    """Make ``steps`` steps; there is one variant, ``control``."""
     assert variant == "control"
     step = stepper(device)
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""What a fault is done to: the model that is trained, one of its blocks, its optimizer, the loss."""
+"""What a fault changes: the model that is trained, one of its layers, its optimizer, the loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 
 class Target:
-    """The model and its optimizer, from the moment when the optimizer is built; what is hit depends on the seed."""
+    """The model and its optimizer, from the moment when the optimizer is built.
+
+    The seed decides which layer or parameter a fault affects.
+    """
 
     def __init__(self, seed: str, device: str) -> None:
         self.random = random.Random(seed)
@@ -35,7 +38,8 @@ class Target:
     def when_built(self, action: Callable[[], None]) -> None:
         """Call ``action`` as soon as the first optimizer holds something.
 
-        It is looked for inside of its construction, so that no frame of ours is between it and whoever builds it.
+        This happens inside its construction, so that no frame of ours is between it and the line
+        that builds it.
         """
         original = torch.optim.Optimizer.add_param_group
 
@@ -63,7 +67,10 @@ class Target:
         )
 
     def blocks(self) -> list[tuple[str, Any]]:
-        """Names and modules of the layers: what stands in the outermost lists of modules that have parameters."""
+        """Names and modules of the layers.
+
+        They are the children, with parameters, of the outermost lists of modules.
+        """
         kinds = (torch.nn.ModuleList, torch.nn.Sequential)
         lists = [name for name, module in self.root.named_modules() if isinstance(module, kinds)]
         outermost = [
@@ -81,7 +88,7 @@ class Target:
         return self.random.choice(self.blocks())
 
     def parameter(self) -> tuple[str, str, Any]:
-        """A trainable parameter of one layer: its module's name, its own name there, the parameter."""
+        """A trainable parameter of one layer: its module's name, its own name there, itself."""
         prefix, block = self.block()
         name, parameter = self.random.choice(
             [each for each in block.named_parameters() if each[1].requires_grad]
@@ -90,7 +97,10 @@ class Target:
         return (f"{prefix}.{owner}" if owner else prefix), own, parameter
 
     def model(self) -> tuple[str, Any]:
-        """The module that the training loop calls: in a LightningModule the first one with parameters."""
+        """The module that the training loop calls.
+
+        In a LightningModule the first with parameters.
+        """
         if hasattr(self.root, "training_step"):
             return next(
                 (name, m)
@@ -126,12 +136,12 @@ class Target:
 
 
 def replace_forward(module: Any, forward: Callable[..., Any]) -> None:
-    """Let ``module`` run ``forward``; a Trainer still reads the signature of the original."""
+    """Make ``module`` run ``forward``; a Trainer still reads the signature of the original."""
     module.forward = functools.wraps(module.forward)(forward)
 
 
 def as_class(build: Any) -> type:
-    """A class whose construction is a call of ``build``; some Trainers take nothing but a class."""
+    """A class whose construction calls ``build``; some Trainers accept only a class."""
     if isinstance(build, type):
         return build
 
@@ -143,17 +153,17 @@ def as_class(build: Any) -> type:
 
 
 def hidden_of(output: Any) -> Any:
-    """The hidden state: what a layer gives, or the first of it."""
+    """The hidden state: the output of a layer, or the first part of it."""
     return output[0] if isinstance(output, tuple) else output
 
 
 def with_hidden(output: Any, hidden: Any) -> Any:
-    """What a layer gives, with another hidden state."""
+    """The output of a layer with another hidden state."""
     return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
 
 def caller() -> tuple[str, int] | None:
-    """Where the innermost call outside torch and the harness is: file name and line."""
+    """File name and line of the innermost call outside torch and the harness."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((HARNESS, TORCH, "<")):
         frame = frame.f_back

@@ -1,15 +1,13 @@
-"""The words of a claim: a sentence that somebody published, the cells that would bear it out, and what they say of it.
+"""Claims: sentences that people published, with the cells that would show whether each is true.
 
-What a claim expects is written in ``scenarios/claims.toml``; its verdict never is: it follows from the cells.
-
-claims.toml as validated claims; whatever is wrong in the file is told in the words of the file.
+A claim and what it expects stand in ``scenarios/claims.toml``. Its verdict does not: it is computed
+from the cells (``judge.py``). A mistake in the file is reported with the name of the claim and key.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-import tomllib
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,8 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from gradmatrix.core.errors import SAFE_NAME, UserError, check_unique, did_you_mean, wrong
+from gradmatrix.core.files import read_toml
 from gradmatrix.core.model import Cell, Gradient
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import TABLE
@@ -32,75 +32,123 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Lock, Scenario
 
 
-WORDS = {
-    "trains": ("trains", "train"),
-    "fails": ("fails", "fail"),
-    "says-so": ("says so", "say so"),
-    "silent": ("is silent", "are silent"),
-}
-"""Outcomes that a claim may name beside ``phase:reason``; each of one variant, of several."""
+NAMED_OUTCOMES = ("trains", "fails", "says-so", "silent")
+"""Outcomes that a claim may name beside ``phase:reason``."""
 
 
 class Verdict(StrEnum):
-    """What the records say of a claim."""
+    """Whether the records support a claim."""
 
     CONFIRMED = "confirmed"
-    """Every cell that bears on it speaks for it, and each of its expectations was tested."""
+    """All relevant cells support it, and every expectation was tested."""
     REFUTED = "refuted"
-    """Every cell that bears on it speaks against it."""
+    """All relevant cells contradict it."""
     PARTLY = "partly"
+    """Some cells support it and some contradict it, or a part of it was not tested."""
     UNTESTED = "untested"
-    """No cell bears on it."""
+    """There is no relevant cell."""
+
+    @property
+    def symbol(self) -> str:
+        """The symbol that stands beside the word, so that colour is never the only sign."""
+        return {"confirmed": "✓", "refuted": "✗", "partly": "◐", "untested": "–"}[self.value]
+
+    @property
+    def words(self) -> str:
+        """Symbol and word."""
+        return f"{self.symbol} {self.value}"
 
 
 class Sign(Frozen, frozen=True):
-    """What is to be seen of a cell; everything that is named must hold."""
+    """What a cell must show. If several keys are given, all of them must hold."""
 
     outcome: str | tuple[str, ...] = ()
-    """One of these: "trains", "fails", "says-so", "silent", or an outcome such as "step:no-grad-fn" or "step:*"."""
+    """One of ``NAMED_OUTCOMES``, or an outcome such as "step:no-grad-fn" or "step:*"."""
     gradient: Gradient | None = None
     raises: str | None = None
-    """A regular expression, found in the message of the exception that ended it."""
+    """A regular expression that matches the message of the exception that ended the cell."""
     warns: str | None = None
-    """A regular expression, found in one of its warnings."""
+    """A regular expression that matches one of its warnings."""
     quiet: str | None = None
-    """A regular expression, found in none of its warnings."""
+    """A regular expression that matches none of its warnings."""
     cause: str | None = None
-    """The cause that its diagnosis names: a word of ``causes.Cause``."""
+    """The cause in its diagnosis: a value of ``causes.Cause``."""
     than: str | None = None
-    """The variant of the same scenario, stack and device that ``memory`` and ``speed`` compare with."""
+    """The variant to compare ``memory`` or ``speed`` with, in the same scenario, stack and device."""
     memory: Literal["more", "less", "same"] | None = None
-    """Of its peak; within one percent is the same."""
+    """Peak memory compared with ``than``. Within one percent counts as the same."""
     speed: Literal["faster", "slower", "same"] | None = None
-    """Of its steps: apart where the medians are by five percent, and the ranges between the quartiles too."""
+    """Step rate compared with ``than``.
+
+    Rates differ if the medians differ by five percent and the ranges between quartiles do not overlap.
+    """
 
     @property
     def outcomes(self) -> tuple[str, ...]:
-        """The outcomes of which one must be seen; any where it is empty."""
+        """The accepted outcomes; if empty, every outcome is accepted."""
         return (self.outcome,) if isinstance(self.outcome, str) else self.outcome
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """A short label for each key that is given, for tables."""
+        labels = {
+            " or ".join(self.outcomes): self.outcomes,
+            f"gradient {self.gradient}": self.gradient,
+            f"raises “{self.raises}”": self.raises,
+            f"warns “{self.warns}”": self.warns,
+            f"no warning “{self.quiet}”": self.quiet,
+            f"cause {self.cause}": self.cause,
+            f"memory: {self.memory} {self._than(self.memory)}": self.memory,
+            f"speed: {self.speed} {self._than(self.speed)}": self.speed,
+        }
+        return tuple(label for label, given in labels.items() if given)
+
+    def _than(self, relation: str | None) -> str:
+        return f"{'as' if relation == 'same' else 'than'} {self.than}"
 
 
 class Given(Sign, frozen=True):
-    """A condition on another cell of the same stack and device: without it the cell says nothing of the claim."""
+    """A condition on a cell of the same stack and device. If it does not hold, the claim is not tested."""
 
     cell: tuple[str, str] | None = None
     """Scenario and variant of that cell; None for the cell itself."""
 
+    def label(self, home: Collection[str]) -> str:
+        """A short label for tables; the scenario is named if it is none of ``home``."""
+        signs = ", ".join(self.labels)
+        if self.cell is None:
+            return f"the cell: {signs}"
+        scenario, variant = self.cell
+        return f"{variant if scenario in home else f'{scenario}/{variant}'}: {signs}"
+
 
 class Expectation(Sign, frozen=True, kw_only=True):
-    """What a claim expects of some cells."""
+    """What a claim predicts for some cells."""
 
     cells: tuple[tuple[str, str], ...]
     """Scenario and variant of each."""
     where: tuple[str, ...] = ()
-    """Requirements, such as "lightning<2.2.2", that the stack's lock meets: all of them."""
+    """Version ranges such as "lightning<2.2.2". The stack's lock must meet all of them."""
     device: str | None = None
     """None for every device."""
     given: tuple[Given, ...] = ()
 
+    @property
+    def variants(self) -> str:
+        """The variants by name, or how many if a table has no room for them."""
+        names = [variant for _, variant in self.cells]
+        return ", ".join(names) if len(names) <= MOST_VARIANTS else f"{len(names)} variants"
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """A short label for each version range, the device and each condition."""
+        home = {scenario for scenario, _ in self.cells}
+        device = (self.device,) if self.device is not None else ()
+        return (*self.where, *device, *(given.label(home) for given in self.given))
+
 
 class Claim(Frozen, frozen=True):
-    """A sentence that somebody published."""
+    """A sentence that somebody published, and how to test it."""
 
     id: str
     scenario: str
@@ -110,35 +158,90 @@ class Claim(Frozen, frozen=True):
     """Where it was published: "OWNER/REPOSITORY#NUMBER"."""
     date: dt.date | None
     reading: str
-    """How it was read to be tested, where that is not plain; else empty."""
+    """How the sentence is understood for the test; empty if that is obvious."""
     expect: tuple[Expectation, ...]
+    note: str = ""
+    """One sentence about the result that the table of counts and versions does not show, or empty."""
 
     @property
     def url(self) -> str:
-        """The page of its source; the number of a pull request leads there too."""
+        """The address of its source. GitHub redirects it if the number is that of a pull request."""
         repository, _, number = self.source.partition("#")
         return f"https://github.com/{repository}/issues/{number}"
 
 
 class Evidence(Frozen, frozen=True):
-    """A cell that bears on a claim."""
+    """A cell that supports or contradicts a claim."""
 
     cell: Cell
     outcome: str
     bears: Literal["for", "against"]
     why: str
-    """What was seen of it."""
+    """What was observed in the cell, as far as the claim is about it."""
+
+
+class Boundary(Frozen, frozen=True):
+    """A package whose version separates the stacks that show an expectation from those that do not."""
+
+    package: str
+    holds: str
+    """The release next to the boundary on the side where the expectation holds."""
+    fails: str
+    """The release next to the boundary on the other side."""
+
+    def __str__(self) -> str:
+        if Version(self.holds) > Version(self.fails):
+            return f"{self.package}: yes from {self.holds} on, no up to {self.fails}"
+        return f"{self.package}: yes up to {self.holds}, no from {self.fails} on"
+
+
+class Span(Frozen, frozen=True):
+    """The oldest and the newest release of a package among the tested stacks."""
+
+    package: str
+    oldest: str
+    newest: str
+
+    def __str__(self) -> str:
+        same = self.oldest == self.newest
+        return f"{self.package} {self.oldest}{'' if same else f' to {self.newest}'}"
 
 
 class Tested(Frozen, frozen=True):
-    """One expectation, and the cells that bear on it."""
+    """One expectation with the cells that support or contradict it."""
 
-    words: str
+    expectation: Expectation
     evidence: tuple[Evidence, ...]
+    releases: tuple[Span, ...] = ()
+    """For each package in ``where``: the tested releases."""
+    boundaries: tuple[Boundary, ...] = ()
+    """The packages that separate the stacks, if any does. Several may have changed together."""
+    too_close: int = 0
+    """Stacks on which the difference in speed is too small to decide."""
+
+    @property
+    def holding(self) -> int:
+        """The number of cells that show what is expected."""
+        return sum(each.bears == "for" for each in self.evidence)
+
+    @property
+    def stacks(self) -> int:
+        """The number of stacks with a relevant cell."""
+        return len({each.cell.stack for each in self.evidence})
+
+    @property
+    def counts(self) -> str:
+        """How often the expectation holds, such as "2 of 4 cells"."""
+        return f"{self.holding} of {len(self.evidence)} cells" if self.evidence else "no cell"
+
+    @property
+    def line(self) -> str:
+        """The expectation and how often it holds, on one line."""
+        return f"{self.expectation.variants}: {', '.join(self.expectation.labels)} in {self.counts}"
 
 
 class Judged(Frozen, frozen=True):
-    """A claim, and what the records say of it."""
+    """A claim with its verdict and evidence."""
 
     claim: Claim
     verdict: Verdict
@@ -147,21 +250,18 @@ class Judged(Frozen, frozen=True):
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Every cell that bears on it; one that bears on two expectations comes twice."""
+        """All relevant cells. A cell that is relevant to two expectations appears twice."""
         return tuple(each for part in self.tested for each in part.evidence)
-
-    @property
-    def summary(self) -> str:
-        """One sentence: what was seen of each expectation."""
-        return "; ".join(part.words for part in self.tested) or "no cell bears on it"
 
 
 FILE = "claims.toml"
+MOST_VARIANTS = 6
+"""More variants than this are counted, not named, in a table."""
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+#[1-9]\d*")
 OUTCOMES = tuple(row.outcome.replace("N", "1") for row in TABLE)
 """Every outcome, with 1 for a number."""
 PYTHON = "python"
-"""May stand where a package does: the stack's Python."""
+"""May be written in place of a package: the Python version of the stack."""
 
 Words = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -186,6 +286,7 @@ class _ClaimTable(Frozen, frozen=True):
     source: str
     date: dt.date | None = None
     reading: str = ""
+    note: str = ""
     expect: tuple[_ExpectTable, ...] = ()
 
 
@@ -193,18 +294,10 @@ class _Document(Frozen, frozen=True):
     claims: tuple[_ClaimTable, ...] = ()
 
 
-KEYS: dict[str, type[msgspec.Struct]] = {
-    "": _Document,
-    "claims": _ClaimTable,
-    "expect": _ExpectTable,
-    "given": _GivenTable,
-}
-
-
 def of_checkout(
     root: Path, scenarios: Mapping[str, Scenario], locks: Iterable[Lock]
 ) -> tuple[Claim, ...]:
-    """The claims of the checkout in ``root``; ``locks`` say which packages a stack may have."""
+    """Read the claims of the checkout in ``root``. A claim may name the packages of ``locks``."""
     packages = {package.name for lock in locks for package in lock.packages}
     return load(root / "scenarios" / FILE, scenarios, packages or None)
 
@@ -212,21 +305,26 @@ def of_checkout(
 def load(
     path: Path, scenarios: Mapping[str, Scenario], packages: Collection[str] | None = None
 ) -> tuple[Claim, ...]:
-    """The claims of ``path``, none where there is no such file; ``packages`` are those that a stack may have.
+    """Read the claims in ``path``. A missing file has none.
 
-    UserError for what cannot be read, names an unknown scenario, variant, package, device, outcome or cause.
+    Args:
+        path: The file, such as ``scenarios/claims.toml``.
+        scenarios: The known scenarios, by name.
+        packages: The packages that a claim may name; None for any.
+
+    Raises:
+        UserError: If the file cannot be read, or if it names an unknown scenario, variant, package,
+            device, outcome or cause.
     """
-    table = _toml(path)
-    try:
-        document = msgspec.convert(table, _Document)
-    except msgspec.ValidationError as error:
-        raise _explained(path, str(error), table) from error
+    if not path.exists():
+        return ()
+    document = read_toml(path, _Document)
     check_unique(path, "claim", [claim.id for claim in document.claims])
     return tuple(_Reader(path, scenarios, packages, entry).claim() for entry in document.claims)
 
 
 class _Reader:
-    """Reads one claim: whatever it complains of, it says in which one."""
+    """Reads one claim. Each of its errors names the claim."""
 
     def __init__(
         self,
@@ -241,7 +339,7 @@ class _Reader:
         self.entry = entry
 
     def claim(self) -> Claim:
-        """The claim."""
+        """Return the claim, after all checks."""
         entry = self.entry
         if not SAFE_NAME.fullmatch(entry.id):
             raise wrong(
@@ -262,11 +360,12 @@ class _Reader:
             source=entry.source,
             date=entry.date,
             reading=entry.reading,
+            note=entry.note,
             expect=tuple(map(self.expectation, entry.expect)),
         )
 
     def expectation(self, table: _ExpectTable) -> Expectation:
-        """What it expects of the cells that the names and patterns of ``table`` mean."""
+        """Return an expectation, with names and patterns resolved to variants."""
         chosen = self.matching("scenario", table.scenario or self.entry.scenario, self.scenarios)
         known = {
             name: [variant.name for variant in self.scenarios[name].variants] for name in chosen
@@ -290,7 +389,7 @@ class _Reader:
         )
 
     def condition(self, table: _GivenTable) -> Given:
-        """A condition, on the cell itself where ``table`` names none."""
+        """Return a condition; one without a variant is about the cell itself."""
         name = table.scenario or self.entry.scenario
         if name not in self.scenarios:
             raise self.unknown("scenario", name, self.scenarios)
@@ -306,22 +405,33 @@ class _Reader:
         return Given(cell=None if table.variant is None else (name, table.variant), **_signs(table))
 
     def check(self, sign: Sign, variants: Collection[str]) -> None:
-        """UserError where all cells or none would show ``sign``; ``variants`` are those that it may compare with."""
+        """Check that ``sign`` can hold for some cells and fail for others.
+
+        Args:
+            sign: What a cell must show.
+            variants: The variants that ``than`` may name.
+
+        Raises:
+            UserError: If it is empty, or names something unknown.
+        """
         if not any(_signs(sign).values()):
             raise self.wrong(
-                "asks nothing of a cell",
-                'write what is to be seen of it, such as outcome = "trains"',
+                "expects nothing of a cell",
+                'write what the cell must show, such as outcome = "trains"',
             )
         for text in sign.outcomes:
-            if text not in WORDS and not any(fnmatchcase(known, text) for known in OUTCOMES):
-                raise self.unknown("outcome", text, (*WORDS, *OUTCOMES))
+            if text not in NAMED_OUTCOMES and not any(
+                fnmatchcase(known, text) for known in OUTCOMES
+            ):
+                raise self.unknown("outcome", text, (*NAMED_OUTCOMES, *OUTCOMES))
         if sign.cause is not None and sign.cause not in list(Cause):
             raise self.unknown("cause", sign.cause, [cause.value for cause in Cause])
         if sign.than is not None and sign.than not in variants:
             raise self.unknown("variant", sign.than, variants)
         if (sign.than is None) != (sign.memory is None and sign.speed is None):
             raise self.wrong(
-                "compares memory or speed", 'name the variant that it compares with: than = "…"'
+                "uses than, memory or speed without the others",
+                'write both: than = "VARIANT", and memory = "more" or speed = "slower"',
             )
         for text in filter(None, (sign.raises, sign.warns, sign.quiet)):
             try:
@@ -330,7 +440,7 @@ class _Reader:
                 raise self.wrong(f"has the unreadable pattern {text!r}", str(error)) from error
 
     def requirement(self, text: str) -> str:
-        """``text``, if it is a version range of one package."""
+        """Return ``text`` if it is a version range of one package."""
         try:
             requirement = Requirement(text)
         except InvalidRequirement as error:
@@ -347,65 +457,20 @@ class _Reader:
         return text
 
     def matching(self, kind: str, text: str, known: Collection[str]) -> list[str]:
-        """The ``known`` names that ``text`` means: a name, or a pattern such as ``lora_*``."""
+        """Return the ``known`` names that match ``text``: a name, or a pattern such as ``lora_*``."""
         found = [name for name in known if fnmatchcase(name, text)]
         if not found:
             raise self.unknown(kind, text, known)
         return found
 
     def wrong(self, what: str, cause: str) -> UserError:
-        """A complaint about this claim."""
+        """Return an error about this claim."""
         return wrong(self.path, f"{what}, in claim {self.entry.id!r}", cause)
 
     def unknown(self, kind: str, word: str, known: Collection[str]) -> UserError:
-        """A complaint about a word that is not among the ``known`` ones."""
+        """Return an error about a word that is not among the ``known`` ones."""
         return self.wrong(f"names the unknown {kind} {word!r}", did_you_mean(word, known))
 
 
 def _signs(table: Sign) -> dict[str, Any]:
     return {name: getattr(table, name) for name in Sign.__struct_fields__}
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise wrong(path, f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise wrong(path, f"is no valid TOML: {error}") from error
-
-
-def _explained(path: Path, error: str, table: dict[str, Any]) -> UserError:
-    """A complaint of msgspec in the words of the file: which claim, which key, what was expected."""
-    message, _, where = error.partition(" - at `$.")
-    steps = re.findall(r"(\w+)(?:\[(\d+)\])?", where.rstrip("`"))
-    place = _place(steps, table)
-    unknown = re.search(r"unknown field `(.*)`", message)
-    if unknown:
-        fields = KEYS[
-            next((name for name, _ in reversed(steps) if name in KEYS), "")
-        ].__struct_fields__
-        return wrong(
-            path, f"has the unknown key {unknown[1]!r}{place}", did_you_mean(unknown[1], fields)
-        )
-    missing = re.search(r"missing required field `(.*)`", message)
-    if missing:
-        return wrong(path, f"lacks the key {missing[1]!r}{place}")
-    return wrong(path, f"has a wrong value{place}: {message[0].lower()}{message[1:]}")
-
-
-def _place(steps: list[tuple[str, str]], table: dict[str, Any]) -> str:
-    """`` in claim 'x', expectation 2, key 'where'`` for the names and numbers of a msgspec path."""
-    words = []
-    for name, number in steps:
-        if name == "claims" and number:
-            entry = table["claims"][int(number)]
-            named = isinstance(entry, dict) and "id" in entry
-            words.append(f"claim {entry['id']!r}" if named else f"claim number {int(number) + 1}")
-        elif name in {"expect", "given"} and number:
-            words.append(f"{'expectation' if name == 'expect' else 'condition'} {int(number) + 1}")
-        else:
-            words.append(f"key {name!r}")
-    return " in " + ", ".join(words) if words else ""

@@ -1,4 +1,4 @@
-"""Pure: claims judged by the cells of the matrix. A verdict is derived from records alone, every time it is shown."""
+"""Judge claims by the cells of the matrix. The verdict is computed again whenever it is shown."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gradmatrix.core.model import Role
+from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.publish.claims.claims import Evidence, Judged, Tested, Verdict
-from gradmatrix.publish.claims.words import seen_in_words, told
+from gradmatrix.judge.versions import separate
+from gradmatrix.publish.claims.claims import Boundary, Evidence, Judged, Span, Tested, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,26 +25,27 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row, Table
 
 NEVER_TRIED = ("resolve:", "install:", "import:", "setup:", "process:")
-"""Outcomes of cells in which nothing was trained: they bear on a claim only where it names them."""
+"""Outcomes of cells that never started to train. They count only for a claim that names them."""
 SAME_MEMORY = 0.01
-"""Peaks that differ by less than this part of the larger one are the same."""
+"""Peaks count as the same if they differ by less than this part of the larger one."""
 SAME_SPEED = 0.05
-"""Median rates that differ by less than this are close: two runs of the same thing differ by as much."""
+"""Median rates are close if they differ by less: two runs of the same code differ by as much."""
+MIB = 2**20
 
 
 def judge(claim: Claim, table: Table) -> Judged:
-    """One claim; for many of them ``judge_all`` is faster."""
+    """Judge one claim. For many claims, ``judge_all`` is faster."""
     return judge_all((claim,), table)[0]
 
 
 def judge_all(claims: Iterable[Claim], table: Table) -> tuple[Judged, ...]:
-    """Each claim with its verdict and all that bears on it."""
+    """Judge each claim by the cells of ``table``."""
     matrix = Cells(table)
     return tuple(_judged(claim, matrix) for claim in claims)
 
 
 def verdict_of(tested: Iterable[Tested]) -> Verdict:
-    """Confirmed or refuted where all cells say so; what leaves an expectation untested is not confirmed."""
+    """Return the verdict that follows from all cells. An untested expectation prevents "confirmed"."""
     parts = list(tested)
     sides = {each.bears for part in parts for each in part.evidence}
     if not sides:
@@ -57,7 +58,7 @@ def verdict_of(tested: Iterable[Tested]) -> Verdict:
 
 
 class Cells:
-    """A table's rows, found by scenario and variant; its stacks, found by version range."""
+    """The rows of a table, by scenario and variant, and its stacks, by version range."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -73,7 +74,7 @@ class Cells:
         return {lock.stack: _versions(lock) for lock in self.table.locks}
 
     def stacks(self, where: Iterable[str]) -> set[str]:
-        """The stacks that meet every requirement."""
+        """Return the stacks whose locks meet every requirement."""
         return set(self.versions).intersection(*map(self._meeting, where))
 
     def _meeting(self, text: str) -> set[str]:
@@ -94,7 +95,7 @@ class Cells:
         return self._in_range[text]
 
     def beside(self, row: Row, cell: tuple[str, str]) -> Row | None:
-        """The cell of that scenario and variant on the stack and device of ``row``."""
+        """Return the row of another scenario and variant on the same stack and device."""
         if cell not in self._by_place:
             self._by_place[cell] = {(each.stack, each.device): each for each in self.rows[cell]}
         return self._by_place[cell].get((row.stack, row.device))
@@ -108,13 +109,20 @@ def _judged(claim: Claim, matrix: Cells) -> Judged:
         close = (
             sum(_too_close(expectation, row, matrix) for row in rows) if expectation.speed else 0
         )
-        words = told(expectation, evidence, matrix.table, matrix.versions, too_close=close)
-        tested.append(Tested(words=words, evidence=evidence))
+        tested.append(
+            Tested(
+                expectation=expectation,
+                evidence=evidence,
+                releases=tuple(_releases(expectation, evidence, matrix)),
+                boundaries=tuple(_boundaries(expectation, evidence, matrix)),
+                too_close=close,
+            )
+        )
     return Judged(claim=claim, verdict=verdict_of(tested), tested=tuple(tested))
 
 
 def _tested(expectation: Expectation, matrix: Cells) -> Iterator[Row]:
-    """The cells that ``expectation`` is about: judged, in range, under its conditions."""
+    """Yield the judged cells that match the versions and conditions of ``expectation``."""
     stacks = matrix.stacks(expectation.where)
     for cell in expectation.cells:
         for row in matrix.rows[cell]:
@@ -127,7 +135,7 @@ def _tested(expectation: Expectation, matrix: Cells) -> Iterator[Row]:
 
 
 def _evidence(expectation: Expectation, rows: Iterable[Row], matrix: Cells) -> Iterator[Evidence]:
-    """Those of ``rows`` that can tell, and what they tell."""
+    """Yield the rows that support or contradict ``expectation``."""
     for row in rows:
         shown = shows(matrix, row, expectation)
         if shown is not None:
@@ -135,20 +143,68 @@ def _evidence(expectation: Expectation, rows: Iterable[Row], matrix: Cells) -> I
                 cell=row.cell,
                 outcome=row.outcome,
                 bears="for" if shown else "against",
-                why=seen_in_words(expectation, row, _compared(matrix, row, expectation)),
+                why=seen(expectation, row, _compared(matrix, row, expectation)),
             )
 
 
 def _too_close(expectation: Expectation, row: Row, matrix: Cells) -> bool:
-    """Whether both rates were measured, and noise may be all that tells them apart."""
+    """Whether both rates were measured but noise may explain their difference."""
     other = _compared(matrix, row, expectation)
     if other is None or row.steps_per_s is None or other.steps_per_s is None:
         return False
     return speed_beside(row, other) == "unknown"
 
 
+def _releases(
+    expectation: Expectation, evidence: Iterable[Evidence], matrix: Cells
+) -> Iterator[Span]:
+    """Yield the oldest and newest tested release of each package in ``where``."""
+    stacks = {each.cell.stack for each in evidence}
+    for name in _names(expectation.where) if stacks else ():
+        releases = {matrix.versions[stack][name] for stack in stacks}
+        yield Span(package=name, oldest=str(min(releases)), newest=str(max(releases)))
+
+
+def _boundaries(
+    expectation: Expectation, evidence: Iterable[Evidence], matrix: Cells
+) -> Iterator[Boundary]:
+    """Yield each package whose version separates the stacks that hold from those that do not.
+
+    Only packages count that ``where`` names or that a variant needs: others changed along with them.
+    """
+    sides: dict[str, set[str]] = defaultdict(set)
+    for each in evidence:
+        sides[each.cell.stack].add(each.bears)
+    good = [matrix.versions[stack] for stack, found in sides.items() if found == {"for"}]
+    bad = [matrix.versions[stack] for stack, found in sides.items() if found == {"against"}]
+    if not good or not bad or len(good) + len(bad) < len(sides):
+        return
+    names = dict.fromkeys((*_names(expectation.where), *_needed(expectation, matrix.table)))
+    for bound in separate(bad, good, names):
+        yield Boundary(package=bound.package, holds=bound.passes, fails=bound.fails)
+
+
+def _names(requirements: Iterable[str]) -> list[str]:
+    """Return the packages that some requirements name."""
+    return list(dict.fromkeys(canonicalize_name(Requirement(text).name) for text in requirements))
+
+
+def _needed(expectation: Expectation, table: Table) -> list[str]:
+    """Return the main packages that the variants of an expectation need."""
+    needs = [
+        text
+        for name, variant in expectation.cells
+        if name in table.scenarios
+        for each in table.scenarios[name].variants
+        if each.name == variant
+        for text in each.needs
+    ]
+    names = _names(needs)
+    return [name for name in SHOWN if name in names]
+
+
 def _is_tested(expectation: Expectation, row: Row, matrix: Cells) -> bool:
-    """Whether the device is meant, and every condition holds of the cells beside it."""
+    """Whether the device matches and every condition holds."""
     if expectation.device is not None and expectation.device != row.device:
         return False
     for given in expectation.given:
@@ -163,7 +219,7 @@ def _compared(matrix: Cells, row: Row, sign: Sign) -> Row | None:
 
 
 def shows(matrix: Cells, row: Row | None, sign: Sign) -> bool | None:
-    """Whether everything that ``sign`` names is seen of ``row``; None where the row cannot tell."""
+    """Whether ``row`` shows all that ``sign`` names; None if the row cannot decide it."""
     if row is None or row.passed is None:
         return None
     if row.outcome.startswith(NEVER_TRIED) and not any(
@@ -185,7 +241,7 @@ def shows(matrix: Cells, row: Row | None, sign: Sign) -> bool | None:
 
 
 def compares(row: Row, other: Row | None, sign: Sign) -> bool | None:
-    """Whether memory and speed stand to those of ``other`` as ``sign`` has it; None where that cannot be told."""
+    """Whether memory and speed differ from ``other`` as ``sign`` says; None if that is not known."""
     if other is None:
         return None
     memory = sign.memory and memory_beside(row, other)
@@ -196,7 +252,7 @@ def compares(row: Row, other: Row | None, sign: Sign) -> bool | None:
 
 
 def memory_beside(row: Row, other: Row) -> str:
-    """More, less or the same memory at its peak; unknown where it was not measured."""
+    """Compare the peaks: "more", "less" or "same"; "unknown" if one was not measured."""
     ours, theirs = row.peak_memory_bytes, other.peak_memory_bytes
     if not ours or not theirs:
         return "unknown"
@@ -206,7 +262,11 @@ def memory_beside(row: Row, other: Row) -> str:
 
 
 def speed_beside(row: Row, other: Row) -> str:
-    """Faster or slower where medians and the ranges between the quartiles are apart; unknown where one of them is."""
+    """Compare the rates: "faster", "slower", "same" or "unknown".
+
+    They differ if the medians are apart and the ranges between the quartiles do not overlap. If only
+    one of the two holds, noise may explain the difference.
+    """
     ours, theirs = row.steps_per_s, other.steps_per_s
     if ours is None or theirs is None:
         return "unknown"
@@ -215,6 +275,27 @@ def speed_beside(row: Row, other: Row) -> str:
     if close or not apart:
         return "same" if close and not apart else "unknown"
     return "slower" if ours.median < theirs.median else "faster"
+
+
+def seen(sign: Sign, row: Row, other: Row | None) -> str:
+    """Return what was observed in a cell, as far as ``sign`` asks for it."""
+    facts = [row.outcome]
+    if sign.gradient is not None:
+        facts.append(f"gradient {row.gradient}")
+    if sign.raises and row.message:
+        facts.append(row.message)
+    if sign.warns or sign.quiet:
+        facts.append(f"warns “{'”, “'.join(row.warnings)}”" if row.warnings else "no warning")
+    if sign.cause:
+        facts.append(f"cause {row.diagnosis.cause}" if row.diagnosis else "no diagnosis")
+    if sign.memory is not None and other is not None:
+        ours, theirs = row.peak_memory_bytes, other.peak_memory_bytes
+        if ours and theirs:
+            facts.append(f"peak {ours / MIB:.0f} MiB, {other.variant} {theirs / MIB:.0f} MiB")
+    if sign.speed is not None and other is not None and row.steps_per_s and other.steps_per_s:
+        fast, beside = row.steps_per_s.median, other.steps_per_s.median
+        facts.append(f"{fast:.3g} steps/s, {other.variant} {beside:.3g}")
+    return ", ".join(facts)
 
 
 def _is(row: Row, text: str) -> bool:
@@ -231,7 +312,7 @@ def _is(row: Row, text: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def _finds(pattern: str, text: str) -> bool:
-    """Whether a message has the pattern: the same messages come many times."""
+    """Whether a message matches a pattern. Cached, because the same messages come many times."""
     return re.search(pattern, text) is not None
 
 
@@ -245,8 +326,8 @@ def _versions(lock: Lock) -> dict[str, Version]:
 
 @lru_cache(maxsize=100_000)
 def _version(text: str) -> Version | None:
-    """A version; stacks have most of theirs in common."""
+    """Parse a version. Cached, because stacks share most of their versions."""
     try:
         return Version(text)
-    except InvalidVersion:  # made by hand
+    except InvalidVersion:  # a version that somebody made up
         return None

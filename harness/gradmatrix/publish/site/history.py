@@ -1,4 +1,4 @@
-"""What changed from one publication to the next, for people: history.html, and a line on the first page."""
+"""What changed from one publication to the next: history.html, and a line on the first page."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from gradmatrix.publish.site.tables import View
 
 MOST_DAYS, MOST_FLIPS = 60, 200
-TOLD_ALONE = (*OF_VERDICTS, Change.ELSEWHERE)
-"""Kinds of which every flip is told; of what is new or gone each stack is."""
-ANEW = "judged anew"
-NO_NEWS = (ANEW, Change.ELSEWHERE.value)
-WORDS = (*(kind.value for kind in TOLD_ALONE), ANEW, Change.NEW.value, Change.GONE.value)
-"""What changes are called, in the order in which they are told."""
+LISTED = (*OF_VERDICTS, Change.ELSEWHERE)
+"""Kinds of which every change is listed. New and removed cells are counted by stack."""
+RECOMPUTED = "re-computed"
+NO_NEWS = (RECOMPUTED, Change.ELSEWHERE.value)
+WORDS = (*(kind.value for kind in LISTED), RECOMPUTED, Change.NEW.value, Change.GONE.value)
+"""The words for changes, in the order in which they are listed."""
 
 
 class Alike(NamedTuple):
-    """A variant whose verdict changed in the same way, for the same reason, on one stack or several."""
+    """The same change of a variant, for the same reason, on one or several stacks."""
 
     word: str
     flips: Sequence[Flip]
 
     @property
     def first(self) -> Flip:
-        """It stands for the others."""
+        """One of them, which represents all."""
         return self.flips[0]
 
 
 class Course(NamedTuple):
-    """What changed of a stack."""
+    """The changes of one stack."""
 
     stack: str
     counts: list[tuple[str, int]]
@@ -49,52 +49,52 @@ class Course(NamedTuple):
 
 
 class Day(NamedTuple):
-    """What was published on a day."""
+    """The changes of one day."""
 
     date: dt.date
     counts: list[tuple[str, int]]
     flips: list[tuple[str, Flip]]
-    """What each change is called, and the change."""
+    """Each change with its word."""
     alike: list[Alike]
-    """The same, in groups."""
-    untold: int
+    """The same changes, in groups."""
+    left_out: int
     others: list[tuple[str, str, int]]
-    """New or gone cells: what, on which stack, how many."""
+    """New or removed cells: the word, the stack, and how many."""
 
 
 def days(history: History | None) -> list[Day]:
-    """The days on which a verdict changed, the newest first."""
+    """Return the days on which a verdict changed, the newest first."""
     flips = history.flips[::-1] if history is not None else ()
     grouped = groupby(flips, key=lambda flip: flip.after.published.date())
     return [day(date, list(members)) for date, members in grouped][:MOST_DAYS]
 
 
 def day(date: dt.date, flips: list[Flip]) -> Day:
-    """One day's flips."""
+    """Return the changes of one day."""
     count = Counter(map(called, flips))
     alone = sorted(
-        (f for f in flips if f.kind in TOLD_ALONE), key=lambda f: (WORDS.index(called(f)), f.cell)
+        (f for f in flips if f.kind in LISTED), key=lambda f: (WORDS.index(called(f)), f.cell)
     )
     others = Counter(
-        (flip.kind.value, flip.cell.stack) for flip in flips if flip.kind not in TOLD_ALONE
+        (flip.kind.value, flip.cell.stack) for flip in flips if flip.kind not in LISTED
     )
     return Day(
         date=date,
         counts=[(word, count[word]) for word in WORDS if count[word]],
         flips=[(called(flip), flip) for flip in alone[:MOST_FLIPS]],
         alike=alike(alone[:MOST_FLIPS]),
-        untold=len(alone[MOST_FLIPS:]),
+        left_out=len(alone[MOST_FLIPS:]),
         others=[(kind, stack, number) for (kind, stack), number in others.items()],
     )
 
 
 def called(flip: Flip) -> str:
-    """What a change is called: it is no news of the stack where nothing changed but our own measurement."""
-    return ANEW if flip.ours_alone and flip.kind in TOLD_ALONE else flip.kind.value
+    """Return the word for a change. If only our own code changed, it says nothing about the stack."""
+    return RECOMPUTED if flip.ours_alone and flip.kind in LISTED else flip.kind.value
 
 
 def alike(flips: Iterable[Flip]) -> list[Alike]:
-    """The changes in groups: the same variant, from one outcome to another, for the same reason."""
+    """Group changes that have the same variant, outcomes and reason."""
     found: dict[tuple[object, ...], list[Flip]] = defaultdict(list)
     for flip in flips:
         before = flip.before.outcome if flip.before is not None else None
@@ -113,7 +113,7 @@ def alike(flips: Iterable[Flip]) -> list[Alike]:
 
 
 def courses(view: View, history: History | None) -> list[Course]:
-    """What changed of each stack, the newest stack first; the evidence of its cells links there."""
+    """Return the changes of each stack, the newest stack first. Evidence pages link to them."""
     by_stack: dict[str, list[Flip]] = defaultdict(list)
     for flip in history.flips[::-1] if history is not None else ():
         by_stack[flip.cell.stack].append(flip)
@@ -121,9 +121,9 @@ def courses(view: View, history: History | None) -> list[Course]:
 
 
 def course(stack: str, flips: Sequence[Flip]) -> Course:
-    """What changed of a stack."""
+    """Return the changes of one stack."""
     count = Counter(map(called, flips))
-    alone = [flip for flip in flips if flip.kind in TOLD_ALONE][:MOST_FLIPS]
+    alone = [flip for flip in flips if flip.kind in LISTED][:MOST_FLIPS]
     grouped = groupby(alone, key=lambda flip: flip.after.published.date())
     return Course(
         stack=stack,
@@ -133,7 +133,7 @@ def course(stack: str, flips: Sequence[Flip]) -> Course:
 
 
 def history_page(view: View, history: History | None) -> tuple[str, bytes]:
-    """history.html."""
+    """Return history.html."""
     return page(
         "history.html",
         links.HISTORY,
@@ -145,7 +145,7 @@ def history_page(view: View, history: History | None) -> tuple[str, bytes]:
 
 
 def standing(view: View, history: History | None) -> Sequence[Regression]:
-    """What is regressed at present, of the cells that the matrix has."""
+    """Return the cells of the matrix that are regressed now."""
     if history is None:
         return ()
     return history.standing(view.table.stacks, view.table.scenarios.values())
@@ -154,7 +154,7 @@ def standing(view: View, history: History | None) -> Sequence[Regression]:
 def lately(
     history: History | None,
 ) -> tuple[dt.date | None, Sequence[tuple[str, int]], Sequence[tuple[str, Flip]]]:
-    """The newest publication that changed a verdict: its day, how many of each kind, and the flips worth a line."""
+    """Return the newest changes: their day, the number of each kind, and the most important ones."""
     flips = history.latest_changes() if history is not None else ()
     if not flips:
         return None, (), ()

@@ -1,7 +1,4 @@
-"""Text and templates as HTML: everything is escaped, and freed of control characters and direction marks.
-
-Outcomes and columns in words, for a person who reads them for the first time.
-"""
+"""Text and templates as HTML. Everything is escaped, without control characters and direction marks."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gradmatrix.core.outcomes import PHASES, TABLE, Row, row_of
+from gradmatrix.core.outcomes import row_of
 from gradmatrix.core.text import plain
 from gradmatrix.publish.site import links
 
@@ -23,18 +20,18 @@ CODE = re.compile(r"`([^`\n]+)`")
 
 @lru_cache(maxsize=65536)
 def safe(text: str) -> str:
-    """``text`` as HTML; the same text comes again and again, so that it is kept."""
+    """Return ``text`` as HTML. Cached, because the same texts come again and again."""
     return str(escape(text if text.isprintable() else plain(text)))
 
 
 @lru_cache(maxsize=65536)
 def coded(text: str) -> Markup:
-    """``text`` with what stands in backticks as code."""
+    """Return ``text`` as HTML, with text in backticks as code."""
     return Markup(CODE.sub(r"<code>\1</code>", safe(text)))  # noqa: S704 - escaped by safe
 
 
 def linked(text: str) -> Markup:
-    """``text`` with addresses as links and what stands in backticks as code."""
+    """Return ``text`` as HTML, with addresses as links and text in backticks as code."""
     parts = ADDRESS.split(text)
     html = [
         f'<a rel="noreferrer" href="{safe(p)}">{safe(p)}</a>' if n % 2 else coded(p)
@@ -43,15 +40,15 @@ def linked(text: str) -> Markup:
     return Markup("").join(map(Markup, html))
 
 
-def told(text: str) -> Markup:
-    """A docstring: paragraphs, and lists whose entries begin with a dash."""
+def documented(text: str) -> Markup:
+    """Return a docstring as HTML: paragraphs, and lists whose entries begin with a dash."""
     return Markup("\n").join(
         block(each.strip()) for each in re.split(r"\n\s*\n", text) if each.strip()
     )
 
 
 def block(text: str) -> Markup:
-    """A paragraph, a list, or a paragraph that ends in one."""
+    """Return a paragraph, a list, or a paragraph that ends with a list."""
     first, *entries = re.split(r"(?:^|\n)- ", text)
     listed = Markup("").join(Markup("<li>{}</li>").format(linked(each)) for each in entries)
     return (Markup("<p>{}</p>").format(linked(first)) if first else Markup()) + (
@@ -60,7 +57,7 @@ def block(text: str) -> Markup:
 
 
 def finalized(value: object) -> object:
-    """What a template prints, before it is escaped."""
+    """Return a value without control characters, before a template escapes it."""
     return (
         value
         if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable()
@@ -69,7 +66,7 @@ def finalized(value: object) -> object:
 
 
 def environment() -> Environment:
-    """The templates, with every value escaped and every name known."""
+    """Return the templates. They escape every value and refuse unknown names."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -80,7 +77,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.globals["links"] = links
-    made.filters |= {"coded": coded, "linked": linked, "told": told}
+    made.filters |= {"coded": coded, "linked": linked, "documented": documented}
     return made
 
 
@@ -88,31 +85,31 @@ ENVIRONMENT = environment()
 
 
 def page(template: str, path: str, **values: object) -> tuple[str, bytes]:
-    """The page at ``path``, written by a template."""
+    """Return the page at ``path``, rendered from a template."""
     text = ENVIRONMENT.get_template(template).render(root=links.up(path), path=path, **values)
     return path, text.encode()
 
 
 def ready(html: str) -> Markup:
-    """HTML that was put together from escaped parts, for a template."""
+    """Mark HTML that was joined from escaped parts as ready for a template."""
     return Markup(html)  # noqa: S704 - its makers escape
 
 
 ROLES = {
     "control": "should always train",
     "reported": "what somebody said is broken",
-    "remedy": "what they were told to do about it",
-    "misuse": "cannot train; passes when the stack says so",
+    "remedy": "what people recommend against it",
+    "misuse": "cannot train; passes if the stack reports the mistake",
 }
 PROCESSES = {
-    "fork": "a fork of one that had imported the libraries",
-    "fresh": "started for this cell",
+    "fork": "a fork of a process that had imported the libraries",
+    "fresh": "a new process",
     "none": "none: nothing was run",
 }
 BUILDS = {
     "cpu": "cpu (wheels without CUDA)",
     "cuda": "cuda",
-    "default": "default (the wheel that the package index gives: on Linux one with CUDA)",
+    "default": "default (the wheel of the package index; on Linux with CUDA)",
     "": "not recorded",
 }
 
@@ -120,11 +117,3 @@ BUILDS = {
 def in_words(outcome: str) -> str:
     """What an outcome means."""
     return row_of(outcome).doc
-
-
-def glossary() -> list[tuple[str, str, list[Row]]]:
-    """Every outcome but ``trains`` by its phase: the phase, what happens in it, and its outcomes."""
-    return [
-        (phase.value, happens, [row for row in TABLE if row.phase is phase])
-        for phase, happens in PHASES.items()
-    ]

@@ -1,8 +1,7 @@
-"""What people do against a cause, and on how many of the stacks that show it each remedy was seen to train.
+"""The error messages, with the remedies that were tested, and the claims.
 
-claims.html: what people published, and what the records say of it, with the cells on either side.
-
-Every distinct error and warning with its cells, its causes and what was seen to help: what a search lands on.
+``errors.html`` lists every distinct error and warning with its cells, causes and remedies, and is searched.
+``claims.html`` lists what people published, with the cells that support or contradict it.
 """
 
 from __future__ import annotations
@@ -27,24 +26,191 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import View
 
-
 MOST_ENDED = 6
-"""Stacks that are named of an outcome, the newest ones."""
+"""The most stacks that are named for an outcome, the newest ones."""
 REMEDY_MARKS = {True: ("p", "✓"), None: ("h", "◐"), False: ("f", "✗")}
-"""Class and symbol of a remedy that works everywhere, on some, on none."""
+"""Class and symbol of a remedy that works on all stacks, on some, or on none."""
+KINDS = {Verdict.CONFIRMED: "p", Verdict.REFUTED: "f", Verdict.PARTLY: "h", Verdict.UNTESTED: "n"}
+"""The class of each verdict in the style sheet."""
+MOST_CELLS = 24
+"""The most cells that are listed for and against an expectation, those of the newest stacks."""
+VARIES = re.compile(r"0x[0-9a-f]+|(?:(?<!\S)-)?\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", re.IGNORECASE)
+"""What differs between occurrences of the same message: numbers, versions, addresses."""
+MOST_STACKS = 6
+"""The most stacks of a variant that are named, the newest ones."""
+
+
+class Variant(NamedTuple):
+    """A variant with a message, and its newest cells."""
+
+    scenario: str
+    variant: str
+    role: Role
+    device: str
+    rows: Sequence[Row]
+    left_out: int
+
+
+class Cause(NamedTuple):
+    """One reason for a message."""
+
+    cause: str
+    """The cause; or the outcome of cells that fail without one; empty if they pass."""
+    newest: Row
+    """The newest failing cell, or else the newest cell. Its diagnosis is shown for all."""
+    variants: Sequence[Variant]
+    cells: int
+    tried: Sequence[Tried]
+    """The remedies, tested on the stacks on which cells with this message and cause fail."""
+
+    @property
+    def why(self) -> Sequence[str]:
+        """The diagnosis of the newest cell, without its advice if tested remedies are listed below."""
+        found = self.newest.diagnosis
+        if found is None:
+            return (in_words(self.newest.outcome),)
+        return found.text[:-1] if self.tried and found.remedy is not None else found.text
+
+
+class Message(NamedTuple):
+    """A message, in the words of the newest cell."""
+
+    text: str
+    outcomes: Sequence[str]
+    """The outcomes of its cells, the most frequent one first."""
+    causes: Sequence[Cause]
+    cells: int
+    failing: int
+    telling: int
+    """The number of cells of a misuse that pass: the stack reports the mistake."""
+
+    @property
+    def training(self) -> int:
+        """The number of cells that train and have the message all the same."""
+        return self.cells - self.failing - self.telling
+
+
+class Found(NamedTuple):
+    """A variant, for the search."""
+
+    row: Row
+    """Its newest judged cell."""
+    summary: str
+    kind: str
+    word: str
+
+
+def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
+    """Return errors.html. Its search finds claims and variants too."""
+    errors, warnings = messages(view)
+    return page(
+        "errors.html",
+        links.ERRORS,
+        errors=errors,
+        warnings=warnings,
+        variants=list(searched(view)),
+        claims=[Marked(judged, KINDS[judged.verdict]) for judged in claims],
+    )
+
+
+def searched(view: View) -> Iterator[Found]:
+    """Yield every judged variant with its newest cell."""
+    for scenario in view.table.scenarios.values():
+        for variant in scenario.variants:
+            places = [(scenario.name, variant.name, device) for device in view.devices]
+            rows = (view.row(lock.stack, place) for lock in view.newest_first for place in places)
+            newest = next((row for row in rows if row is not None and row.passed is not None), None)
+            if newest is not None:
+                kind, word, _ = shown(newest)
+                yield Found(newest, variant.summary, kind, word)
+
+
+def messages(view: View) -> tuple[list[Message], list[Message]]:
+    """Return the messages and the warnings of all judged cells, the most frequent first."""
+    said: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    warned: dict[str, list[tuple[str, Row]]] = defaultdict(list)
+    for lock in view.newest_first:
+        for row in view.cells.get(lock.stack, {}).values():
+            if row.passed is None:
+                continue
+            if row.message:
+                said[signature(row.message)].append((row.message, row))
+            for text in row.warnings:
+                warned[signature(text)].append((text, row))
+    return in_order(view, said), in_order(view, warned)
+
+
+@lru_cache(maxsize=65536)
+def signature(text: str) -> str:
+    """Return what all occurrences of a message have in common."""
+    return VARIES.sub("#", one_line(text)).lower()
+
+
+def in_order(view: View, said: dict[str, list[tuple[str, Row]]]) -> list[Message]:
+    """Return the messages, the most frequent first."""
+    return sorted(
+        (message(view, each) for each in said.values()), key=lambda each: (-each.cells, each.text)
+    )
+
+
+def message(view: View, occurrences: Sequence[tuple[str, Row]]) -> Message:
+    """Return a message with its causes. ``occurrences`` have the newest stack first."""
+    rows = [row for _, row in occurrences]
+    by_cause: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_cause[reason(row)].append(row)
+    causes = [cause_of(view, name, members) for name, members in by_cause.items()]
+    return Message(
+        text=one_line(occurrences[0][0]),
+        outcomes=[outcome for outcome, _ in Counter(row.outcome for row in rows).most_common()],
+        causes=sorted(causes, key=lambda each: -each.cells),
+        cells=len(rows),
+        failing=sum(row.passed is False for row in rows),
+        telling=sum(row.passed is True and row.role is Role.MISUSE for row in rows),
+    )
+
+
+def reason(row: Row) -> str:
+    """Return the cause of a cell, or the outcome if it fails without one, or nothing."""
+    if row.diagnosis is not None:
+        return row.diagnosis.cause
+    return row.outcome if row.passed is False else ""
+
+
+def cause_of(view: View, name: str, rows: Sequence[Row]) -> Cause:
+    """Return a cause with its cells and the tested remedies."""
+    failing = [row for row in rows if row.passed is False]
+    return Cause(
+        name,
+        (failing or rows)[0],
+        variants(rows),
+        len(rows),
+        tried(view, name, failing) if name else (),
+    )
+
+
+def variants(rows: Iterable[Row]) -> list[Variant]:
+    """Return the cells by variant."""
+    found: dict[tuple[str, str, Role, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.scenario, row.variant, row.role, row.device].append(row)
+    return [
+        Variant(*place, members[:MOST_STACKS], len(members[MOST_STACKS:]))
+        for place, members in sorted(found.items())
+    ]
 
 
 class Ended(NamedTuple):
-    """The stacks on which a remedy ended alike."""
+    """The stacks on which a remedy has the same outcome."""
 
     outcome: str
     rows: Sequence[Row]
     """The newest ones."""
-    untold: int
+    left_out: int
 
 
 class Tried(NamedTuple):
-    """A remedy on the stacks on which its scenario fails for the cause."""
+    """A remedy, tested on the stacks on which its scenario fails for a cause."""
 
     scenario: str
     variant: str
@@ -56,20 +222,20 @@ class Tried(NamedTuple):
 
     @property
     def trained(self) -> int:
-        """On how many stacks it trains."""
-        return len(self.trains.rows) + self.trains.untold
+        """The number of stacks on which it trains."""
+        return len(self.trains.rows) + self.trains.left_out
 
     @property
     def mark(self) -> tuple[str, str]:
-        """Class and symbol: works everywhere, on some, on none."""
+        """Class and symbol: it works on all stacks, on some, or on none."""
         return REMEDY_MARKS[None if 0 < self.trained < self.judged else bool(self.trained)]
 
 
 def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
-    """The remedies against ``cause`` in the scenarios of the ``failing`` cells, on the stacks of these cells alone.
+    """Return the remedies against ``cause``, tested on the stacks of the ``failing`` cells.
 
-    Where none of those scenarios has a remedy, those of the other scenarios are looked at. ``failing`` are of the
-    newest stack first.
+    The remedies are those of the scenarios that fail. If these have none, those of all scenarios are used.
+    The ``failing`` cells have the newest stack first.
     """
     where: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     anywhere: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
@@ -82,7 +248,7 @@ def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
 
 
 def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, None]]) -> list[Tried]:
-    """The remedies of each scenario and device on some stacks."""
+    """Return the remedies of each scenario and device on some stacks."""
     return [
         found
         for (name, device), stacks in sorted(where.items())
@@ -94,7 +260,7 @@ def looked_up(view: View, cause: str, where: dict[tuple[str, str], dict[str, Non
 def of_scenario(
     view: View, cause: str, scenario: Scenario, device: str, stacks: Iterable[str]
 ) -> Iterable[Tried]:
-    """The remedies of a scenario that were judged on one of the stacks."""
+    """Yield the remedies of a scenario that were judged on one of the stacks."""
     for variant in scenario.variants:
         if cause not in variant.cures:
             continue
@@ -114,35 +280,24 @@ def of_scenario(
 
 
 def ended(outcome: str, rows: Sequence[Row]) -> Ended:
-    """Cells that ended alike, the newest of them to be named."""
+    """Return cells with the same outcome, of which the newest are named."""
     return Ended(outcome, rows[:MOST_ENDED], len(rows[MOST_ENDED:]))
 
 
-MARKS = {
-    Verdict.CONFIRMED: ("p", "✓"),
-    Verdict.REFUTED: ("f", "✗"),
-    Verdict.PARTLY: ("h", "◐"),
-    Verdict.UNTESTED: ("n", "–"),
-}
-MOST_CELLS = 24
-"""Cells of an expectation that the page names on either side, those of the newest stacks."""
-
-
 class Marked(NamedTuple):
-    """A claim with the class and symbol of its verdict."""
+    """A claim with the class of its verdict."""
 
     judged: Judged
     kind: str
-    symbol: str
 
 
 class Side(NamedTuple):
-    """The cells that speak for a claim, or against it."""
+    """The cells that support a claim, or those that contradict it."""
 
     title: str
     kind: str
     cells: Sequence[Evidence]
-    untold: int
+    left_out: int
 
 
 class Group(NamedTuple):
@@ -150,17 +305,17 @@ class Group(NamedTuple):
 
     scenario: str
     known: bool
-    """The scenario has a page."""
+    """Whether the scenario has a page."""
     title: str
     claims: Sequence[Marked]
     variants: Sequence[tuple[str, Sequence[Marked]]]
-    """Each variant, with the claims that rest on its cells."""
+    """Each variant, with the claims that its cells test."""
 
 
 def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
-    """The page of all claims: by verdict and by variant as links, in full by scenario."""
+    """Return the page of all claims, by scenario, with links by verdict and by variant."""
     age = {stack: number for number, stack in enumerate(reversed(view.table.stacks))}
-    marked = [Marked(judged, *MARKS[judged.verdict]) for judged in claims]
+    marked = [Marked(judged, KINDS[judged.verdict]) for judged in claims]
     by_verdict: dict[Verdict, list[Marked]] = defaultdict(list)
     for each in marked:
         by_verdict[each.judged.verdict].append(each)
@@ -168,7 +323,7 @@ def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
         "claims.html",
         links.CLAIMS,
         verdicts=[
-            (verdict.value, *MARKS[verdict], by_verdict[verdict])
+            (verdict, KINDS[verdict], by_verdict[verdict])
             for verdict in Verdict
             if by_verdict[verdict]
         ],
@@ -179,7 +334,7 @@ def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
 
 
 def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
-    """Every scenario with its claims, also one without any: cells link to it."""
+    """Return every scenario with its claims. One without claims is listed too, because cells link to it."""
     known = view.table.scenarios
     resting: dict[tuple[str, str], dict[str, Marked]] = defaultdict(dict)
     for each in claims:
@@ -200,177 +355,11 @@ def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
 
 
 def sides(evidence: Sequence[Evidence], age: dict[str, int]) -> list[Side]:
-    """What speaks for and against, of the newest stacks first."""
+    """Return the cells that support and those that contradict, the newest stacks first."""
     ordered = sorted(evidence, key=lambda each: (age.get(each.cell.stack, len(age)), each.cell))
     found = []
-    for bears, title, kind in (("for", "for it", "p"), ("against", "against it", "f")):
+    for bears, title, kind in (("for", "support it", "p"), ("against", "contradict it", "f")):
         cells = [each for each in ordered if each.bears == bears]
         if cells:
             found.append(Side(title, kind, cells[:MOST_CELLS], len(cells[MOST_CELLS:])))
     return found
-
-
-VARIES = re.compile(r"0x[0-9a-f]+|(?:(?<!\S)-)?\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?", re.IGNORECASE)
-"""What differs between two occurrences of the same message: numbers, versions, addresses."""
-MOST_STACKS = 6
-"""Stacks of a variant that are named, the newest ones."""
-
-
-class Variant(NamedTuple):
-    """A variant that gave a message, with its newest cells."""
-
-    scenario: str
-    variant: str
-    role: Role
-    device: str
-    rows: Sequence[Row]
-    untold: int
-
-
-class Cause(NamedTuple):
-    """One reason for a message."""
-
-    cause: str
-    """Or the outcome of cells that fail without one; empty where they pass."""
-    newest: Row
-    """The newest cell with it, one that fails where there is one: its diagnosis is shown for all of them."""
-    variants: Sequence[Variant]
-    cells: int
-    tried: Sequence[Tried]
-    """What people do about it, on the stacks on which cells with this message and cause fail."""
-
-    @property
-    def why(self) -> Sequence[str]:
-        """The diagnosis of the newest cell; without its advice where all that was tried stands below."""
-        told = self.newest.diagnosis
-        if told is None:
-            return (in_words(self.newest.outcome),)
-        return told.text[:-1] if self.tried and told.remedy is not None else told.text
-
-
-class Message(NamedTuple):
-    """What was said, as the newest cell said it."""
-
-    text: str
-    outcomes: Sequence[str]
-    """The outcomes of its cells, the most frequent one first."""
-    causes: Sequence[Cause]
-    cells: int
-    failing: int
-    telling: int
-    """Cells of a misuse that pass: the stack says so, with this message or another one."""
-
-    @property
-    def training(self) -> int:
-        """Cells that train nevertheless."""
-        return self.cells - self.failing - self.telling
-
-
-class Found(NamedTuple):
-    """A variant as the search finds it."""
-
-    row: Row
-    """Its newest judged cell."""
-    summary: str
-    kind: str
-    word: str
-
-
-def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
-    """errors.html; the search on it finds claims and variants too."""
-    errors, warnings = messages(view)
-    return page(
-        "errors.html",
-        links.ERRORS,
-        errors=errors,
-        warnings=warnings,
-        variants=list(searched(view)),
-        claims=[(judged, *MARKS[judged.verdict]) for judged in claims],
-    )
-
-
-def searched(view: View) -> Iterator[Found]:
-    """Every variant that was judged, with its newest cell."""
-    for scenario in view.table.scenarios.values():
-        for variant in scenario.variants:
-            places = [(scenario.name, variant.name, device) for device in view.devices]
-            rows = (view.row(lock.stack, place) for lock in view.newest_first for place in places)
-            newest = next((row for row in rows if row is not None and row.passed is not None), None)
-            if newest is not None:
-                kind, word, _ = shown(newest)
-                yield Found(newest, variant.summary, kind, word)
-
-
-def messages(view: View) -> tuple[list[Message], list[Message]]:
-    """What judged cells raised or were found to do, and what they warned of; the most frequent first."""
-    said: dict[str, list[tuple[str, Row]]] = defaultdict(list)
-    warned: dict[str, list[tuple[str, Row]]] = defaultdict(list)
-    for lock in view.newest_first:
-        for row in view.cells.get(lock.stack, {}).values():
-            if row.passed is None:
-                continue
-            if row.message:
-                said[signature(row.message)].append((row.message, row))
-            for text in row.warnings:
-                warned[signature(text)].append((text, row))
-    return in_order(view, said), in_order(view, warned)
-
-
-@lru_cache(maxsize=65536)
-def signature(text: str) -> str:
-    """What all occurrences of a message have in common."""
-    return VARIES.sub("#", one_line(text)).lower()
-
-
-def in_order(view: View, said: dict[str, list[tuple[str, Row]]]) -> list[Message]:
-    """The messages, the most frequent first."""
-    return sorted(
-        (message(view, each) for each in said.values()), key=lambda each: (-each.cells, each.text)
-    )
-
-
-def message(view: View, occurrences: Sequence[tuple[str, Row]]) -> Message:
-    """A message with its causes; ``occurrences`` are of the newest stack first."""
-    rows = [row for _, row in occurrences]
-    by_cause: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_cause[reason(row)].append(row)
-    causes = [cause_of(view, name, members) for name, members in by_cause.items()]
-    return Message(
-        text=one_line(occurrences[0][0]),
-        outcomes=[outcome for outcome, _ in Counter(row.outcome for row in rows).most_common()],
-        causes=sorted(causes, key=lambda each: -each.cells),
-        cells=len(rows),
-        failing=sum(row.passed is False for row in rows),
-        telling=sum(row.passed is True and row.role is Role.MISUSE for row in rows),
-    )
-
-
-def reason(row: Row) -> str:
-    """The cause, or the outcome of a failure without one; empty for what passes without one."""
-    if row.diagnosis is not None:
-        return row.diagnosis.cause
-    return row.outcome if row.passed is False else ""
-
-
-def cause_of(view: View, name: str, rows: Sequence[Row]) -> Cause:
-    """One cause with its cells, and what was tried against it."""
-    failing = [row for row in rows if row.passed is False]
-    return Cause(
-        name,
-        (failing or rows)[0],
-        variants(rows),
-        len(rows),
-        tried(view, name, failing) if name else (),
-    )
-
-
-def variants(rows: Iterable[Row]) -> list[Variant]:
-    """The cells by variant."""
-    found: dict[tuple[str, str, Role, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row.scenario, row.variant, row.role, row.device].append(row)
-    return [
-        Variant(*place, members[:MOST_STACKS], len(members[MOST_STACKS:]))
-        for place, members in sorted(found.items())
-    ]

@@ -1,12 +1,7 @@
-"""The first page and the pages of older stacks: what trains, what changed, and the matrix itself.
+"""The first page, the pages of older stacks, and the pages of each stack, scenario and package.
 
-A page per stack: its lock, how stale it is, what moved since the stack before, and all its cells.
-
-A page per scenario: its story, its variants across the stacks, where they turn, and its source.
-
-A page per package: every release seen, on which stacks, and where a behaviour turns between neighbouring ones.
-
-No two stacks differ in one package alone unless somebody made them so: what else moved is always named.
+On the pages of packages, neighbouring releases are compared on real stacks. These usually differ in more than
+one package, so the other changed packages are always listed.
 """
 
 from __future__ import annotations
@@ -52,9 +47,17 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import Line, Place, View
 
+ROOT = "../"
+MEBI = 2**20
+MOST_TURNS = 40
+"""The most changes of a variant that its page lists, the newest ones."""
+Releases = dict[str, list["Lock"]]
+MOST_STACKS = 12
+"""The most stacks of a release that its page names, the newest ones."""
+
 
 class Count(NamedTuple):
-    """How many of a scenario's reported variants pass."""
+    """How many of the reported variants of a scenario pass."""
 
     scenario: str
     good: int
@@ -67,7 +70,7 @@ class Count(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """The newest stack in one line."""
+    """The newest judged stack, in one line."""
 
     lock: Lock
     versions: str
@@ -78,7 +81,7 @@ class Summary(NamedTuple):
 
 
 def front_pages(view: View, history: History | None) -> Iterator[tuple[str, bytes]]:
-    """index.html with the newest stacks, older-1.html and so on with the others."""
+    """Yield index.html with the newest stacks, and older-1.html and so on with the others."""
     windows = view.windows()
     for number, locks in enumerate(windows):
         pages = {"number": number, "windows": windows}
@@ -111,7 +114,7 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
 
 
 def summary(view: View) -> Summary | None:
-    """The newest stack on which something was judged."""
+    """Return the newest stack on which something was judged."""
     for lock in view.newest_first:
         for device in view.devices:
             mine = view.cells.get(lock.stack, {}).values()
@@ -122,7 +125,7 @@ def summary(view: View) -> Summary | None:
 
 
 def summed_up(view: View, lock: Lock, device: str, judged: list[Row]) -> Summary:
-    """A stack in one line."""
+    """Return a stack in one line."""
     reported: dict[str, list[Row]] = {}
     for row in judged:
         if row.role is Role.REPORTED:
@@ -142,16 +145,12 @@ def summed_up(view: View, lock: Lock, device: str, judged: list[Row]) -> Summary
 
 
 def count(scenario: str, rows: list[Row]) -> Count:
-    """How many of ``rows`` pass."""
+    """Count how many of ``rows`` pass."""
     return Count(scenario, sum(row.passed is True for row in rows), len(rows))
 
 
-ROOT = "../"
-MEBI = 2**20
-
-
 def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
-    """The page of each stack."""
+    """Yield the page of each stack."""
     locks = view.table.locks
     for place, lock in enumerate(locks):
         older = locks[place - 1] if place else None
@@ -160,7 +159,7 @@ def stack_pages(view: View) -> Iterator[tuple[str, bytes]]:
 
 
 def stack_page(view: View, lock: Lock, older: Lock | None, newer: Lock | None) -> tuple[str, bytes]:
-    """The page of a stack between its neighbours by date."""
+    """Return the page of a stack. ``older`` and ``newer`` are its neighbours by date."""
     return page(
         "stack.html",
         f"stacks/{lock.stack}.html",
@@ -181,7 +180,7 @@ def stack_page(view: View, lock: Lock, older: Lock | None, newer: Lock | None) -
 
 
 def tally(rows: Sequence[Row]) -> str:
-    """How many of the cells pass, in words."""
+    """Return how many of the cells pass, in words."""
     judged = [row for row in rows if row.passed is not None]
     return (
         f"{sum(row.passed is True for row in judged)} of {len(judged)} judged cells pass"
@@ -191,7 +190,7 @@ def tally(rows: Sequence[Row]) -> str:
 
 
 def section_rows(view: View, section: Section, stack: str) -> Markup:
-    """A line per cell."""
+    """Return a line for each cell of a stack."""
     body = []
     for scenario, lines in groupby(section.lines, key=lambda line: line.scenario):
         body.append(
@@ -204,7 +203,7 @@ def section_rows(view: View, section: Section, stack: str) -> Markup:
 
 
 def cell_line(row: Row | None, variant: str) -> str:
-    """A cell with what was said or seen of it."""
+    """Return the line of a cell with its reason."""
     if row is None:
         return f'<tr><th scope="row">{safe(variant)}</th><td class="x">not run</td><td></td><td></td><td></td></tr>'
     kind, word, note = shown(row)
@@ -222,7 +221,7 @@ def cell_line(row: Row | None, variant: str) -> str:
 
 
 def package_line(package: LockedPackage) -> str:
-    """A locked package beside the newest release of the stack's day."""
+    """Return a locked package beside the newest release of that day."""
     days = package.behind_days
     behind = f"{days} days" if days else ""
     return (
@@ -231,28 +230,22 @@ def package_line(package: LockedPackage) -> str:
     )
 
 
-ROOT = "../"
-MEBI = 2**20
-MOST_TURNS = 40
-"""Turning points of a variant that its page lists, the newest ones."""
-
-
 class Course(NamedTuple):
-    """A variant along the stacks."""
+    """The outcomes of a variant on all stacks."""
 
     line: Line
     summary: str
     strip: Markup
     passing: str
     turns: list[Turn]
-    untold: int
-    """Turning points that are left out."""
+    left_out: int
+    """How many changes are left out."""
     measured: list[tuple[str, Markup, str]]
-    """Name, plot and words of throughput and memory, where something was measured."""
+    """Name, plot and description of speed and memory, if something was measured."""
 
 
 class Turn(NamedTuple):
-    """A turning point and what moved between its stacks."""
+    """A change of the outcome, and the packages that differ between its stacks."""
 
     point: TurningPoint
     before: str
@@ -261,13 +254,13 @@ class Turn(NamedTuple):
 
 
 def scenario_pages(view: View, source_of: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-    """The page of each scenario."""
+    """Yield the page of each scenario."""
     for scenario in view.table.scenarios.values():
         yield scenario_page(view, scenario, source_of.get(scenario.name, ""))
 
 
 def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, bytes]:
-    """The page of a scenario."""
+    """Return the page of a scenario."""
     locks = view.newest_first[:WINDOW]
     own = [
         Section(
@@ -300,7 +293,7 @@ def scenario_page(view: View, scenario: Scenario, source: str) -> tuple[str, byt
 
 
 def story(source: str) -> str:
-    """The docstring of a script without its first line, which is its title."""
+    """Return the docstring of a script without its first line, which is its title."""
     try:
         docstring = ast.get_docstring(ast.parse(source)) or ""
     except (SyntaxError, ValueError):
@@ -309,7 +302,7 @@ def story(source: str) -> str:
 
 
 def course(view: View, line: Line, summary: str) -> Course:
-    """A variant along the stacks: outcomes, turning points, and the throughput and memory of what trains."""
+    """Return a variant on all stacks: outcomes, changes, and speed and memory where it trains."""
     along = view.along(line.place)
     points = list(turning_points(along))
     turns = [turn(view, point) for point in points[-MOST_TURNS:]]
@@ -335,7 +328,7 @@ def course(view: View, line: Line, summary: str) -> Course:
         strip=drawn,
         passing=passing,
         turns=turns,
-        untold=len(points) - len(turns),
+        left_out=len(points) - len(turns),
         measured=[
             (name, *plotted(f"{name} of {line.variant}", unit, along, values, axis))
             for name, values, unit in measured
@@ -347,18 +340,20 @@ def course(view: View, line: Line, summary: str) -> Course:
 def plotted(
     label: str, unit: str, along: Sequence[Row | None], values: Sequence[Spread | None], axis: Axis
 ) -> tuple[Markup, str]:
-    """A plot of what was measured on each stack, and the same in words."""
+    """Return a plot of the measured values, and a description of it."""
     failed = [place for place, row in enumerate(along) if row is not None and row.passed is False]
-    told = newest_and_range(values, axis, unit)
+    described = newest_and_range(values, axis, unit)
     titles = [
         f"{where}: {amount(value, unit) if value is not None else outcome_of(row)}"
         for where, value, row in zip(axis.titles, values, along, strict=False)
     ]
-    return ready(plots.along(values, failed, (f"{label}: {told}", unit), axis, titles)), told
+    return ready(
+        plots.along(values, failed, (f"{label}: {described}", unit), axis, titles)
+    ), described
 
 
 def amount(value: Spread, unit: str) -> str:
-    """A value with its quartiles."""
+    """Format a value with its quartiles."""
     quartiles = (
         f" (quartiles {value.low:,.4g} to {value.high:,.4g})" if value.low != value.high else ""
     )
@@ -366,12 +361,12 @@ def amount(value: Spread, unit: str) -> str:
 
 
 def outcome_of(row: Row | None) -> str:
-    """What a cell says."""
+    """Return the outcome of a cell in one word."""
     return shown(row).word if row is not None else NOT_RUN.word
 
 
 def newest_and_range(values: Sequence[Spread | None], axis: Axis, unit: str) -> str:
-    """The newest value, and the range of all that compare with it: those of the same build of torch."""
+    """Return the newest value, and the range of all values with the same build of torch."""
     *_, (newest, place) = [
         (value, place) for place, value in enumerate(values) if value is not None
     ]
@@ -391,7 +386,7 @@ def newest_and_range(values: Sequence[Spread | None], axis: Axis, unit: str) -> 
 
 
 def strip(line: Line, along: Sequence[Row | None], axis: Axis) -> tuple[Markup, str]:
-    """The outcomes along the stacks as stretches, and how many pass."""
+    """Return a strip with the outcomes on all stacks, and how many pass."""
     kinds = [KINDS[row.passed] if row is not None else NOT_RUN.kind for row in along]
     runs = [(kind, len(list(each))) for kind, each in groupby(kinds)]
     judged = [kind for kind in kinds if kind in "pf"]
@@ -402,14 +397,9 @@ def strip(line: Line, along: Sequence[Row | None], axis: Axis) -> tuple[Markup, 
 
 
 def turn(view: View, point: TurningPoint) -> Turn:
-    """A turning point in words."""
+    """Return a change of the outcome in words."""
     before, after = (shown(row).word for row in (point.before, point.after))
     return Turn(point, before, after, view.moves.between(point.before.stack, point.after.stack))
-
-
-Releases = dict[str, list["Lock"]]
-MOST_STACKS = 12
-"""Stacks of a release that its page names, the newest ones."""
 
 
 class Release(NamedTuple):
@@ -418,34 +408,34 @@ class Release(NamedTuple):
     version: str
     released: dt.date | None
     stacks: list[Lock]
-    untold: int
+    left_out: int
     tally: str
 
 
 class ReleaseTurn(NamedTuple):
-    """A variant that behaves otherwise with the newer release."""
+    """A variant whose outcome differs with the newer release."""
 
     point: TurningPoint
     before: str
     after: str
     everywhere: bool
-    """On every stack with either release, where it was judged."""
+    """Whether all judged stacks with one of the two releases show the same."""
 
 
 class Step(NamedTuple):
-    """Two neighbouring releases, compared on the two stacks that differ least otherwise."""
+    """Two neighbouring releases, compared on the two most similar stacks that have them."""
 
     older: str
     newer: str
     before: Lock
     after: Lock
     moved: Sequence[PackageMove]
-    """The other packages that moved."""
+    """The other packages that differ."""
     turns: list[ReleaseTurn]
 
 
 def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
-    """The page of each package that the matrix is about."""
+    """Yield the page of each main package."""
     for name in SHOWN:
         releases = by_release(view, name)
         yield page(
@@ -465,7 +455,7 @@ def package_pages(view: View) -> Iterator[tuple[str, bytes]]:
 
 
 def by_release(view: View, name: str) -> Releases:
-    """The stacks of each release of a package, the oldest release first."""
+    """Return the stacks of each release of a package, the oldest release first."""
     found: Releases = defaultdict(list)
     for lock in view.newest_first:
         version = view.versions[lock.stack].get(name)
@@ -475,7 +465,7 @@ def by_release(view: View, name: str) -> Releases:
 
 
 def ranked(version: str) -> tuple[bool, Version, str]:
-    """Versions in their order; what is none comes first."""
+    """Return a sort key for versions. Texts that are no versions come first."""
     try:
         return True, Version(version), version
     except InvalidVersion:
@@ -483,7 +473,7 @@ def ranked(version: str) -> tuple[bool, Version, str]:
 
 
 def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:
-    """A release with its stacks."""
+    """Return a release with its stacks."""
     known = (each.released for lock in locks for each in lock.packages if each.name == name)
     rows = [row for lock in locks for row in view.cells.get(lock.stack, {}).values()]
     return Release(
@@ -494,7 +484,7 @@ def release(view: View, name: str, version: str, locks: list[Lock]) -> Release:
 def step(
     view: View, name: str, older: tuple[str, list[Lock]], newer: tuple[str, list[Lock]]
 ) -> Step:
-    """What changes from one release to the next one."""
+    """Return what changes from one release to the next."""
     before, after = nearest(view, older[1], newer[1])
     moved = [each for each in view.moves.between(before.stack, after.stack) if each.name != name]
     turns = []
@@ -509,7 +499,7 @@ def step(
 
 
 def nearest(view: View, older: Sequence[Lock], newer: Sequence[Lock]) -> tuple[Lock, Lock]:
-    """The two stacks that differ in the fewest of the packages shown, and then lie nearest by date."""
+    """Return the two stacks that differ in the fewest main packages and are nearest by date."""
 
     def distance(pair: tuple[Lock, Lock]) -> tuple[int, int]:
         before, after = (view.versions[lock.stack] for lock in pair)
@@ -523,7 +513,7 @@ def nearest(view: View, older: Sequence[Lock], newer: Sequence[Lock]) -> tuple[L
 def unanimous(
     view: View, place: Place, point: TurningPoint, older: Sequence[Lock], newer: Sequence[Lock]
 ) -> bool:
-    """Whether every stack with the one release behaves as before, and every one with the other as after."""
+    """Whether all judged stacks with one of the two releases have the outcomes of ``point``."""
     for expected, locks in ((point.before, older), (point.after, newer)):
         rows = (view.row(lock.stack, place) for lock in locks)
         if any(

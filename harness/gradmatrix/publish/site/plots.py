@@ -1,4 +1,4 @@
-"""Small plots as inline SVG; what they show stands beside them in words."""
+"""Small plots as inline SVG. The text beside each plot says the same in words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 BAR, BARS_HIGH = 9, 44
 WIDE, HIGH, EDGE = 420, 64, 6
 ABOVE, BELOW = 14, 15
-"""Room for the highest value, and for the names of the stacks."""
+"""Space for the highest value, and for the names of the stacks."""
 STRIP_HIGH = 16
 MOST_TITLES = 60
-"""Stacks up to which each has a title."""
+"""With more stacks than this, stacks have no titles."""
 LETTER = 5.6
-"""Width of a letter of the labels."""
+"""The width of a letter of a label."""
 
 
 class Spread(NamedTuple):
@@ -29,7 +29,7 @@ class Spread(NamedTuple):
 
 
 def bars(values: Sequence[float], label: str) -> str:
-    """A bar per value, from zero on."""
+    """Return a bar for each value, from zero on."""
     scale = BARS_HIGH / (max(values) or 1)
     path = "".join(
         f"M{BAR * n + 5} {BARS_HIGH}V{BARS_HIGH - value * scale:.1f}"
@@ -43,31 +43,31 @@ def bars(values: Sequence[float], label: str) -> str:
 
 
 class Axis(NamedTuple):
-    """What a plot is over: a step for each stack in the order of their dates, the oldest on the left."""
+    """The horizontal axis of a plot: the stacks in the order of their dates, the oldest on the left."""
 
     names: Sequence[str]
     builds: Sequence[str | None]
-    """Values of unlike builds of torch are not joined."""
+    """The build of torch of each stack. Values of different builds are not connected."""
 
     @property
     def step(self) -> float:
-        """From stack to stack."""
+        """The distance between two stacks."""
         return WIDE / max(1, len(self.names))
 
     @property
     def titles(self) -> list[str]:
-        """Each stack with its build of torch; none where they would be most of a page."""
+        """Each stack with its build of torch; empty if they would fill most of the page."""
         if len(self.names) > MOST_TITLES:
             return []
         stacks = zip(self.names, self.builds, strict=True)
         return [f"{name} ({build} build of torch)" if build else name for name, build in stacks]
 
     def x(self, place: int) -> float:
-        """The middle of a stack."""
+        """Return the middle of a stack."""
         return (place + 0.5) * self.step
 
     def ends(self, bottom: float) -> str:
-        """The first and the last name, below the plot."""
+        """Return the first and the last name, below the plot."""
         if not self.names:
             return ""
         first, last = (shortened(name) for name in (self.names[0], self.names[-1]))
@@ -79,7 +79,7 @@ class Axis(NamedTuple):
         return f'<text x="0" y="{bottom + 12}">{first}</text>{newest}'
 
     def titled(self, titles: Sequence[str], high: float) -> str:
-        """An area over each stack that says what is there to who points at it."""
+        """Return an area over each stack that shows its value to whoever points at it."""
         areas = (
             f'<rect class="area" x="{place * self.step:.1f}" y="0" width="{self.step:.1f}" '
             f'height="{high:g}"><title>{safe(title)}</title></rect>'
@@ -89,7 +89,7 @@ class Axis(NamedTuple):
 
 
 def shortened(name: str) -> str:
-    """A name that leaves the other end its room."""
+    """Return a name, cut to leave space for the one at the other end."""
     most = int(WIDE / 2 / LETTER) - 1
     return safe(name if len(name) <= most else f"{name[: most - 1]}…")
 
@@ -97,16 +97,20 @@ def shortened(name: str) -> str:
 def along(
     values: Sequence[Spread | None],
     failed: Sequence[int],
-    told: tuple[str, str],
+    description: tuple[str, str],
     axis: Axis,
     titles: Sequence[str],
 ) -> str:
-    """A value for each stack: quartiles as bars, medians joined by a line.
+    """Return a plot of a value for each stack: quartiles are bars, a line connects the medians.
 
-    A stack without a value is a gap; ``failed`` are the places of those that did not pass, a mark at the bottom;
-    ``told`` is the plot in words, and the unit.
+    Args:
+        values: The values; None leaves a gap.
+        failed: The places of the stacks on which the variant fails. They have a mark at the bottom.
+        description: The plot in words, and the unit.
+        axis: The stacks.
+        titles: What each stack shows to whoever points at it.
     """
-    label, unit = told
+    label, unit = description
     top = max((each.high for each in values if each is not None), default=0)
     bottom = ABOVE + HIGH - EDGE
 
@@ -135,13 +139,18 @@ def along(
 
 
 def strip(runs: Sequence[tuple[str, int]], label: str, axis: Axis, titles: Sequence[str]) -> str:
-    """Stretches of stacks with the same outcome: their kind (the class of a cell) and how many stacks."""
+    """Return a strip of the outcomes on all stacks.
+
+    Args:
+        runs: Consecutive stacks with the same outcome: the class of their cells, and how many they are.
+        label: The strip in words.
+        axis: The stacks.
+        titles: What each stack shows to whoever points at it.
+    """
     x, shapes = 0.0, []
     for kind, length in runs:
         wide = axis.step * length
-        high = {"p": STRIP_HIGH, "f": 10}.get(
-            kind, 4
-        )  # the height says it too, not the colour alone
+        high = {"p": STRIP_HIGH, "f": 10}.get(kind, 4)  # colour is not the only sign
         shapes.append(
             f'<rect class="{kind}" x="{x:.1f}" y="{STRIP_HIGH - high}" width="{max(1, wide - 1):.1f}" height="{high}"/>'
         )

@@ -1,6 +1,6 @@
-"""``site/data.js``: every cell of the matrix, small enough that explore.js can search all of them at once.
+"""The list of all pages but the evidence, in the order of a reader, and the data for the filters.
 
-Every page but the evidence, in the order of a reader: the matrix, its stacks, scenarios, packages, and what else.
+``site/data.js`` has every cell of the matrix, small enough that explore.js can search all of them at once.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gradmatrix.core.model import SHOWN
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, outcomes_by_phase
 from gradmatrix.core.text import plain
+from gradmatrix.publish.formats import described
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.history import history_page
-from gradmatrix.publish.site.markup import ROLES, glossary, in_words, page
+from gradmatrix.publish.site.markup import ROLES, in_words, page
 from gradmatrix.publish.site.messages import claims_page, messages_page
 from gradmatrix.publish.site.pages import (
     front_pages,
@@ -35,18 +36,50 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row, Table
     from gradmatrix.publish.site.tables import Line, Shown
 
-
 PATH = "site/data.js"
 ALPHABET = "".join(
     chr(code) for code in (*range(0x23, 0x7F), *range(0xA1, 0x800)) if chr(code) not in "\\<"
 )
-"""One letter for each kind of cell; the ones that JSON would escape are left out."""
+"""One letter for each kind of cell, without those that JSON would escape."""
 Kind = tuple[str, str, str, str, str]
-"""Class, word and note of a cell, its outcome, its gradient status. The note of a rate is ``#``: ``rates`` has it."""
+"""Class, word and note of a cell, its outcome and gradient status. A note that is a rate is ``#``."""
+STATIC = Path(__file__).resolve().parent.parent / "static"
+
+
+def pages(
+    table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each file.
+
+    Args:
+        table: The matrix.
+        claims: The judged claims.
+        history: The published changes; None if there are none.
+        source_of: The text of each scenario, by name.
+    """
+    view = View(table)
+    yield from front_pages(view, history)
+    yield from stack_pages(view)
+    yield from scenario_pages(view, source_of)
+    yield from package_pages(view)
+    yield messages_page(view, claims)
+    yield history_page(view, history)
+    yield claims_page(view, claims)
+    yield page(
+        "query.html",
+        links.QUERY,
+        phases=outcomes_by_phase(),
+        roles=ROLES,
+        trains=in_words(TRAINS),
+        files=described(),
+    )
+    yield data_file(view)
+    for path in sorted(STATIC.glob("*.*")):
+        yield f"site/{path.name}", path.read_bytes()
 
 
 def data_file(view: View) -> tuple[str, bytes]:
-    """A script that defines GRADMATRIX; draw.js says what it reads."""
+    """Return the script that defines GRADMATRIX. draw.js describes what it reads."""
     content = (
         msgspec.json.encode(data(view))
         .decode()
@@ -57,7 +90,7 @@ def data_file(view: View) -> tuple[str, bytes]:
 
 
 def data(view: View) -> dict[str, Any]:
-    """All that draw.js needs."""
+    """Return everything that draw.js needs."""
     locks = view.newest_first
     ranks = {
         name: sorted({v[name] for v in view.versions.values() if name in v}, key=ranked)
@@ -98,14 +131,14 @@ def data(view: View) -> dict[str, Any]:
 
 
 def place(versions: list[str], version: str | None) -> int | None:
-    """Where a version is among the known ones; None for a stack without the package."""
+    """Return the index of a version; None if the stack does not have the package."""
     return versions.index(version) if version is not None else None
 
 
 def row_of(
     line: Line, section: int, course: Iterable[tuple[Kind, str]], letters: dict[Kind, str]
 ) -> list[Any]:
-    """A variant: its section, names and role, a letter for each stack, and the rates in the order of the letters."""
+    """Return a variant: section, names and role, a letter for each stack, and the rates in their order."""
     cells = list(course)
     text = "".join(letters[kind] for kind, _ in cells)
     rates = ",".join(rate for kind, rate in cells if kind[2] == "#")
@@ -113,7 +146,7 @@ def row_of(
 
 
 def coded(row: Row | None) -> tuple[Kind, str]:
-    """The kind of a cell, and its rate."""
+    """Return the kind of a cell, and its rate."""
     if row is None:
         return kind_of(NOT_RUN, "not run", ""), ""
     what = shown(row)
@@ -124,26 +157,5 @@ def coded(row: Row | None) -> tuple[Kind, str]:
 
 
 def kind_of(what: Shown, outcome: str, gradient: str) -> Kind:
-    """What all cells of a kind have in common."""
+    """Return what all cells of a kind have in common."""
     return what.kind, what.word, what.note, outcome, gradient
-
-
-STATIC = Path(__file__).resolve().parent.parent / "static"
-
-
-def pages(
-    table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
-) -> Iterator[tuple[str, bytes]]:
-    """Path below results/ and content of each file; ``source_of`` has the text of each scenario by name."""
-    view = View(table)
-    yield from front_pages(view, history)
-    yield from stack_pages(view)
-    yield from scenario_pages(view, source_of)
-    yield from package_pages(view)
-    yield messages_page(view, claims)
-    yield history_page(view, history)
-    yield claims_page(view, claims)
-    yield page("query.html", links.QUERY, phases=glossary(), roles=ROLES, trains=in_words(TRAINS))
-    yield data_file(view)
-    for path in sorted(STATIC.glob("*.*")):
-        yield f"site/{path.name}", path.read_bytes()

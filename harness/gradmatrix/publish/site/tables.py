@@ -1,10 +1,6 @@
-"""One cell as it stands in a table: a symbol with a word, and a note below it.
+"""The matrix as HTML tables: rows are variants, columns are stacks, the newest first.
 
-The matrix as HTML tables: rows are variants, columns stacks, the newest first.
-
-Between two stacks: which packages moved, and which variants behave otherwise.
-
-The matrix as its pages look at it: every cell by its place, and the sections in which it is shown.
+``View`` is what all pages look at: every cell by its place, and the sections in which cells are shown.
 """
 
 from __future__ import annotations
@@ -32,25 +28,197 @@ if TYPE_CHECKING:
     from gradmatrix.publish.rows import Row, Table
 
 
+WINDOW = 24
+"""The most stacks that one page shows side by side."""
+MOST_CELLS, LEAST_STACKS = 2000, 6
+"""A browser needs too long for a page with more cells. It shows fewer stacks then, but at least these."""
+Place = tuple[str, str, str]
+"""Scenario, variant, device."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the shown matrix: a variant on a device."""
+
+    scenario: str
+    variant: str
+    role: Role
+    device: str
+
+    @property
+    def place(self) -> Place:
+        """The place of its cells."""
+        return self.scenario, self.variant, self.device
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows under one question. Misuse has its own section: it never reads as a stack that cannot train."""
+
+    device: str
+    misuse: bool
+    lines: tuple[Line, ...]
+
+    @property
+    def question(self) -> str:
+        """The question that its cells answer."""
+        return "Does the stack tell you?" if self.misuse else "Does it train?"
+
+    @property
+    def anchor(self) -> str:
+        """Its id in an address."""
+        return f"{'misuse' if self.misuse else 'trains'}-{self.device}"
+
+
+@dataclass(frozen=True)
+class View:
+    """The matrix, with its cells by stack and place."""
+
+    table: Table
+
+    @cached_property
+    def cells(self) -> dict[str, dict[Place, Row]]:
+        """Every cell, by the name of its stack and by its place."""
+        found: dict[str, dict[Place, Row]] = defaultdict(dict)
+        for row in self.table.rows:
+            found[row.stack][row.scenario, row.variant, row.device] = row
+        return found
+
+    @cached_property
+    def newest_first(self) -> tuple[Lock, ...]:
+        """The stacks, in the order of the columns."""
+        return self.table.locks[::-1]
+
+    @cached_property
+    def versions(self) -> dict[str, dict[str, str]]:
+        """The release of every package by stack."""
+        return {
+            lock.stack: {each.name: each.version for each in lock.packages}
+            for lock in self.table.locks
+        }
+
+    @cached_property
+    def builds(self) -> Mapping[str, str]:
+        """The build of torch of each stack that ran; empty if all have the same."""
+        builds = self.table.builds
+        return builds if len(set(builds.values())) > 1 else {}
+
+    @cached_property
+    def before(self) -> dict[str, str]:
+        """The previous stack of each stack, by date."""
+        names = self.table.stacks
+        return dict(zip(names[1:], names, strict=False))
+
+    @cached_property
+    def moves(self) -> Moves:
+        """The packages that differ between any two stacks."""
+        return Moves(self.versions)
+
+    @cached_property
+    def absent(self) -> dict[str, str]:
+        """The devices on which no cell was judged, with the reason."""
+        by_device: dict[str, list[Row]] = defaultdict(list)
+        for row in self.table.rows:
+            by_device[row.device].append(row)
+        return {device: rows[0].message for device, rows in by_device.items() if lacks_device(rows)}
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """The sections, for each device on which something was judged."""
+        lines: dict[tuple[str, bool], dict[Line, None]] = {}
+        for row in self.table.rows:
+            if row.device not in self.absent:
+                line = Line(row.scenario, row.variant, row.role, row.device)
+                lines.setdefault((row.device, row.role is Role.MISUSE), {})[line] = None
+        return tuple(
+            Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items())
+        )
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices on which something was judged."""
+        return list(dict.fromkeys(section.device for section in self.sections))
+
+    def row(self, stack: str, place: Place) -> Row | None:
+        """Return a cell; None if it was not run."""
+        return self.cells.get(stack, {}).get(place)
+
+    def along(self, place: Place) -> list[Row | None]:
+        """Return the cells of a variant on all stacks, the oldest first."""
+        return [self.row(lock.stack, place) for lock in self.table.locks]
+
+    def lines_of(self, scenario: str) -> Iterator[Line]:
+        """Yield the rows of a scenario."""
+        return (
+            line for section in self.sections for line in section.lines if line.scenario == scenario
+        )
+
+    def windows(self) -> list[tuple[Lock, ...]]:
+        """Return the stacks in groups that fit on a page, the newest first."""
+        locks = self.newest_first
+        lines = sum(len(section.lines) for section in self.sections)
+        wide = max(LEAST_STACKS, min(WINDOW, MOST_CELLS // max(1, lines)))
+        return [locks[start : start + wide] for start in range(0, len(locks), wide)] or [()]
+
+
+@dataclass(frozen=True)
+class TurningPoint:
+    """Two consecutive stacks on which a variant has different outcomes."""
+
+    before: Row
+    after: Row
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The packages that differ between any two stacks, the main packages first."""
+
+    versions: Mapping[str, Mapping[str, str]]
+    """The release of every package by stack."""
+    _known: dict[tuple[str, str], tuple[PackageMove, ...]] = field(default_factory=dict)
+
+    def between(self, older: str, newer: str) -> tuple[PackageMove, ...]:
+        """Return the packages that differ between two stacks."""
+        if (older, newer) not in self._known:
+            self._known[older, newer] = moves(self.versions[older], self.versions[newer])
+        return self._known[older, newer]
+
+
+def turning_points(along: Iterable[Row | None]) -> Iterator[TurningPoint]:
+    """Yield the consecutive judged stacks between which the outcome of a variant changes."""
+    before: Row | None = None
+    for row in along:
+        if row is None or row.passed is None:
+            continue
+        if before is not None and differ(before, row):
+            yield TurningPoint(before, row)
+        before = row
+
+
+def differ(one: Row, other: Row) -> bool:
+    """Whether two cells of a variant have different outcomes."""
+    return (one.outcome, one.passed) != (other.outcome, other.passed)
+
+
 KINDS = {True: "p", False: "f", None: "n"}
-"""The class of a table cell, which colours it: passes, fails, not judged."""
+"""The class of a table cell, which sets its colour: passes, fails, not judged."""
 
 
 class Shown(NamedTuple):
-    """What a cell shows; the colour that ``kind`` gives it says nothing that ``word`` does not."""
+    """What a cell shows. ``word`` says everything that the colour of ``kind`` says."""
 
     kind: str
     word: str
     """A symbol and a word."""
     note: str
-    """Steps per second, or what else is known."""
+    """Steps per second, or another fact."""
 
 
 NOT_RUN = Shown("x", "not run", "")
 
 
 def shown(row: Row) -> Shown:
-    """A cell in two short lines: the words of ``grid.words``."""
+    """Return a cell in two short lines, with the same words as ``rows.words``."""
     kind, symbol = KINDS[row.passed], SYMBOLS[row.passed]
     if row.outcome == TRAINS and row.role is not Role.MISUSE:
         return Shown(
@@ -67,14 +235,14 @@ def shown(row: Row) -> Shown:
             return Shown(kind, f"{symbol} says so", row.outcome)
         if row.raised is None:
             return Shown(kind, f"{symbol} silent", row.outcome)
-    told = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith(
+    flows = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith(
         "gradient:"
     )
-    return Shown(kind, f"{symbol} {row.outcome}", f"gradient {row.gradient}" if told else "")
+    return Shown(kind, f"{symbol} {row.outcome}", f"gradient {row.gradient}" if flows else "")
 
 
 def table_cell(row: Row | None, root: str) -> str:
-    """A ``td`` with a link to the cell's evidence."""
+    """Return a ``td`` with a link to the evidence."""
     if row is None:
         return '<td class="x">not run</td>'
     kind, word, note = shown(row)
@@ -85,7 +253,7 @@ def table_cell(row: Row | None, root: str) -> str:
 
 
 def broken(word: str) -> str:
-    """An outcome that may go on in the next line after its phase."""
+    """Return an outcome that may be broken after its phase."""
     return safe(word).replace(":", ":<wbr>")
 
 
@@ -93,7 +261,7 @@ BUILD_OF_TORCH = "build of torch"
 
 
 def section_table(view: View, section: Section, locks: Sequence[Lock], root: str) -> Markup:
-    """A question's rows on some stacks, in a region that scrolls."""
+    """Return the rows of a section on some stacks, in a region that scrolls."""
     title = f"{section.question} ({section.device})"
     body = []
     for scenario, lines in groupby(section.lines, key=lambda line: line.scenario):
@@ -104,7 +272,7 @@ def section_table(view: View, section: Section, locks: Sequence[Lock], root: str
 
 
 def region(title: str, rows: str, anchor: str) -> Markup:
-    """A table that scrolls by itself, also with the keyboard."""
+    """Return a table in a region that scrolls, also with the keyboard."""
     name = f"{safe(anchor)}-caption"
     return ready(
         f'<div class="region matrix" role="region" tabindex="0" aria-labelledby="{name}">'
@@ -113,9 +281,9 @@ def region(title: str, rows: str, anchor: str) -> Markup:
 
 
 def head(view: View, locks: Sequence[Lock], root: str) -> str:
-    """The stacks with their dates and versions; a version that moved since the stack before stands out.
+    """Return the head: stacks with dates and versions. Changed versions are bold.
 
-    The build of torch is told where the stacks differ in it.
+    The build of torch has a line only if the stacks differ in it.
     """
     names = "".join(
         f'<th scope="col"><a href="{root}{links.stack(lock.stack)}">{breakable(lock.stack)}</a></th>'
@@ -134,38 +302,38 @@ def head(view: View, locks: Sequence[Lock], root: str) -> str:
 
 
 def line_of(title: str, cells: str) -> str:
-    """A line of the head."""
+    """Return a line of the head."""
     return f'<tr class="version"><th scope="row">{title}</th>{cells}</tr>'
 
 
 def version(view: View, lock: Lock, name: str) -> str:
-    """The release of a package, in bold where the stack before has another one."""
+    """Return the release of a package, in bold if the previous stack has a different one."""
     before = view.before.get(lock.stack)
     mine = view.versions[lock.stack].get(name)
     return beside(mine, view.versions[before].get(name) if before is not None else mine)
 
 
 def build(view: View, lock: Lock) -> str:
-    """The build of torch, in bold where the stack before has another one."""
+    """Return the build of torch, in bold if the previous stack has a different one."""
     before = view.before.get(lock.stack)
     mine = view.builds.get(lock.stack)
     return beside(mine, view.builds.get(before) if before is not None else mine)
 
 
 def beside(mine: str | None, other: str | None) -> str:
-    """A text of a stack, in bold where the stack before has another one."""
+    """Return ``mine``, in bold if it differs from ``other``."""
     if mine is None:
         return "–"
     return f"<b>{safe(mine)}</b>" if mine != other else safe(mine)
 
 
 def breakable(name: str) -> str:
-    """A name that may go on in the next line after a hyphen or an underscore."""
+    """Return a name that may be broken after a hyphen or an underscore."""
     return safe(name).replace("-", "-<wbr>").replace("_", "_<wbr>")
 
 
 def scenario_head(name: str, columns: int, root: str) -> str:
-    """The line above the variants of a scenario."""
+    """Return the line above the variants of a scenario."""
     return (
         f'<tr class="scenario"><th scope="rowgroup"><a href="{root}{links.scenario(name)}">{breakable(name)}</a></th>'
         f'<td colspan="{columns or 1}"></td></tr>'
@@ -173,14 +341,14 @@ def scenario_head(name: str, columns: int, root: str) -> str:
 
 
 def table_line(view: View, line: Line, locks: Sequence[Lock], root: str) -> str:
-    """A variant and its cells."""
+    """Return the line of a variant."""
     cells = "".join(table_cell(view.row(lock.stack, line.place), root) for lock in locks)
     name = f'<a href="{root}{links.variant(line.scenario, line.variant)}">{breakable(line.variant)}</a>'
     return f'<tr><th scope="row">{name}<small>{line.role.value}</small></th>{cells}</tr>'
 
 
 def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
-    """A line per scenario: how many of the variants that people reported as broken pass on each stack."""
+    """Return a table of how many reported variants pass, by scenario and stack."""
     device = next(iter(view.devices), "")
     lines = [
         line
@@ -198,12 +366,12 @@ def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
         )
         name = f'<a href="{root}{links.scenario(scenario)}">{breakable(scenario)}</a>'
         body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
-    title = f"Of the variants reported as broken, how many pass by now ({device})"
+    title = f"How many of the variants that were reported as broken pass ({device})"
     return region(title, f"{head(view, locks, root)}<tbody>{''.join(body)}</tbody>", "glance")
 
 
 def counted(scenario: str, rows: Sequence[Row | None], lock: Lock, root: str) -> str:
-    """How many of a scenario's cells on one stack pass."""
+    """Return a ``td`` with how many cells of a scenario pass on one stack."""
     judged = [row for row in rows if row is not None and row.passed is not None]
     if not judged:
         return '<td class="n">– not judged</td>' if any(rows) else '<td class="x">not run</td>'
@@ -214,177 +382,5 @@ def counted(scenario: str, rows: Sequence[Row | None], lock: Lock, root: str) ->
 
 
 def counted_as(good: int, judged: int) -> tuple[str, str]:
-    """Class and symbol of a count: all, none, or some."""
+    """Return the class and the symbol of a count: all, none, or some."""
     return ("p", "✓") if good == judged else ("f", "✗") if not good else ("h", "◐")
-
-
-@dataclass(frozen=True)
-class TurningPoint:
-    """A variant whose outcome is another one on the later of two stacks."""
-
-    before: Row
-    after: Row
-
-
-@dataclass(frozen=True)
-class Moves:
-    """Which packages differ between any two stacks, torch and its companions first."""
-
-    versions: Mapping[str, Mapping[str, str]]
-    """The release of every package by stack."""
-    _known: dict[tuple[str, str], tuple[PackageMove, ...]] = field(default_factory=dict)
-
-    def between(self, older: str, newer: str) -> tuple[PackageMove, ...]:
-        """What moved from one stack to another."""
-        if (older, newer) not in self._known:
-            self._known[older, newer] = moves(self.versions[older], self.versions[newer])
-        return self._known[older, newer]
-
-
-def turning_points(along: Iterable[Row | None]) -> Iterator[TurningPoint]:
-    """Where a variant's outcome changes from one stack on which it was judged to the next one."""
-    before: Row | None = None
-    for row in along:
-        if row is None or row.passed is None:
-            continue
-        if before is not None and differ(before, row):
-            yield TurningPoint(before, row)
-        before = row
-
-
-def differ(one: Row, other: Row) -> bool:
-    """Whether two cells of a variant behave otherwise."""
-    return (one.outcome, one.passed) != (other.outcome, other.passed)
-
-
-WINDOW = 24
-"""Stacks that one page shows side by side."""
-MOST_CELLS, LEAST_STACKS = 2000, 6
-"""A page with more cells takes a browser too long to lay out: it shows fewer stacks, but not fewer than these."""
-Place = tuple[str, str, str]
-"""Scenario, variant, device."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A row of the shown matrix: a variant on a device."""
-
-    scenario: str
-    variant: str
-    role: Role
-    device: str
-
-    @property
-    def place(self) -> Place:
-        """Where its cells are."""
-        return self.scenario, self.variant, self.device
-
-
-@dataclass(frozen=True)
-class Section:
-    """Rows under one question: misuse never reads as a stack that cannot train."""
-
-    device: str
-    misuse: bool
-    lines: tuple[Line, ...]
-
-    @property
-    def question(self) -> str:
-        """What its cells answer."""
-        return "Does the stack tell you?" if self.misuse else "Does it train?"
-
-    @property
-    def anchor(self) -> str:
-        """Its name in an address."""
-        return f"{'misuse' if self.misuse else 'trains'}-{self.device}"
-
-
-@dataclass(frozen=True)
-class View:
-    """A table, and its cells by stack and place."""
-
-    table: Table
-
-    @cached_property
-    def cells(self) -> dict[str, dict[Place, Row]]:
-        """Every cell by the name of its stack and its place."""
-        found: dict[str, dict[Place, Row]] = defaultdict(dict)
-        for row in self.table.rows:
-            found[row.stack][row.scenario, row.variant, row.device] = row
-        return found
-
-    @cached_property
-    def newest_first(self) -> tuple[Lock, ...]:
-        """The stacks in the order of the columns."""
-        return self.table.locks[::-1]
-
-    @cached_property
-    def versions(self) -> dict[str, dict[str, str]]:
-        """The release of every package by stack."""
-        return {
-            lock.stack: {each.name: each.version for each in lock.packages}
-            for lock in self.table.locks
-        }
-
-    @cached_property
-    def builds(self) -> Mapping[str, str]:
-        """The build of torch of each stack that ran, where they are not all alike; empty where they are."""
-        builds = self.table.builds
-        return builds if len(set(builds.values())) > 1 else {}
-
-    @cached_property
-    def before(self) -> dict[str, str]:
-        """The stack before each one, by date."""
-        names = self.table.stacks
-        return dict(zip(names[1:], names, strict=False))
-
-    @cached_property
-    def moves(self) -> Moves:
-        """Which packages moved between any two stacks."""
-        return Moves(self.versions)
-
-    @cached_property
-    def absent(self) -> dict[str, str]:
-        """The devices on which no cell was judged, with the reason."""
-        by_device: dict[str, list[Row]] = defaultdict(list)
-        for row in self.table.rows:
-            by_device[row.device].append(row)
-        return {device: rows[0].message for device, rows in by_device.items() if lacks_device(rows)}
-
-    @cached_property
-    def sections(self) -> tuple[Section, ...]:
-        """The questions, of each device on which something was judged."""
-        lines: dict[tuple[str, bool], dict[Line, None]] = {}
-        for row in self.table.rows:
-            if row.device not in self.absent:
-                line = Line(row.scenario, row.variant, row.role, row.device)
-                lines.setdefault((row.device, row.role is Role.MISUSE), {})[line] = None
-        return tuple(
-            Section(device, misuse, tuple(each)) for (device, misuse), each in sorted(lines.items())
-        )
-
-    @property
-    def devices(self) -> list[str]:
-        """The devices on which something was judged."""
-        return list(dict.fromkeys(section.device for section in self.sections))
-
-    def row(self, stack: str, place: Place) -> Row | None:
-        """A cell; None where it was not run."""
-        return self.cells.get(stack, {}).get(place)
-
-    def along(self, place: Place) -> list[Row | None]:
-        """A variant on each stack, the oldest first."""
-        return [self.row(lock.stack, place) for lock in self.table.locks]
-
-    def lines_of(self, scenario: str) -> Iterator[Line]:
-        """The rows of a scenario."""
-        return (
-            line for section in self.sections for line in section.lines if line.scenario == scenario
-        )
-
-    def windows(self) -> list[tuple[Lock, ...]]:
-        """The stacks in groups that fit on a page, the newest first."""
-        locks = self.newest_first
-        lines = sum(len(section.lines) for section in self.sections)
-        wide = max(LEAST_STACKS, min(WINDOW, MOST_CELLS // max(1, lines)))
-        return [locks[start : start + wide] for start in range(0, len(locks), wide)] or [()]

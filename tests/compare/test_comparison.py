@@ -1,18 +1,34 @@
-"""The candidate against the baseline: counts, verdict, exit code, headline."""
+"""The candidate against the baseline: changes, groups, verdict, exit code, headline."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from gradmatrix.compare.comparison import Key, Side, compare, compare_stacks
-from gradmatrix.core.model import Role
+from gradmatrix.compare.comparison import Results, compare, compare_stacks
+from gradmatrix.core.model import Failure, Gradient, Role
 from gradmatrix.judge.change import Change
-from gradmatrix.measure.statistics import Size
+from gradmatrix.measure.statistics import Key, Size
 from gradmatrix.publish.comparison import warnings
-from tests.compared import NEW, OLD, SCENARIOS, everything, measured, raising, record, side
+from tests.compared import (
+    LIBRARY,
+    NEW,
+    OLD,
+    SCENARIOS,
+    everything,
+    measured,
+    raising,
+    record,
+    side,
+)
+from tests.factories import make_lock
+
+if TYPE_CHECKING:
+    from gradmatrix.compare.comparison import Group
 
 
-def answer(before: Side, after: Side, *ratios: Size) -> tuple[int, str]:
+def verdict(before: Results, after: Results, *ratios: Size) -> tuple[int, str]:
     """Exit code and headline."""
     found = compare(
         before,
@@ -81,7 +97,7 @@ def test_flaky_and_spurious_are_told_apart() -> None:
             (Size.INCONCLUSIVE,),
             (
                 0,
-                "Safe: nothing regressed in 1 cell, speed or memory of 1 of 1 measured cells is open.",
+                "Safe: nothing regressed in 1 cell, speed or memory of 1 of 1 cell is inconclusive.",
             ),
         ),
     ],
@@ -90,7 +106,7 @@ def test_slower_is_a_regression_and_an_open_ratio_is_told(
     ratios: tuple[Size, ...], expected: tuple[int, str]
 ) -> None:
     """A budget that was too small fails nobody's CI."""
-    assert expected == answer(HEALTHY, AS_WELL, *ratios)
+    assert expected == verdict(HEALTHY, AS_WELL, *ratios)
 
 
 def test_hungrier_is_a_regression() -> None:
@@ -110,20 +126,22 @@ def test_a_regressed_cell_wins_over_all_else() -> None:
     """Whatever is fixed."""
     before = side(OLD, record(OLD, "first"), record(OLD, "second", "step:exception", **raising()))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()), record(NEW, "second"))
-    assert (1, "Do not upgrade yet: 1 cell regressed, 1 fixed.") == answer(before, after)
+    assert (1, "Do not upgrade yet: 1 cell regressed, 1 fixed.") == verdict(before, after)
 
 
 def test_a_misuse_of_which_the_stack_is_silent_now_is_a_regression() -> None:
     """Named as what it is."""
     before = side(OLD, record(OLD, "frozen", "step:no-grad-fn", role=Role.MISUSE, passed=True))
     after = side(NEW, record(NEW, "frozen", "gradient:none", role=Role.MISUSE))
-    assert (1, "Do not upgrade yet: 1 misuse is not told of any more.") == answer(before, after)
+    assert (1, "Do not upgrade yet: 1 mistake that used to be reported is now silent.") == verdict(
+        before, after
+    )
 
 
 def test_a_cell_of_which_nothing_can_be_said_leaves_it_open() -> None:
     """Without any regression."""
     after = side(NEW, record(NEW, outcome="process:lost", passed=None))
-    assert (3, "Open: 1 cell inconclusive.") == answer(HEALTHY, after)
+    assert (3, "Inconclusive: 1 cell inconclusive.") == verdict(HEALTHY, after)
 
 
 def test_runs_without_a_cell_in_common_are_open() -> None:
@@ -131,14 +149,14 @@ def test_runs_without_a_cell_in_common_are_open() -> None:
     before, after = side(OLD, record(OLD, "first")), side(NEW, record(NEW, "second"))
     assert (
         3,
-        "Open: no cell was judged on both sides, 1 cell was not run on the candidate.",
-    ) == answer(before, after)
+        "Inconclusive: no cell was judged on both sides, 1 cell was not run on the candidate.",
+    ) == verdict(before, after)
 
 
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
-        (1, (3, "Open: 12 cells were not run on the candidate.")),
+        (1, (3, "Inconclusive: 12 cells were not run on the candidate.")),
         (12, (0, "Safe: nothing regressed in 12 cells, 1 cell was not run on the candidate.")),
     ],
 )
@@ -168,8 +186,8 @@ def test_many_cells_that_were_not_run_are_counted_by_scenario() -> None:
         side(NEW, record(NEW, names[0])),
     )
     few, many = (compare(before, each, SCENARIOS) for each in (after, side(NEW)))
-    assert "of them: sums: variant1, variant10," in warnings(few)[0]
-    assert "of them: 13 of sums. " in warnings(many)[0]
+    assert "baseline ran: sums: variant1, variant10," in warnings(few)[0]
+    assert "baseline ran: 13 of sums. " in warnings(many)[0]
 
 
 def test_a_regression_wins_over_cells_that_were_not_run() -> None:
@@ -179,7 +197,7 @@ def test_a_regression_wins_over_cells_that_were_not_run() -> None:
     assert (
         1,
         "Do not upgrade yet: 1 cell regressed, 1 cell was not run on the candidate.",
-    ) == answer(before, after)
+    ) == verdict(before, after)
 
 
 def test_a_measurement_that_failed_is_told() -> None:
@@ -197,7 +215,7 @@ def test_many_cells_of_one_cause_are_told_as_one_cause() -> None:
     """What has to be mended is not the number of cells."""
     names = ("first", "second", "other")
     after = side(NEW, *(record(NEW, name, "step:exception", **raising()) for name in names))
-    headline = answer(side(OLD, *(record(OLD, name) for name in names)), after)[1]
+    headline = verdict(side(OLD, *(record(OLD, name) for name in names)), after)[1]
     assert "Do not upgrade yet: 3 cells regressed (1 cause)." == headline
 
 
@@ -206,7 +224,7 @@ def test_broke_differently_is_no_regression() -> None:
     before = side(OLD, record(OLD, "first", "gradient:none"))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()))
     passes = [record(each) for each in (OLD, NEW)]
-    told = answer(
+    told = verdict(
         side(OLD, passes[0], *before.records.values()),
         side(NEW, passes[1], *after.records.values()),
     )
@@ -219,7 +237,9 @@ def test_where_nothing_passes_on_either_side_nothing_is_safe() -> None:
         side(OLD, record(OLD, outcome="gradient:none")),
         side(NEW, record(NEW, outcome="gradient:none")),
     )
-    assert (3, "Open: 1 cell compared, and none passes on either side.") == answer(before, after)
+    assert (3, "Inconclusive: 1 cell compared, and none passes on either side.") == verdict(
+        before, after
+    )
 
 
 def test_a_device_that_a_machine_has_not_is_not_compared() -> None:
@@ -245,14 +265,14 @@ def test_what_was_measured_comes_worst_first() -> None:
 
 def test_a_side_without_a_lock_is_compared_all_the_same() -> None:
     """Only what moved is not known."""
-    found = compare(Side("file", None, HEALTHY.records), AS_WELL, SCENARIOS)
+    found = compare(Results("file", None, HEALTHY.records), AS_WELL, SCENARIOS)
     assert (0, None, "") == (found.exit_code, found.pairs[0].moved, found.pairs[0].baseline.lock)
 
 
 def test_several_stacks_are_one_comparison_with_the_stack_in_each_cell() -> None:
     """Their regressions of one cause are one group."""
     failing = side(NEW, record(NEW, "first", "step:exception", **raising()))
-    other = Side("other", NEW, failing.records)
+    other = Results("other", NEW, failing.records)
     before = side(OLD, record(OLD, "first"))
     found = compare_stacks(("a", "b"), [(before, failing), (before, other)], SCENARIOS)
     assert (True, "a", "b") == (found.several, found.baseline, found.candidate)
@@ -263,3 +283,158 @@ def test_a_stack_compared_with_itself_has_not_changed() -> None:
     """Cell by cell, and nothing moved."""
     found = compare(HEALTHY, HEALTHY, SCENARIOS)
     assert ([Change.UNCHANGED], ()) == ([each.change for each in found.cells], found.pairs[0].moved)
+
+
+PLACE = "transformers/other.py"
+
+
+def together(
+    first: dict[str, object], second: dict[str, object], outcome: str = "step:exception"
+) -> list[list[str]]:
+    """The variants of each group, where two cells regressed with these facts."""
+    before = side(OLD, record(OLD, "first"), record(OLD, "second"))
+    after = side(
+        NEW,
+        record(NEW, "first", "step:exception", **first),
+        record(NEW, "second", outcome, **second),
+    )
+    return [
+        [cell.variant for cell in each.cells] for each in compare(before, after, SCENARIOS).groups
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome"),
+    [
+        (raising(99), "step:exception"),
+        (raising(99, "another message of the same function"), "step:exception"),
+    ],
+)
+def test_the_same_reason_and_place_are_one_cause(second: dict[str, object], outcome: str) -> None:
+    """Lines move and messages have numbers in them: the function of a library is the place."""
+    assert [["first", "second"]] == together(raising(7), second, outcome)
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome"),
+    [
+        (raising(7, file=PLACE), "step:exception"),
+        (raising(7), "setup:exception"),
+        ({"observation": None, "message": "it broke"}, "install:build"),
+    ],
+)
+def test_another_phase_reason_or_place_is_another_cause(
+    second: dict[str, object], outcome: str
+) -> None:
+    """Whatever the message is."""
+    assert [["first"], ["second"]] == sorted(together(raising(7), second, outcome))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("it broke at 0x7f2a of 13", [["first", "second"]]),
+        ("no such argument", [["first"], ["second"]]),
+    ],
+)
+def test_in_the_script_itself_the_message_tells_causes_apart(
+    message: str, expected: list[list[str]]
+) -> None:
+    """All of a scenario is one function; addresses and sizes are no difference."""
+    assert expected == together(
+        raising(7, "it broke at 0x10 of 9", "train.py"), raising(9, message, "train.py")
+    )
+
+
+def test_a_column_that_cannot_be_resolved_is_one_cause() -> None:
+    """All of its cells have the same reason."""
+    torn = make_lock(
+        "torn",
+        versions={},
+        digest="",
+        failure=Failure(outcome="resolve:conflict", message="a needs b<2"),
+    )
+    names = ("first", "second", "other")
+    before = side(OLD, *(record(OLD, name) for name in names))
+    facts: dict[str, object] = {"observation": None, "message": "a needs b<2"}
+    found = compare(
+        before,
+        side(torn, *(record(torn, name, "resolve:conflict", **facts) for name in names)),
+        SCENARIOS,
+    )
+    assert [("resolve:conflict", ("a needs b<2",), 3)] == [
+        (g.outcome, g.text, len(g.cells)) for g in found.groups
+    ]
+    assert "a needs b<2" == found.pairs[0].candidate.failure
+
+
+def test_a_group_has_the_diagnosis_and_what_was_seen_to_help() -> None:
+    """Of the side that fails; the remedy is a cell of it that trains."""
+    (group,) = (
+        each for each in everything().groups if each.change == "regressed" and not each.misuse
+    )
+    assert ("exception", LIBRARY, "sums/remedy") == (
+        group.cause,
+        group.place and group.place.file,
+        group.remedy,
+    )
+    assert ("ValueError: mat1 and mat2", f"Raised under {LIBRARY}:70, forward.") == group.text
+    assert "This works on new: what remedy means (sums/remedy trains there)." == group.advice
+
+
+def test_what_is_fixed_is_told_by_what_was_wrong() -> None:
+    """The baseline's failure."""
+    (group,) = (each for each in everything().groups if each.change == "fixed" and not each.misuse)
+    assert ("trl/trainer.py", "ValueError: was bad") == (
+        group.place and group.place.file,
+        group.text[0],
+    )
+
+
+def test_misuse_is_never_in_a_group_with_what_should_train() -> None:
+    """The same outcome means another thing."""
+    before = side(
+        OLD,
+        record(OLD, "first"),
+        record(OLD, "frozen", "step:no-grad-fn", role=Role.MISUSE, passed=True),
+    )
+    facts: dict[str, object] = {
+        "gradient": Gradient.NONE,
+        "message": "nothing came",
+        "observation": None,
+    }
+    after = side(
+        NEW,
+        record(NEW, "first", "gradient:none", **facts),
+        record(NEW, "frozen", "gradient:none", role=Role.MISUSE, **facts),
+    )
+    assert [False, True] == [each.misuse for each in compare(before, after, SCENARIOS).groups]
+
+
+def test_regressions_come_first_and_the_biggest_of_them_before_others() -> None:
+    """In the order in which somebody looks at them."""
+    names = ("first", "second", "other")
+    before = side(
+        OLD,
+        *(record(OLD, name) for name in names),
+        record(OLD, "mended", "step:exception", **raising()),
+    )
+    after = side(
+        NEW,
+        record(NEW, "first", "step:exception", **raising(file=PLACE)),
+        *(record(NEW, name, "step:exception", **raising()) for name in names[1:]),
+        record(NEW, "mended"),
+    )
+    groups: tuple[Group, ...] = compare(before, after, SCENARIOS).groups
+    assert [("regressed", 2), ("regressed", 1), ("fixed", 1)] == [
+        (each.change, len(each.cells)) for each in groups
+    ]
+
+
+def test_what_is_new_and_fails_is_told_by_its_cause() -> None:
+    """What is new and passes needs none."""
+    after = side(NEW, record(NEW, "first", "step:exception", **raising()), record(NEW, "second"))
+    found = compare(side(OLD), after, SCENARIOS)
+    assert [("new", ["first"])] == [
+        (each.change, [cell.variant for cell in each.cells]) for each in found.groups
+    ]

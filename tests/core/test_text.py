@@ -1,4 +1,4 @@
-"""Untrusted text made harmless."""
+"""Text for people: numbers, lists, and untrusted text made safe."""
 
 from __future__ import annotations
 
@@ -9,6 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradmatrix.core import text
+
+
+def test_a_number_has_its_noun() -> None:
+    """One is singular, all else plural."""
+    assert ["0 cells", "1 cell", "2 cells"] == [text.counted(n, "cell") for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [([], ""), (["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")],
+)
+def test_a_list_ends_in_a_word(names: list[str], expected: str) -> None:
+    """Before the last name, where there are several."""
+    assert expected == text.listed(names, "or")
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"), [(1, "a and 2 more"), (2, "a, b and 1 more"), (3, "a, b, c")]
+)
+def test_a_long_list_is_cut_short(most: int, expected: str) -> None:
+    """And says how many names are left out."""
+    assert expected == text.few(["a", "b", "c"], most)
 
 
 @given(st.text())

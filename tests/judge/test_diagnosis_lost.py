@@ -27,7 +27,7 @@ from tests.factories import (
 
 if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
-    from gradmatrix.judge.causes import Diagnosis
+    from gradmatrix.judge.diagnosis import Diagnosis
 
 STILL = make_parameter("nnnn", name="encoder.weight", changed=False)
 LEARNING = make_parameter(name="head.weight")
@@ -137,7 +137,7 @@ def test_a_frozen_source_outweighs_a_later_leaf() -> None:
     leaf = make_leaf(make_frame(60, function="loss"))
     diagnosis = found(nothing(lost=(make_checkpoint(),), leaves=(leaf,)))
     assert Cause.CHECKPOINT_INPUTS is diagnosis.cause
-    quiet = "Backward runs all the same: a tensor made to require a gradient at train.py:60, loss is where it ends."
+    quiet = "Backward still runs: it ends at a tensor that was made to require a gradient at train.py:60, loss."
     assert quiet == diagnosis.text[-1]
 
 
@@ -232,7 +232,9 @@ def test_whoever_switched_everything_off_is_named() -> None:
     backward = (replace(WITHOUT_GRAPH, switch=make_switch()),)
     diagnosis = found(make_stopped(lost=(lost,), backward=backward))
     assert (Cause.GRAD_MODE_OFF, "embed") == (diagnosis.cause, diagnosis.module)
-    assert diagnosis.text[1].endswith("without a graph; 9 modules lost their gradient by it.")
+    assert diagnosis.text[1].endswith(
+        "without a graph; 9 modules lost their gradient because of it."
+    )
 
 
 def test_a_reference_model_is_not_named() -> None:
@@ -251,7 +253,7 @@ def test_many_groups_are_cut_short() -> None:
     still = [make_parameter("nnnn", name=f"{kind}.weight", changed=False) for kind in "abcdef"]
     text = found(partly(parameters=(LEARNING, *still))).text[-1]
     assert text.endswith(
-        "a: 1 parameter; b: 1 parameter; c: 1 parameter; d: 1 parameter; and 2 more."
+        "a: 1 parameter; b: 1 parameter; c: 1 parameter; d: 1 parameter and 2 more."
     )
 
 

@@ -8,15 +8,14 @@ import pytest
 
 from gradmatrix.core.model import Role
 from gradmatrix.judge.causes import (
-    PLAIN,
     Cause,
-    Diagnosis,
     Remedy,
-    advice,
-    explained,
+    advise,
+    explain,
     remedy_for,
     remedy_on_its_stack,
 )
+from gradmatrix.judge.diagnosis import Diagnosis
 from tests.factories import make_cell, make_record, make_scenario, make_variant
 
 if TYPE_CHECKING:
@@ -122,10 +121,10 @@ def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
 @pytest.mark.parametrize(
     ("same_stack", "expected"),
     [
-        (True, "What was seen to work on stack: what first means (one/first trains there)."),
+        (True, "This works on stack: what first means (one/first trains there)."),
         (
             False,
-            "What was seen to work on stack, the nearest published stack: what first means (one/first trains there).",
+            "This works on stack, the nearest published stack: what first means (one/first trains there).",
         ),
     ],
 )
@@ -134,22 +133,22 @@ def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) ->
     remedy = Remedy(
         cell=make_cell("stack", "one", "first"), summary="what first means", same_stack=same_stack
     )
-    assert expected == advice(diagnosis(FROZEN), remedy)
+    assert expected == advise(diagnosis(FROZEN), remedy)
 
 
 @pytest.mark.parametrize("cause", Cause)
 def test_advice_without_a_cell_names_none(cause: Cause) -> None:
     """What nobody knows is not made up."""
-    assert PLAIN.get(cause) == advice(diagnosis(cause), None)
+    assert (cause.advice or None) == advise(diagnosis(cause), None)
 
 
 @pytest.mark.parametrize("lines", [1, 4, 5, 6])
 def test_an_explanation_has_six_lines_at_most(lines: int) -> None:
     """The last one says what to do."""
-    text = explained(diagnosis(FROZEN, *(f"Line {n}." for n in range(lines))), None)
-    assert (min(lines, 5) + 1, True) == (len(text), text[-1].startswith(PLAIN[FROZEN]))
+    text = explain(diagnosis(FROZEN, *(f"Line {n}." for n in range(lines))), None)
+    assert (min(lines, 5) + 1, True) == (len(text), text[-1].startswith(FROZEN.advice))
 
 
 def test_an_explanation_without_advice_is_the_diagnosis() -> None:
     """An exception of some library's own."""
-    assert ("It broke.",) == explained(diagnosis(Cause.EXCEPTION, "It broke."), None)
+    assert ("It broke.",) == explain(diagnosis(Cause.EXCEPTION, "It broke."), None)

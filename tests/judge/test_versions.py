@@ -1,4 +1,4 @@
-"""The nearest published stack, and what sets apart the stacks that fail alike."""
+"""The nearest published stack, which releases separate stacks, and what moved between two locks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from packaging.version import Version
 
 from gradmatrix.judge import versions as nearest
+from gradmatrix.judge.versions import moves, packages_moved, separate
+from tests.compared import NEW, OLD
 from tests.factories import make_cell, make_lock, make_record
 
 if TYPE_CHECKING:
@@ -104,7 +107,7 @@ def test_where_nothing_is_published_nothing_is_near() -> None:
 
 def test_a_version_made_by_hand_does_not_count() -> None:
     """It cannot be compared."""
-    assert here(trl="0.15") == nearest.versions(
+    assert here(trl="0.15") == nearest.versions_of(
         make_lock(versions={"torch": "mine", "trl": "0.15"})
     )
 
@@ -203,3 +206,63 @@ def test_a_package_that_a_stack_lacks_separates_nothing() -> None:
     stacks = {"with": here(trl="0.15"), "without": here(torch="2.0")}
     records = column(**{"with": FAILS, "without": "trains"})
     assert "as on with" == nearest.like(FAILS, records, stacks, here(trl="0.15")).words
+
+
+def test_a_release_separates_failing_from_passing_stacks() -> None:
+    """Wherever the failing ones lie; a package whose releases overlap separates nothing."""
+    old, middle, new = STACKS["old"], STACKS["middle"], STACKS["new"]
+    names = ("torch", "transformers")
+    assert ["torch up to 2.6.0 (not from 2.13.0 on)"] == [
+        str(bound) for bound in separate([old, middle], [new], names) if bound.package == "torch"
+    ]
+    assert [("torch", False), ("transformers", False)] == [
+        (bound.package, bound.older) for bound in separate([new], [old, middle], names)
+    ]
+    assert () == separate([old, new], [middle], names)
+
+
+def test_what_a_stack_asks_for_comes_first_then_what_came_with_it() -> None:
+    """Torch and its companions before others, by name; what did not move is left out."""
+    expected = [
+        ("torch 2.6.0 → 2.10.0", True),
+        ("trl 0.15.2 → 1.0.0", True),
+        ("httpx (none) → 1.0", False),
+        ("requests 2.32.3 → (none)", False),
+    ]
+    assert expected == [(str(each), each.direct) for each in packages_moved(OLD, NEW)]
+
+
+def test_the_days_of_the_releases_are_those_of_the_locks() -> None:
+    """None where a lock does not know it."""
+    found = {
+        each.name: (str(each.before_released), str(each.after_released))
+        for each in packages_moved(OLD, NEW)
+    }
+    assert ("2025-01-29", "2026-01-10") == found["torch"]
+    assert ("None", "None") == found["requests"]
+
+
+def test_another_python_is_told_first() -> None:
+    """It is no package, and the first thing to know."""
+    assert "python 3.11 → 3.13" == str(packages_moved(OLD, replace(NEW, python="3.13"))[0])
+
+
+def test_the_same_lock_moves_nothing() -> None:
+    """Also under another name."""
+    assert () == packages_moved(OLD, replace(OLD, stack="other"))
+
+
+def test_a_requirement_that_is_no_name_is_left_out() -> None:
+    """A wheel or a path says by itself nothing of a name."""
+    lock = replace(NEW, requirements=("./dist/thing.whl", "TRL[quantization]>=1"))
+    assert {"trl"} == {
+        each.name for each in packages_moved(replace(OLD, requirements=()), lock) if each.direct
+    }
+
+
+def test_packages_that_moved_are_told_the_ones_first_that_people_name() -> None:
+    """Also between two stacks."""
+    found = moves(
+        {"aiohttp": "1", "torch": "2.6", "peft": "1"}, {"aiohttp": "2", "torch": "2.7", "peft": "1"}
+    )
+    assert ["torch 2.6 → 2.7", "aiohttp 1 → 2"] == [str(each) for each in found]

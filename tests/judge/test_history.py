@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from gradmatrix.judge.changes import Before, Entry, changes, locked, newest
 
 from gradmatrix.core.model import Failure, Gradient, Role
+from gradmatrix.judge.history import Before, Entry, changes, locked, newest
 from tests.factories import NOON, make_cell, make_lock, make_observation, make_record
 
 if TYPE_CHECKING:

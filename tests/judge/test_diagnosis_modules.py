@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.judge.diagnosis import grouped, numbers
+from gradmatrix.judge.diagnosis import group_by_learning, join_numbers
 from tests.factories import make_parameter
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def parameters(*names: str) -> list[Parameter]:
 
 def test_a_module_stands_for_what_is_below_it() -> None:
     """As high up as everything is alike."""
-    learning, still = grouped(
+    learning, still = group_by_learning(
         parameters("encoder.a.weight!", "encoder.b.weight!", "head.weight", "head.bias")
     )
     assert (("head: 2 parameters",), ("encoder: 2 parameters",)) == (learning, still)
@@ -35,7 +35,7 @@ def test_a_module_stands_for_what_is_below_it() -> None:
 
 def test_a_module_that_is_mixed_is_looked_into() -> None:
     """Weight and bias of one layer may differ."""
-    assert (("layer.weight: 1 parameter",), ("layer.bias: 1 parameter",)) == grouped(
+    assert (("layer.weight: 1 parameter",), ("layer.bias: 1 parameter",)) == group_by_learning(
         parameters("layer.weight", "layer.bias!")
     )
 
@@ -45,20 +45,25 @@ def test_numbered_modules_that_are_alike_are_one_entry() -> None:
     names = [
         f"layers.{n}.{part}" for n in range(3) for part in ("attention.weight!", "norm.weight")
     ]
-    assert (("layers.0-2.norm: 3 parameters",), ("layers.0-2.attention: 3 parameters",)) == grouped(
-        parameters(*names)
-    )
+    assert (
+        ("layers.0-2.norm: 3 parameters",),
+        ("layers.0-2.attention: 3 parameters",),
+    ) == group_by_learning(parameters(*names))
 
 
 def test_what_should_not_learn_is_not_counted() -> None:
     """A frozen base model does not make an adapter partial."""
     frozen = make_parameter(STILL, name="base.weight", learns=False)
-    assert (("adapter: 1 parameter",), ()) == grouped([frozen, *parameters("adapter.weight")])
+    assert (("adapter: 1 parameter",), ()) == group_by_learning(
+        [frozen, *parameters("adapter.weight")]
+    )
 
 
 def test_a_gradient_without_a_change_is_not_learning() -> None:
     """Held by no optimizer, or a learning rate of zero."""
-    assert ((), ("weight: 1 parameter",)) == grouped([make_parameter(name="weight", changed=False)])
+    assert ((), ("weight: 1 parameter",)) == group_by_learning(
+        [make_parameter(name="weight", changed=False)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,4 +72,4 @@ def test_a_gradient_without_a_change_is_not_learning() -> None:
 )
 def test_numbers_are_a_range_where_none_is_missing(values: list[int], text: str) -> None:
     """Whatever their order."""
-    assert text == numbers(values)
+    assert text == join_numbers(values)

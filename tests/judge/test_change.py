@@ -7,19 +7,27 @@ import itertools
 import pytest
 
 from gradmatrix.core.model import Gradient, Role
-from gradmatrix.judge.change import Change, Standing, Stood, change_of, is_missing, matched, why
+from gradmatrix.judge.change import (
+    CellSide,
+    Change,
+    Standing,
+    change_between,
+    change_of,
+    explain_change,
+    is_missing,
+)
 from tests.compared import NEW, OLD, record
 from tests.factories import make_observation
 
 UNJUDGED = {"setup:unsupported", "setup:no-device", "process:lost", "install:network"}
 
 
-def stood(outcome: str | None, *repeats: str, lock: object = OLD, **facts: object) -> Stood:
+def side(outcome: str | None, *repeats: str, lock: object = OLD, **facts: object) -> CellSide:
     """A side of a cell with this outcome; None has no record of it."""
     if outcome is None:
-        return Stood(None)
+        return CellSide(None)
     passed = None if outcome in UNJUDGED else outcome == "trains"
-    return Stood(record(lock, outcome=outcome, **{"passed": passed, **facts}), repeats)  # type: ignore[arg-type]
+    return CellSide(record(lock, outcome=outcome, **{"passed": passed, **facts}), repeats)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +62,14 @@ def test_a_pair_of_outcomes_is_one_change(
 
     Of a cell that the candidate did not run nothing is said.
     """
-    assert expected == change_of(stood(before), stood(after, lock=NEW))
+    assert expected == change_of(side(before), side(after, lock=NEW))
 
 
 def test_every_pair_of_standings_has_a_change() -> None:
     """Nothing is left to chance: those where the candidate did not run, or no side has judged, are without one."""
-    without = {pair for pair in itertools.product(Standing, repeat=2) if matched(*pair) is None}
+    without = {
+        pair for pair in itertools.product(Standing, repeat=2) if change_between(*pair) is None
+    }
     not_run = {(before, Standing.MISSING) for before in Standing}
     assert {
         *not_run,
@@ -83,14 +93,14 @@ def test_a_cell_is_missing_where_the_candidate_did_not_run_it(
     before: str | None, after: str | None, *, expected: bool
 ) -> None:
     """A run that says "no such feature" is no missing one."""
-    assert expected is is_missing(stood(before), stood(after, lock=NEW))
+    assert expected is is_missing(side(before), side(after, lock=NEW))
 
 
 def test_another_gradient_status_of_two_failures_broke_differently() -> None:
     """It is a column of its own."""
-    before = stood("step:exception", gradient=Gradient.NONE)
+    before = side("step:exception", gradient=Gradient.NONE)
     assert Change.BROKE_DIFFERENTLY is change_of(
-        before, stood("step:exception", lock=NEW, gradient=Gradient.ZERO)
+        before, side("step:exception", lock=NEW, gradient=Gradient.ZERO)
     )
 
 
@@ -106,99 +116,105 @@ def test_repeats_that_disagree_make_a_cell_inconclusive(
     before: tuple[str, ...], after: tuple[str, ...]
 ) -> None:
     """Whichever side they are of."""
-    assert Change.INCONCLUSIVE is change_of(stood(*before), stood(*after, lock=NEW))
+    assert Change.INCONCLUSIVE is change_of(side(*before), side(*after, lock=NEW))
 
 
 def test_who_fails_in_several_ways_has_regressed_all_the_same() -> None:
     """No run of the candidate passes: to call it flaky must not hide that."""
     assert Change.REGRESSED is change_of(
-        stood("trains"), stood("step:exception", "process:timeout", lock=NEW)
+        side("trains"), side("step:exception", "process:timeout", lock=NEW)
     )
 
 
 def test_repeats_that_agree_change_nothing() -> None:
     """They confirm it."""
-    after = stood("step:exception", "step:exception", lock=NEW)
-    assert (Change.REGRESSED, False) == (change_of(stood("trains", "trains"), after), after.flaky)
+    after = side("step:exception", "step:exception", lock=NEW)
+    assert (Change.REGRESSED, False) == (change_of(side("trains", "trains"), after), after.flaky)
 
 
 def test_a_lost_repeat_is_no_disagreement() -> None:
     """It speaks of the machine."""
-    assert not stood("trains", "process:lost", "trains").flaky
+    assert not side("trains", "process:lost", "trains").flaky
 
 
 def test_further_runs_that_the_machine_ended_confirm_nothing() -> None:
     """One failure that nothing repeats is not called a regression."""
-    after = stood("step:exception", "process:lost", "process:lost")
-    told = change_of(stood("trains", "trains", "trains"), after)
+    after = side("step:exception", "process:lost", "process:lost")
+    told = change_of(side("trains", "trains", "trains"), after)
     assert (Change.INCONCLUSIVE, True, False) == (told, after.spurious, after.flaky)
-    expected = "The candidate was run again, and only the machine failed: process:lost."
-    assert expected in why(Change.INCONCLUSIVE, stood("trains", "trains"), after)
+    expected = "The candidate was run again, but only the machine failed: process:lost."
+    assert expected in explain_change(Change.INCONCLUSIVE, side("trains", "trains"), after)
 
 
 def test_a_disagreement_that_further_runs_do_not_show_is_flaky() -> None:
     """They are judged with the variants that must agree, as the first run was: such a cell is no regression."""
-    assert not stood("relation:disagrees", "relation:disagrees").flaky
-    after = stood("relation:disagrees", "trains", "trains")
-    assert (Change.INCONCLUSIVE, True) == (change_of(stood("trains", "trains"), after), after.flaky)
+    assert not side("relation:disagrees", "relation:disagrees").flaky
+    after = side("relation:disagrees", "trains", "trains")
+    assert (Change.INCONCLUSIVE, True) == (change_of(side("trains", "trains"), after), after.flaky)
 
 
 def test_misuse_passes_where_the_stack_says_so() -> None:
     """By its record, not by its outcome."""
-    before = stood("step:no-grad-fn", role=Role.MISUSE, passed=True)
-    assert Change.REGRESSED is change_of(before, stood("gradient:none", role=Role.MISUSE, lock=NEW))
+    before = side("step:no-grad-fn", role=Role.MISUSE, passed=True)
+    assert Change.REGRESSED is change_of(before, side("gradient:none", role=Role.MISUSE, lock=NEW))
 
 
 def test_a_cell_in_another_role_is_new() -> None:
     """To pass means another thing now."""
-    after = stood("gradient:none", role=Role.MISUSE, lock=NEW)
+    after = side("gradient:none", role=Role.MISUSE, lock=NEW)
     assert (Change.NEW, "Its role changed.") == (
-        change_of(stood("trains"), after),
-        why(Change.NEW, stood("trains"), after),
+        change_of(side("trains"), after),
+        explain_change(Change.NEW, side("trains"), after),
     )
 
 
 def test_the_same_inputs_with_another_verdict_are_inconclusive() -> None:
     """Nothing that it depends on differs, so that nothing is to blame."""
-    before, after = stood("trains"), stood("step:exception")
-    expected = "Nothing that the verdict depends on differs: the same inputs gave another one."
+    before, after = side("trains"), side("step:exception")
+    expected = "The verdict changed, but nothing that it depends on did."
     assert (Change.INCONCLUSIVE, expected) == (
         change_of(before, after),
-        why(Change.INCONCLUSIVE, before, after),
+        explain_change(Change.INCONCLUSIVE, before, after),
     )
 
 
 def test_another_machine_with_the_same_packages_is_judged_elsewhere() -> None:
     """It is no news of the stack."""
     inputs = {"lock": OLD.digest[:16], "device": "Linux-aarch64", "scenario": "s"}
-    before, after = stood("trains"), stood("step:exception", inputs=inputs)
+    before, after = side("trains"), side("step:exception", inputs=inputs)
     assert Change.ELSEWHERE is change_of(before, after)
-    assert "Another machine: Linux-x86_64 → Linux-aarch64." == why(Change.ELSEWHERE, before, after)
+    assert "It ran on another machine: Linux-x86_64 → Linux-aarch64." == explain_change(
+        Change.ELSEWHERE, before, after
+    )
 
 
 def test_another_python_is_a_change_of_the_stack() -> None:
     """With the very same packages."""
     other = make_observation(environment={"python": "3.13.1"})
-    before = stood("trains", observation=make_observation())
-    assert Change.REGRESSED is change_of(before, stood("gradient:none", observation=other))
+    before = side("trains", observation=make_observation())
+    assert Change.REGRESSED is change_of(before, side("gradient:none", observation=other))
 
 
 def test_our_own_measurement_is_named_beside_the_packages() -> None:
     """It may be the reason as well."""
     inputs = {"lock": NEW.digest[:16], "device": "Linux-x86_64", "scenario": "another"}
-    before, after = stood("trains"), stood("step:exception", inputs=inputs)
+    before, after = side("trains"), side("step:exception", inputs=inputs)
     assert Change.REGRESSED is change_of(before, after)
-    assert "Our own measurement differs: scenario." == why(Change.REGRESSED, before, after)
+    assert "Our own measurement changed: scenario." == explain_change(
+        Change.REGRESSED, before, after
+    )
 
 
 def test_a_flaky_side_is_told_with_its_runs() -> None:
     """How often each outcome came."""
-    after = stood("step:exception", "trains", "step:exception", "process:lost", lock=NEW)
+    after = side("step:exception", "trains", "step:exception", "process:lost", lock=NEW)
     expected = "The candidate is flaky: step:exception 2 of 3, trains 1 of 3."
-    assert expected == why(Change.INCONCLUSIVE, stood("trains"), after)
+    assert expected == explain_change(Change.INCONCLUSIVE, side("trains"), after)
 
 
-def test_what_is_gone_says_why() -> None:
+def test_what_is_gone_says_explain_change() -> None:
     """In the words of the script."""
-    after = stood("setup:unsupported", lock=NEW, message="no AdamW here")
-    assert "Not judged on the candidate: no AdamW here." == why(Change.GONE, stood("trains"), after)
+    after = side("setup:unsupported", lock=NEW, message="no AdamW here")
+    assert "Not judged on the candidate: no AdamW here." == explain_change(
+        Change.GONE, side("trains"), after
+    )
