@@ -85,9 +85,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def outcomes(root: Path) -> dict[str, str]:
-    """What the local matrix.json says of each cell."""
-    cells = json.loads((root / "results" / "local" / "matrix.json").read_bytes())["cells"]
+def outcomes(root: Path, results: str = "results/local") -> dict[str, str]:
+    """What matrix.json in this folder says of each cell."""
+    cells = json.loads((root / results / "matrix.json").read_bytes())["cells"]
     return {
         "/".join((cell["stack"], cell["scenario"], cell["variant"])): cell["outcome"]
         for cell in cells

@@ -258,7 +258,7 @@ def next_steps(news: News, same: str, *, wrote: bool) -> Iterator[str]:
     elif news.added or news.unlocked:
         yield f"next: gradmatrix lock{same}, which locks the stacks without a lock"
     elif news.releases or any(yanked.moves for yanked in news.yanked):
-        yield f"next: gradmatrix lock{same} latest, which moves the stack latest to today"
+        yield f"next: gradmatrix lock{same} NAME, for a stack as of today, such as latest"
 
 
 def shards_command(options: argparse.Namespace, project: Project, console: Console) -> int:

@@ -13,6 +13,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell, Failure, Lock, Record, Role, Scenario, Stack
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
+from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.run.plan import Action, Planned, Selection, plan
 from gradmatrix.run.pool import server_pool
@@ -111,7 +112,7 @@ class StackRun:
         to_run = [cell for cell in cells if cell.action is Action.RUN]
         if not to_run:
             return summary
-        self.stage(f"installing a lock of {len(self.lock.packages)} packages")
+        self.stage(f"installing a lock of {counted(len(self.lock.packages), 'package')}")
         waiting = partial(self.stage, "waiting for another stack to be installed")
         try:
             installed = environment.ensure(
