@@ -308,5 +308,5 @@ def test_with_neither_index_nor_cache_it_ends_with_2(
     assert 2 == refresh(root)
     err = capsys.readouterr().err
     assert "The package index did not answer for alpha" in err
-    assert "run it again later" in err
+    assert "Run it again later" in err
     assert "_matrix.json" not in files(root)

@@ -55,7 +55,7 @@ def test_a_window_needs_dates(
     add(root, WINDOW)
     assert 2 == refresh(root)
     assert (
-        "no dates for the releases of 'alpha', from which [generate.window] follows"
+        "no dates for the releases of 'alpha', which [generate.window] needs"
         in capsys.readouterr().err
     )
     assert "_matrix.json" not in files(root)
