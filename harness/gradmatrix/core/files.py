@@ -138,7 +138,7 @@ def read_table(path: Path) -> dict[str, Any]:
     except OSError as error:  # a folder, or a file that may not be read
         raise wrong(path, f"cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise wrong(path, f"is no valid TOML: {error}") from error
+        raise wrong(path, f"is not valid TOML: {error}") from error
 
 
 def from_table(path: Path, table: Mapping[str, Any], kind: type[T], place: str = "") -> T:
