@@ -18,10 +18,10 @@
 #   "uv>=0.8",
 # ]
 # ///
-"""The sessions; thin. ``pip install nox && nox -s matrix`` is all the set-up there is.
+"""The sessions; thin. ``pip install "nox[uv]" && nox -s matrix`` is all the set-up there is.
 
-nox makes the environment of this file from the block above; the harness runs in it and makes the tested
-environments itself with uv, because a stack whose cells are all recorded needs none.
+nox makes the environment of this file from the block above. gradmatrix runs in it, and makes the
+tested environments with uv only if a stack has cells to run.
 """
 
 import contextlib
@@ -57,16 +57,16 @@ ran: list[str] = []
 
 
 def run_stack(session: nox.Session, stack: str) -> None:
-    """Run one stack's cells; the table of all comes at the end, where sessions share a process."""
+    """Run the cells of one stack; what trains is shown at the end, for all stacks together."""
     later = [] if session.parallel else ["--no-table"]
     ran.append(stack)
     if not session.parallel:
-        session.notify("table")  # before the run, which raises where --strict finds a failure
+        session.notify("table")  # before the run, which raises if --strict finds a failure
     command(session, "run", stack, *later, *session.posargs)
 
 
 def command(session: nox.Session, *arguments: str, families: Sequence[Family] = FAMILIES) -> None:
-    """Run a command of the harness in this process; 2 (bad input) and 3 (a stack does not resolve) end nox with it."""
+    """Run a command of gradmatrix in this process; nox ends with its code if it could not be done."""
     code = main(arguments, families)
     if code in {2, 3, 130}:
         raise SystemExit(code)
@@ -77,12 +77,12 @@ def command(session: nox.Session, *arguments: str, families: Sequence[Family] = 
 @nox.session(venv_backend="none", allow_parallel=True, tags=["all"])
 @nox.parametrize("stack", [nox.param(stack.name, id=stack.name) for stack in STACKS if stack.core])
 def matrix(session: nox.Session, stack: str) -> None:
-    """Run the core stacks; one stack: nox -s "matrix(NAME)"; all: nox -t all; options of the harness after --."""
+    """Run the core stacks; one stack: nox -s "matrix(NAME)"; all: nox -t all; options after --."""
     run_stack(session, stack)
 
 
 def further(stack: Stack) -> None:
-    """A session for a stack that is not core: `nox -s matrix` must not select it, its own name must."""
+    """A session for a stack that is not core: its name selects it, `nox -s matrix` does not."""
 
     def one(session: nox.Session) -> None:
         run_stack(session, stack.name)
@@ -104,25 +104,26 @@ for further_stack in STACKS:
 
 @nox.session(venv_backend="none", default=False)
 def table(session: nox.Session) -> None:
-    """Print the matrix from the records and write it to results/."""
-    command(session, "table", *(ran or session.posargs))
+    """Show what trains, from the records; -- -v shows every cell and every failure."""
+    verbose = [word for word in ("-v", "--verbose") if word in session.posargs]
+    command(session, "table", *([*ran, *verbose] if ran else session.posargs))
 
 
 @nox.session(venv_backend="none", default=False)
 def publish(session: nox.Session) -> None:
-    """Write the matrix to results/ with its pages: open results/index.html."""
+    """Write the published matrix: results/ with its pages, and the tables of README.md."""
     command(session, "publish", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
 def lock(session: nox.Session) -> None:
-    """Resolve stacks without a current lock, and move `latest` to today; stacks to lock anew after --."""
+    """Lock the stacks that have no lock; lock a stack anew: nox -s lock -- latest."""
     command(session, "lock", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
 def shards(session: nox.Session) -> None:
-    """Print the jobs that a night would have; what to plan from and how after --."""
+    """Print the jobs that a night would have; options after --."""
     command(session, "shards", listed(session), *session.posargs)
 
 
@@ -146,7 +147,7 @@ def listed(session: nox.Session) -> str:
 
 @nox.session(venv_backend="none", default=False)
 def upgrade(session: nox.Session) -> None:
-    """May I upgrade? nox -s upgrade -- BASELINE --to WHAT: what regresses, is fixed, gets slower or hungrier."""
+    """May I upgrade? nox -s upgrade -- BASELINE --to WHAT: what breaks, is fixed, gets slower."""
     command(session, "upgrade", *session.posargs)
 
 
@@ -177,13 +178,13 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def rekey(session: nox.Session) -> None:
-    """After a refactoring, give records today's keys where the code provably does the same: nox -s rekey -- COMMIT."""
+    """Give records today's keys where the code provably does the same: nox -s rekey -- COMMIT."""
     command(session, "rekey", *session.posargs, families=TOOLS)
 
 
 @nox.session(venv_backend="none", default=False)
-def harness(session: nox.Session) -> None:
-    """Any command of the harness: nox -s harness -- list, nox -s harness -- --help."""
+def gradmatrix(session: nox.Session) -> None:
+    """Any command of gradmatrix: nox -s gradmatrix -- list, nox -s gradmatrix -- --help."""
     command(session, *session.posargs)
 
 

@@ -112,7 +112,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> World:
     ) -> object:
         return PretendedServer(world, scripts, ahead, fork=fork)
 
-    def ensure(*_: object) -> Environment:
+    def ensure(*_: object, **__: object) -> Environment:
         return Environment(Path("python"), Build.CPU, "a larger build", installed=True)
 
     monkeypatch.setattr(pool, "Server", server)

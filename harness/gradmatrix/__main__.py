@@ -1,4 +1,4 @@
-"""``python -m harness``: the same as the ``gradmatrix`` command."""
+"""``python -m gradmatrix``: the same as the ``gradmatrix`` command."""
 
 from gradmatrix.cli.main import script
 

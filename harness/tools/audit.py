@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import ast
 import itertools
-import shutil
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +22,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from gradmatrix.cli.options import add, chosen
+from gradmatrix.cli.commands import add
+from gradmatrix.cli.options import chosen
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import Cell, Role, Scenario, Steps, Variant
 from gradmatrix.core.observation import Frozen
@@ -31,9 +31,8 @@ from gradmatrix.core.text import one_line
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.verdict import last_line
 from gradmatrix.run.plan import Action, Planned
-from gradmatrix.run.pool import ServerPool, Settings, Source
+from gradmatrix.run.pool import Settings, server_pool
 from gradmatrix.run.scenarios import unmet
-from gradmatrix.run.stack import new_run_id, workplace
 from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
@@ -476,22 +475,18 @@ def audit(
         installed = environment.ensure(
             project.lock_of(stack), project.locks_folder, project.environments
         )
-        with workplace(project.work / "work", new_run_id()) as directory:
-            used = [project.scenarios[name] for name in sorted({each.scenario for each in asked})]
-            sources = {
-                Source.of(scenario) for scenario in (*used, planned(stack.name, asked[0]).scenario)
-            }
-            pool = ServerPool(settings, installed.python, sources, directory, progress)
-            try:
-                for number, each in enumerate(asked):
-                    progress(f"{number + 1} of {len(asked)}: {each}")
-                    place = directory / f"cell-{number}"
-                    finished = pool.run(planned(stack.name, each), place)
-                    if str(finished.verdict.outcome) != "setup:unsupported":
-                        yield compared(stack.name, each, finished, place)
-                    shutil.rmtree(place, ignore_errors=True)
-            finally:
-                pool.close()
+        used = [project.scenarios[name] for name in sorted({each.scenario for each in asked})]
+        with server_pool(
+            settings,
+            installed.python,
+            [*used, planned(stack.name, asked[0]).scenario],
+            project.work / "work",
+            progress,
+        ) as pool:
+            cells = [planned(stack.name, each) for each in asked]
+            for each, (_, finished, place) in zip(asked, pool.run_cells(cells), strict=True):
+                if str(finished.verdict.outcome) != "setup:unsupported":
+                    yield compared(stack.name, each, finished, place)
 
 
 def planned(stack: str, asked: Injection) -> Planned:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
-from gradmatrix.cli.options import add, chosen
+from gradmatrix.cli.commands import add
+from gradmatrix.cli.options import chosen
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.server import Request, Server
 from gradmatrix.run.store import Store

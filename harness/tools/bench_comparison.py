@@ -39,7 +39,8 @@ from rich.table import Table
 from rich.text import Text
 from scipy import stats
 
-from gradmatrix.cli.options import add, chosen
+from gradmatrix.cli.commands import add
+from gradmatrix.cli.options import chosen
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import read_lines, write_atomically
 from gradmatrix.core.observation import Frozen

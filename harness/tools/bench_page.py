@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from rich.text import Text
 
-from gradmatrix.cli.options import add
+from gradmatrix.cli.commands import add
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import plain
 from tools.bench import Ratio

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gradmatrix.cli.options import add
+from gradmatrix.cli.commands import add
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.judge.relations import as_it_ran

@@ -65,13 +65,12 @@ def test_what_a_command_does_not_know_is_told_with_its_own_usage(
     )
 
 
-@pytest.mark.parametrize("command", ["run", "bench"])
 def test_without_a_core_stack_one_must_be_named(
-    root: Path, capsys: pytest.CaptureFixture[str], command: str
+    root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The default is what it is about."""
     (root / "matrix.toml").write_text(MATRIX.replace("core = true\n", ""), encoding="utf-8")
-    assert 2 == main([command, "--root", str(root)])
+    assert 2 == main(["run", "--root", str(root)])
     assert "No stack of matrix.toml is a core stack." in capsys.readouterr().err
 
 
@@ -96,7 +95,7 @@ def test_a_machine_that_cannot_go_on_ends_with_2(
     monkeypatch.setattr(publication, "publish", broken)
     assert 2 == main(["table", "--root", str(root)])
     told = capsys.readouterr().err.splitlines()
-    assert (f"gradmatrix: It cannot go on: {error}.", "  next: mend that") == (
+    assert (f"gradmatrix: The command stopped: {error}.", "  next: Fix this") == (
         told[0],
         told[2].partition(" and")[0],
     )
@@ -131,9 +130,9 @@ def test_a_release_that_there_is_not_does_not_keep_the_other_stacks(
     assert code == main([*words, "--root", str(root)])
     out, err = capsys.readouterr()
     assert [
-        "gradmatrix: Stack first asks for a release that there is not.",
+        "gradmatrix: Stack first asks for a release that does not exist.",
         "  why:  torch==99 is not there",
-    ] == (err.splitlines()[:2])
+    ] == [line for line in err.splitlines() if "locking" not in line][:2]
     assert (code == 3) == ("\nsecond: " in f"\n{out}")
     if words[0] == "run":
         assert ({"second"} if code == 3 else set()) == {

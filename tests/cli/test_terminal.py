@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from gradmatrix.cli import show
 from gradmatrix.core.model import Gradient, LockedPackage, Published, Record, Role
 from gradmatrix.run.plan import Action, Planned
-from gradmatrix.run.project import gather
+from gradmatrix.run.project import Agreement, gather
 from gradmatrix.run.stack import Summary
 from tests.factories import (
     DAY,
@@ -131,14 +133,13 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
         make_record("step:exception", cells[1], gradient=Gradient.FLOWING, message=HOSTILE),
         make_record(cell=cells[2]),
     ]
-    repeat = "repeat {stack} {scenario}/{variant}"
-    show.show_failures(console, {record.cell: record for record in records}, repeat)
+    show.show_failures(console, {record.cell: record for record in records})
     assert [
         "",
         "Did not pass: 1 control, 1 misuse",
         f"  ✗ new  sums/odd (control)  step:exception (gradient flowing)  {HARMLESS}",
         "  ✗ new  sums/frozen (misuse)  update:none  nothing changed",
-        "Repeat one: repeat new sums/odd",
+        'To repeat one: nox -s "matrix(new)" -- --cell sums/odd --fresh',
     ] == shown(console)
 
 
@@ -149,7 +150,7 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
         file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True
     )
     for each in (screen, console):
-        show.show_failures(each, {record.cell: record}, "repeat")
+        show.show_failures(each, {record.cell: record})
     assert (4, "…") == (len(lines := shown(screen)), lines[2][-1])
     assert (4, "last") == (len(lines := shown(console)), lines[2].split()[-1])
 
@@ -164,8 +165,76 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
 )
 def test_without_a_failure_nothing_is_printed(console: Console, record: Record) -> None:
     """A cell that was not judged is no failure."""
-    show.show_failures(console, {record.cell: record}, "repeat")
+    show.show_failures(console, {record.cell: record})
     assert [] == shown(console)
+
+
+def overview(console: Console, *records: Record, differing: int = 0) -> list[str]:
+    """The screen after a run whose last ``differing`` records were published otherwise."""
+    here = records[len(records) - differing :]
+    pairs = tuple((each, replace(each, outcome="trains", passed=True)) for each in here)
+    show.show_overview(console, records, Agreement(len(records), pairs), Path("results/local"))
+    return shown(console)
+
+
+def test_the_overview_says_what_trains_what_agrees_and_what_is_next(console: Console) -> None:
+    """Misuse in a row of its own; what was not judged does not count."""
+    lines = overview(
+        console,
+        make_record(cell=make_cell("new", "sums", "plain")),
+        make_record("step:exception", make_cell("new", "sums", "odd"), role=Role.REPORTED),
+        make_record("update:none", make_cell("new", "sums", "frozen"), role=Role.MISUSE),
+        make_record("setup:unsupported", make_cell("new", "sums", "other"), passed=None),
+    )
+    assert [
+        "",
+        "What trains: cells that train, of those that were judged",
+        "scenario                       new",
+        "sums                           1 of 2",
+        "all                            1 of 2",
+        "misuse that the stack reports  0 of 1",
+        "",
+        "4 of 4 cells agree with the published matrix.",
+        "1 cell does not train (1 reported).",
+        "Cells with the role reported repeat a failure that somebody reported: on the affected",
+        "stacks they are expected to fail.",
+        "",
+        "Next",
+        "  results/local/matrix.md             every cell (also csv, json, parquet)",
+        "  nox -s table -- -v                  every failure with its message",
+        "  gradmatrix why new/sums/odd         why this cell fails",
+        "  gradmatrix upgrade new --to latest  what an upgrade would change",
+        "gradmatrix X is nox -s gradmatrix -- X in a checkout.",
+    ] == lines
+
+
+def test_cells_that_differ_are_named(console: Console) -> None:
+    """The first of them, with both outcomes."""
+    cells = [make_cell("new", "sums", f"v{number}") for number in range(6)]
+    lines = overview(console, *(make_record("step:exception", cell) for cell in cells), differing=6)
+    assert "0 of 6 cells agree with the published matrix." in lines
+    assert "  new/sums/v3/cpu: step:exception (published: trains)" in lines
+    assert "  and 2 more that differ" in lines
+
+
+@pytest.mark.parametrize("stacks", [1, 4, 40])
+def test_the_overview_fits_on_a_screen(console: Console, stacks: int) -> None:
+    """Of 40 lines and 100 columns, however many stacks and differences there are."""
+    records = [
+        make_record("step:exception", make_cell(f"transformers-4.57-torch-2.{n}", f"s{m}", "v"))
+        for n in range(stacks)
+        for m in range(6)
+    ]
+    console.width = 100
+    lines = overview(console, *records, differing=9)
+    assert len(lines) <= 33  # nox prints some lines below
+    assert max(map(len, lines)) <= 100
+
+
+def test_without_a_verdict_the_overview_says_so(console: Console) -> None:
+    """Nothing to count."""
+    lines = overview(console, make_record("setup:unsupported", passed=None))
+    assert ["No cell of these stacks was judged."] == lines
 
 
 def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None:
@@ -175,10 +244,7 @@ def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None
     )
     show.show_summary(console, summary)
     assert [
-        (
-            "new: 3 cells run, 2 kept, 1 settled without running (unsupported, no such device); "
-            "importing 8.1 s, cells 1.5 s"
-        ),
+        ("new: 3 cells ran, 2 are up to date, 1 need no run; imports 8.1 s, cells 1.5 s"),
         f"  note: {HARMLESS}",
     ] == shown(console)
 
@@ -199,7 +265,7 @@ def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
         newest_released=DAY,
     )
     show.show_fallen_behind(console, [old])
-    assert ["  ⚠ trl 0.7 is 200 days behind 0.9"] == shown(console)
+    assert ["  ⚠ trl 0.7 is 200 days older than 0.9"] == shown(console)
 
 
 def test_explain_says_of_every_cell_why(console: Console) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gradmatrix.cli import upgrade as command
+from gradmatrix.cli import commands
 from gradmatrix.cli.main import main
 from gradmatrix.compare.comparison import Comparison
 from gradmatrix.judge.verdict import Ended
@@ -108,7 +108,7 @@ def test_nothing_that_moves_is_told(
 ) -> None:
     """The same side twice."""
     assert 0 == run(root, "first", "--to", "first")
-    assert "Nothing moves: both sides have the same packages." in capsys.readouterr().out
+    assert "Nothing differs: both sides have the same packages." in capsys.readouterr().out
 
 
 def test_json_has_the_standard_output_to_itself(
@@ -151,7 +151,7 @@ def test_a_report_that_cannot_be_written_loses_no_answer(
     def report(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "a.html")
 
-    monkeypatch.setattr(command, "report", report)
+    monkeypatch.setattr("gradmatrix.cli.upgrade.report", report)
     assert 2 == run(root, "first", "--to", "second")
     error = capsys.readouterr().err
     assert "Safe: nothing regressed in 2 cells. But a report cannot be written" in error
@@ -300,20 +300,20 @@ def test_a_value_that_makes_no_sense_is_told(
 )
 def test_a_budget_is_a_time(text: str, expected: float) -> None:
     """In seconds, unless it says another unit."""
-    assert expected == command.seconds(text)
+    assert expected == commands.seconds(text)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1%", 0.01), ("0.02", 0.02), ("2.5%", 0.025)])
 def test_a_margin_is_a_share(text: str, expected: float) -> None:
     """Of the baseline."""
-    assert expected == command.share(text)
+    assert expected == commands.share(text)
 
 
 def test_a_day_is_a_date() -> None:
     """As in matrix.toml."""
-    assert dt.date(2026, 3, 31) == command.day("2026-03-31")
+    assert dt.date(2026, 3, 31) == commands.day("2026-03-31")
     with pytest.raises(argparse.ArgumentTypeError):
-        command.day("31.3.2026")
+        commands.day("31.3.2026")
 
 
 def test_measuring_is_asked_for_what_was_said(

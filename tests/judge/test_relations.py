@@ -242,7 +242,9 @@ def test_a_pair_of_two_runs_is_judged_when_it_is_published(project: Project) -> 
     publish(project)
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
     publish(project)
-    assert {"first/sums/a": "trains", "first/sums/b": DISAGREES} == outcomes(project.root)
+    assert {"first/sums/a": "trains", "first/sums/b": DISAGREES} == outcomes(
+        project.root, "results"
+    )
     assert "✗ relation:disagrees (gradient flowing)" in (project.results / "matrix.md").read_text(
         "utf-8"
     )
@@ -262,7 +264,7 @@ def test_a_published_disagreement_is_not_for_ever(project: Project) -> None:
     )
     again = Project.at(project.root)
     publish(again)
-    assert {"first/sums/a": "trains", "first/sums/b": "trains"} == outcomes(project.root)
+    assert {"first/sums/a": "trains", "first/sums/b": "trains"} == outcomes(project.root, "results")
 
 
 def test_a_clone_publishes_what_was_published(project: Project) -> None:
@@ -281,7 +283,7 @@ def test_a_disagreement_is_a_failure_that_is_printed(
 ) -> None:
     """With both sequences, in the list of what did not pass."""
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
-    assert 0 == main(["table", "--root", str(project.root)])
+    assert 0 == main(["table", "-v", "--root", str(project.root)])
     printed = capsys.readouterr().out
     assert "Did not pass: 1 remedy" in printed
     assert (

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gradmatrix.core.model import Cell, Gradient, Record, Role
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge.verdict import Verdict, judge_observation, passes
-from gradmatrix.night.night import AHEAD, Here, objections
+from gradmatrix.night.night import AHEAD, Here, distrust
 from gradmatrix.run.plan import key_of
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from tests import factories
@@ -57,7 +57,7 @@ def make_failing(recorded_at: dt.datetime = NOON) -> Record:
 
 def against(record: Record) -> str | None:
     """What speaks first against it."""
-    return next(objections(record, HERE), None)
+    return next(distrust(record, HERE), None)
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,16 @@ def test_what_holds_is_taken(record: Record) -> None:
         (make_record(cell=make_cell("other")), "there is no stack 'other' here"),
         (make_record(cell=make_cell(variant="x")), "there is no variant scenario/x here"),
         (make_record(cell=make_cell(device="../../x")), "there is no device '../../x' here"),
-        (make_record(role=Role.MISUSE), "scenario/plain is no misuse"),
+        (make_record(role=Role.MISUSE), "the role of scenario/plain is not misuse"),
         (
             make_record(recorded_at=NOON + 2 * AHEAD),
-            "it was not recorded by now, but at 2026-01-15 14:00:00+00:00",
+            "its time, 2026-01-15 14:00:00+00:00, is in the future or has no time zone",
         ),
         (
             make_record(recorded_at=dt.datetime(2026, 1, 15)),  # noqa: DTZ001
-            "it was not recorded by now, but at 2026-01-15 00:00:00",
+            "its time, 2026-01-15 00:00:00, is in the future or has no time zone",
         ),
-        (make_record(key="x"), "its key is not that of its inputs"),
+        (make_record(key="x"), "its key does not follow from its inputs"),
     ],
     ids=["stack", "variant", "device", "role", "future", "no time zone", "key"],
 )
@@ -120,7 +120,7 @@ def test_what_is_not_of_this_matrix_is_not_taken(record: Record, told: str) -> N
 def test_a_limit_is_a_number(name: str, limit: str) -> None:
     """The key does not have them, and the next plan reads them."""
     record = make_record()
-    assert "its limits are no numbers" == against(
+    assert "its limits are not numbers" == against(
         replace(record, inputs={**record.inputs, name: limit})
     )
 
@@ -161,11 +161,14 @@ def test_a_limit_is_a_number(name: str, limit: str) -> None:
             make_record("process:timeout", MISUSED, passed=True),
             "is process:timeout, gradient None, passed False",
         ),
-        (make_record(observation=None), "nothing was observed, so that it cannot be trains"),
-        (make_record("gradient:none"), "nothing was observed, so that it cannot be gradient:none"),
+        (make_record(observation=None), "nothing was observed, so its outcome cannot be trains"),
+        (
+            make_record("gradient:none"),
+            "nothing was observed, so its outcome cannot be gradient:none",
+        ),
         (
             make_record("setup:exception"),
-            "nothing was observed, so that it cannot be setup:exception",
+            "nothing was observed, so its outcome cannot be setup:exception",
         ),
         (make_record(message="x" * (MESSAGE_LIMIT + 1)), "its message has 501 characters"),
         (

@@ -51,10 +51,8 @@ def make_plan(*names: str) -> Shards:
         name: Due(cell=make_cell(variant="plain" if name == "A" else "other"), key=KEY)
         for name in names
     }
-    shards = tuple(
-        Shard(name=name, stack="stack", expected_s=1.0, cells=(due,)) for name, due in dues.items()
-    )
-    return Shards(schema=1, shards=shards, settled=0)
+    shards = tuple(Shard(name=name, cells=(due,)) for name, due in dues.items())
+    return Shards(schema=2, shards=shards, settled=0)
 
 
 def make_store(folder: Path) -> Store:
@@ -222,7 +220,7 @@ def test_a_record_of_the_future_is_told_and_skipped(tmp_path: Path) -> None:
         write(tmp_path / "shard", make_record(recorded_at=dt.datetime(2999, 1, 1, tzinfo=dt.UTC)))
     )
     assert (0, 1) == (len(seen.records), len(seen.problems))
-    assert "was not recorded by now, but at 2999-01-01" in seen.problems[0]
+    assert "its time, 2999-01-01" in seen.problems[0]
 
 
 @pytest.mark.parametrize("name", ["A", "records-A"])
@@ -256,5 +254,5 @@ def test_elsewhere_only_what_did_not_run_is_taken(tmp_path: Path) -> None:
     seen = found(write(tmp_path / "taken", make_record(), settled), plan=make_plan("A", "B"))
     assert [settled] == list(seen.records)
     assert seen.problems[0].endswith(
-        "line 1 was skipped: it was run, and its folder is of no shard of the plan"
+        "line 1 was skipped: it ran, and its folder belongs to no shard of the plan"
     )

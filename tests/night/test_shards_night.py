@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import json
 import textwrap
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from gradmatrix.cli.main import main
 from gradmatrix.core import files
-from gradmatrix.core.model import Lock
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.night import night as nightly
-from gradmatrix.night.night import UNKNOWN_S
+from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.run.store import Store, encode
 from tests.cli.test_cli import CONFLICT, write_lock
-from tests.factories import HEALTHY, make_lock, make_observation, make_parameter
+from tests.factories import make_lock, make_observation, make_parameter
 from tests.pretended import World, pretend
 
 if TYPE_CHECKING:
@@ -114,9 +111,9 @@ def run(root: Path, *arguments: str) -> int:
 def plan(
     root: Path, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> list[dict[str, object]]:
-    """The jobs of a plan that never pays for a machine to be saved."""
+    """The jobs of a plan."""
     capsys.readouterr()
-    assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0", *arguments)
+    assert 0 == run(root, "shards", str(root / "sessions.json"), *arguments)
     found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["include"]
     return found
 
@@ -156,7 +153,7 @@ def test_a_night_gives_the_matrix_of_a_plain_run(
     """Every field of every record but the times, for cells that run, relations, and what is settled without."""
     plain = tmp_path / "plain"
     assert 0 == run(root, "run", "--all", "--no-table", "--results", str(plain))
-    assert 4 == a_night(root, tmp_path / "night", capsys)
+    assert 2 == a_night(root, tmp_path / "night", capsys)
     expected = timeless(root, plain)
     assert (30, expected) == (len(expected), timeless(root))
     assert {
@@ -173,11 +170,12 @@ def test_nothing_changed_is_no_job(
 ) -> None:
     """In a fresh clone too, where only published records are known; without them all are run."""
     a_night(root, tmp_path / "night", capsys)
+    publish(Project.at(root))
     assert [] == plan(root, capsys)
     (root / ".gradmatrix").rename(tmp_path / "journal")
     assert [] == plan(root, capsys, "--since-published", "--settled", str(tmp_path / "settled"))
     assert not (tmp_path / "settled").exists()
-    assert 4 == len(plan(root, capsys))
+    assert 2 == len(plan(root, capsys))
 
 
 def test_only_what_changed_is_planned(
@@ -185,6 +183,7 @@ def test_only_what_changed_is_planned(
 ) -> None:
     """Of a stack that was locked anew, all; what ran elsewhere keeps its record."""
     a_night(root, tmp_path / "night", capsys)
+    publish(Project.at(root))
     write_lock(root, make_lock("second", versions={"torch": "2.7.0"}))
     (root / "scenarios" / "products.py").write_text(PRODUCTS + "FACTOR = 3\n", encoding="utf-8")
     jobs = plan(root, capsys, "--since-published", "--output", str(tmp_path / "p.json"))
@@ -203,6 +202,7 @@ def test_a_lost_cell_is_planned_again(
     """A published record that speaks of a machine only is not known."""
     world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * 6
     a_night(root, tmp_path / "night", capsys)
+    publish(Project.at(root))
     lost = {
         cell.stack for cell, record in timeless(root).items() if record.outcome == "process:lost"
     }
@@ -217,6 +217,7 @@ def test_variants_of_two_nights_are_compared(
     lost = Answer(None, Ended(lost=True), wall_s=0.5)
     world.answers["checkpointed"] = [lost] * 6 + world.answers["checkpointed"]
     a_night(root, tmp_path / "once", capsys)
+    publish(Project.at(root))
     assert 2 == a_night(root, tmp_path / "later", capsys, "--since-published")
     disagreeing = {
         cell.stack for cell, r in timeless(root).items() if r.outcome == "relation:disagrees"
@@ -224,12 +225,14 @@ def test_variants_of_two_nights_are_compared(
     assert {"first", "second"} == disagreeing
 
 
-def test_fewer_jobs_than_stacks_are_bad_input(
-    root: Path, world: World, capsys: pytest.CaptureFixture[str]
+def test_a_job_may_run_several_stacks(
+    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A job installs one stack; the one that does not resolve needs none."""
-    assert 2 == run(root, "shards", str(root / "sessions.json"), "--jobs", "1")
-    assert "2 stacks have cells to run, and there may be 1 jobs" in capsys.readouterr().err
+    """The one that does not resolve needs no job."""
+    assert 1 == a_night(root, tmp_path / "night", capsys, "--jobs", "1")
+    assert {"first", "second"} == {
+        cell.stack for cell, record in timeless(root).items() if record.observation is not None
+    }
 
 
 def test_a_plan_records_nothing(
@@ -262,7 +265,7 @@ def test_a_shard_that_was_planned_for_something_else_is_refused(
     )
 
 
-@pytest.mark.parametrize("content", [None, b"{", b'{"schema": 2, "shards": [], "settled": 0}'])
+@pytest.mark.parametrize("content", [None, b"{", b'{"schema": 1, "shards": [], "settled": 0}'])
 def test_a_plan_that_cannot_be_read_is_bad_input(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
 ) -> None:
@@ -309,6 +312,7 @@ def test_what_a_shard_forged_is_told_and_not_taken(
     """One bad package in a stack decides nothing of another one."""
     night = tmp_path / "night"
     a_night(root, night, capsys)
+    publish(Project.at(root))
     expected = timeless(root)
     lines = Store(tmp_path, root / "results" / "records").of_stack("first").values()
     later = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=5)
@@ -318,30 +322,12 @@ def test_what_a_shard_forged_is_told_and_not_taken(
         if r.observation
     ]
     files.write_atomically(
-        night / "first-1-of-2" / "records" / "second.jsonl", b"".join(map(encode, forged))
+        night / "first" / "records" / "second.jsonl", b"".join(map(encode, forged))
     )
     capsys.readouterr()
     assert 0 == run(root, "merge", str(night), "--plan", str(night / "p.json"))
-    told = capsys.readouterr().out.count(
-        "was skipped: shard first-1-of-2 was not asked for second/"
-    )
+    told = capsys.readouterr().out.count("was skipped: shard first was not asked for second/")
     assert (expected, len(forged)) == (timeless(root), told)
-
-
-def test_durations_of_another_lock_are_known(
-    root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A stack that was locked anew takes as long as before, as far as anybody knows."""
-    a_night(root, tmp_path / "night", capsys)
-    lock, text = root / "results" / "locks" / "second.json", "torch==2.7.0\n"
-    known = msgspec.json.decode(lock.read_bytes(), type=Lock)
-    lock.write_bytes(
-        msgspec.json.encode(replace(known, digest=hashlib.sha256(text.encode()).hexdigest()))
-    )
-    lock.with_suffix(".txt").write_text(text, encoding="utf-8")
-    plan(root, capsys, "--output", str(tmp_path / "p.json"), "--jobs", "1")
-    (shard,) = nightly.read(tmp_path / "p.json").shards
-    assert ("second", 3 * HEALTHY.wall_s + UNKNOWN_S) == (shard.stack, shard.expected_s)
 
 
 @pytest.mark.parametrize("word", ["0", "257", "many"])

@@ -37,9 +37,9 @@ def test_a_night_can_be_rehearsed(
     """On one machine, in folders of its own: 0 where both ways agree."""
     before = {path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
     sessions = str(root / "sessions.json")
-    assert 0 == run(root, "dry-run", sessions, "first", "broken", "--setting-up", "0")
+    assert 0 == run(root, "dry-run", sessions, "first", "broken")
     assert (
-        "20 cells published twice, of which 4 ran plainly and in 2 shards: 0 differ"
+        "20 cells published twice. 4 of them ran plainly and again in 1 job: 0 differ"
         in capsys.readouterr().out
     )
     assert before == {path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
@@ -94,12 +94,13 @@ def test_a_stack_without_such_a_release_is_left_out_and_told(
         lambda stack, *_: make_lock(stack.name, versions={}, failure=lost),
     )
     (root / "results" / "locks" / "second.json").unlink()
-    assert 0 == run(root, "shards", str(root / "sessions.json"), "--setting-up", "0")
+    assert 0 == run(root, "shards", str(root / "sessions.json"))
     out, err = capsys.readouterr()
     assert {"first"} == {job["stack"] for job in json.loads(out)["include"]}
     assert (
-        "left out: Stack second asks for a release that there is not. torch==99 is not there" in err
+        "left out: Stack second asks for a release that does not exist. torch==99 is not there"
+        in err
     )
     (root / "sessions.json").write_text('[{"session": "matrix(second)"}]', encoding="utf-8")
     assert 2 == run(root, "shards", str(root / "sessions.json"))
-    assert "Stack second asks for a release that there is not." in capsys.readouterr().err
+    assert "Stack second asks for a release that does not exist." in capsys.readouterr().err

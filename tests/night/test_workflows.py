@@ -137,8 +137,10 @@ def test_every_command_exists(name: str, command: tuple[str, ...]) -> None:
     noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
     assert re.search(rf"^def {session}\(session: nox.Session\)", noxfile, re.MULTILINE)
     words = rest[1:] if rest else []
-    if session in {"harness", "shards"}:
-        parser().parse_args(words if session == "harness" else ["shards", "sessions.json", *words])
+    if session in {"gradmatrix", "shards"}:
+        parser().parse_args(
+            words if session == "gradmatrix" else ["shards", "sessions.json", *words]
+        )
 
 
 def test_the_commands_were_found() -> None:
@@ -146,11 +148,11 @@ def test_the_commands_were_found() -> None:
     called = {" ".join(words[2:5]) for name, words in commands() if name == "nightly.yml"}
     published = "publish -- --base-url"
     assert {
-        "lock",
+        "lock -- latest",
         published,
-        "harness -- merge",
-        "harness -- shard",
-        "harness -- regressions",
+        "gradmatrix -- merge",
+        "gradmatrix -- shard",
+        "gradmatrix -- regressions",
     } < called
 
 

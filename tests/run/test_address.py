@@ -51,8 +51,8 @@ def test_whatever_is_known_of_cells_can_be_asked_for() -> None:
             "perhaps you meant 'frozen'",
         ),
         ("first/sums/plain/tpu", "There is no published device 'tpu'", "cpu"),
-        ("first/sums", "'first/sums' is no cell", "STACK/SCENARIO/VARIANT"),
-        ("first/sums/plain/cpu/0", "is no cell", "STACK/SCENARIO/VARIANT"),
+        ("first/sums", "'first/sums' is not a cell", "STACK/SCENARIO/VARIANT"),
+        ("first/sums/plain/cpu/0", "is not a cell", "STACK/SCENARIO/VARIANT"),
     ],
 )
 def test_an_unknown_part_is_an_error_with_a_suggestion(text: str, what: str, why: str) -> None:

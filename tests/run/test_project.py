@@ -81,7 +81,7 @@ def test_records_that_came_by_git_are_published(project: Project) -> None:
     project.store.publish("second", [pulled])
     os.utime(theirs, (0, 0))
     publish(project)
-    assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root))
+    assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root, "results"))
 
 
 @pytest.mark.parametrize("path", ["matrix.toml", "scenarios/sums.py", "results/locks/first.json"])
@@ -110,7 +110,7 @@ def test_what_another_publisher_recorded_is_not_lost(
 
     monkeypatch.setattr(files, "held", after_another)
     publish(project)
-    assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root))
+    assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root, "results"))
 
 
 def test_a_record_that_comes_while_publishing_is_published_next(
@@ -131,7 +131,7 @@ def test_a_record_that_comes_while_publishing_is_published_next(
         publish(project)
     assert not is_current(project)
     publish(project)
-    assert "second/sums/frozen" in outcomes(project.root)
+    assert "second/sums/frozen" in outcomes(project.root, "results")
 
 
 def test_paths_are_of_where_the_command_was_given(

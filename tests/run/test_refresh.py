@@ -143,7 +143,9 @@ def test_nothing_new_is_told(
 ) -> None:
     """And is exit code 0."""
     assert 0 == refresh(root, "--check")
-    assert capsys.readouterr().out.startswith("The matrix has all that the package index has on ")
+    assert capsys.readouterr().out.startswith(
+        "The matrix has everything that the package index has on "
+    )
     assert {"/simple/alpha/"} == set(served.requests)
 
 
@@ -155,7 +157,7 @@ def test_a_new_release_is_told_with_a_table_for_matrix_toml(
     before = (root / "matrix.toml").read_bytes()
     assert [1, 0] == [refresh(root, "--check"), refresh(root)]
     out = capsys.readouterr().out
-    assert "release   alpha 1.2 of 2026-03-01: the newest that is locked is 1.1" in out
+    assert "release   alpha 1.2 of 2026-03-01: the newest locked one is 1.1" in out
     assert '[[stacks]]\nname = "alpha-1.2"\n' in out
     assert before == (root / "matrix.toml").read_bytes()
 
@@ -191,7 +193,7 @@ def test_a_stack_that_no_rule_gives_any_more_is_told(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("gradmatrix.stacks.index.FRESH_S", 0.0)
         assert 0 == refresh(root)
-    assert "removed   alpha-1.0: what was recorded is kept" in capsys.readouterr().out
+    assert "removed   alpha-1.0: its records are kept" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("served")
@@ -205,7 +207,7 @@ def test_a_period_that_has_ended_is_told_until_it_is_locked(
     )
     assert 1 == refresh(root, "--check")
     assert (
-        f"unlocked  snapshot-2025-03-31\nnext: nox -s lock -- --root {root}, which"
+        f"unlocked  snapshot-2025-03-31\nnext: gradmatrix lock --root {root}, which"
         in capsys.readouterr().out
     )
     snapshot = msgspec.structs.replace(
@@ -306,5 +308,5 @@ def test_with_neither_index_nor_cache_it_ends_with_2(
     assert 2 == refresh(root)
     err = capsys.readouterr().err
     assert "The package index did not answer for alpha" in err
-    assert "run it again later" in err
+    assert "Run it again later" in err
     assert "_matrix.json" not in files(root)

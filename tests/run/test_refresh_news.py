@@ -43,8 +43,8 @@ def test_an_index_that_tells_nothing_is_told(
         served.files.clear()
     assert 0 == refresh(root, "--check")
     first, note = capsys.readouterr().out.splitlines()
-    assert first.endswith(", as far as the notes below leave that to be told.")
-    assert f"note: the package index has {what} of alpha: what is new cannot be told" == note
+    assert first.endswith(", as far as the notes below allow.")
+    assert f"note: the package index has {what} of alpha, so new releases cannot be seen" == note
 
 
 def test_a_window_needs_dates(
@@ -55,7 +55,7 @@ def test_a_window_needs_dates(
     add(root, WINDOW)
     assert 2 == refresh(root)
     assert (
-        "no dates for the releases of 'alpha', from which [generate.window] follows"
+        "no dates for the releases of 'alpha', which [generate.window] needs"
         in capsys.readouterr().err
     )
     assert "_matrix.json" not in files(root)
@@ -120,7 +120,7 @@ def test_what_a_changed_table_gives_no_more_is_told(
     capsys.readouterr()
     for options, code in ((["--check"], 1), ([], 0)):
         assert code == refresh(root, *options)
-        assert "removed   alpha-1.0: what was recorded is kept" in capsys.readouterr().out
+        assert "removed   alpha-1.0: its records are kept" in capsys.readouterr().out
     refresh(root)
     assert "removed" not in capsys.readouterr().out
 
@@ -133,8 +133,8 @@ def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
     add(root, RELEASES + 'from = "99"\n')
     assert [2, 1] == [main(["list", "--root", str(root)]), refresh(root, "--check")]
     out = capsys.readouterr().out
-    assert "table     [generate.releases] is new or was changed since the index was read" in out
-    assert f"next: nox -s harness -- refresh --root {root}, which writes" in out
+    assert "table     [generate.releases] is new, or changed since the index was read" in out
+    assert f"next: gradmatrix refresh --root {root}, which writes" in out
     assert [0, 0] == [refresh(root), refresh(root, "--check")]
 
 

@@ -14,8 +14,9 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Record, Role
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.run.plan import Selection
+from gradmatrix.run.pool import new_run_id, workplace
 from gradmatrix.run.server import Answer
-from gradmatrix.run.stack import failed, new_run_id, workplace
+from gradmatrix.run.stack import failed
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import Environment, InstallFailed
 from tests.factories import make_cell, make_lock, make_observation, make_raised, make_record
@@ -38,7 +39,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def uninstallable(monkeypatch: pytest.MonkeyPatch) -> None:
     """No environment may be asked for."""
 
-    def ensure(*_: object) -> Environment:
+    def ensure(*_: object, **__: object) -> Environment:
         pytest.fail("nothing need be installed")
 
     monkeypatch.setattr(environment, "ensure", ensure)
@@ -89,11 +90,11 @@ def test_whoever_watches_is_told(tmp_path: Path, world: World) -> None:
     make_run(tmp_path, watcher=watcher).execute(EVERYTHING)
     assert [4] == watcher.plans
     assert [
-        "stack: installing",
-        "stack: one a",
+        "stack: installing a lock of 1 package",
+        "stack: 1 of 3: one a",
         "stack: importing",
-        "stack: one b",
-        "stack: two c",
+        "stack: 2 of 3: one b",
+        "stack: 3 of 3: two c",
     ] == watcher.stages
     assert [("a", "bye"), ("b", "bye"), ("c", "bye")] == watcher.outputs
 
@@ -137,7 +138,7 @@ def test_a_column_is_filled_once(tmp_path: Path) -> None:
 def failing_install(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
     """The stack cannot be installed."""
 
-    def ensure(*_: object) -> Environment:
+    def ensure(*_: object, **__: object) -> Environment:
         raise InstallFailed(Failure(outcome=outcome, message="no room"))
 
     monkeypatch.setattr(environment, "ensure", ensure)

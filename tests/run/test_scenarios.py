@@ -163,22 +163,22 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         (
             "VARIANTS = {",
             "VARIANTS = dict(a=1)\nOTHERS = {",
-            "sums.py VARIANTS is no literal: it is read without",
+            "sums.py VARIANTS is not a literal: it is read without",
         ),
         (
             "VARIANTS = {",
             "VARIANTS = {[]: 1}\nOTHERS = {",
-            "sums.py VARIANTS is no literal: it is read without",
+            "sums.py VARIANTS is not a literal: it is read without",
         ),
-        ('("torch>=2.0", "trl")', "tuple(x)", "sums.py NEEDS is no literal"),
+        ('("torch>=2.0", "trl")', "tuple(x)", "sums.py NEEDS is not a literal"),
         (
             '("torch>=2.0", "trl")',
             '"torch"',
-            "sums.py needs 'torch', which is no tuple of requirements.",
+            "sums.py needs 'torch', which is not a tuple of requirements.",
         ),
         ('("torch>=2.0", "trl")', '("torch=>2",)', "sums.py has an unreadable requirement: "),
         ('("torch>=2.0", "trl")', "(2,)", "sums.py has an unreadable requirement: "),
-        ('("torch",)', '("torch",,)', "is no valid Python: invalid syntax in line 13."),
+        ('("torch",)', '("torch",,)', "is not valid Python: invalid syntax in line 13."),
         ('"role": "control", ', "", 'sums.py variant \'plain\' needs "role" and "summary".'),
         (
             '{"role": "control", "summary": "as it is"}',
@@ -195,31 +195,39 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         (
             '("frozen", "zero")',
             '"frozen"',
-            "sums.py variant 'even' cures 'frozen', which is no tuple of causes.",
+            "sums.py variant 'even' cures 'frozen', which is not a tuple of causes.",
         ),
         (
             '("frozen", "zero")',
             "(1,)",
-            "sums.py variant 'even' cures (1,), which is no tuple of causes.",
+            "sums.py variant 'even' cures (1,), which is not a tuple of causes.",
         ),
         (
             PAIR,
             '("plain", "uneven")',
-            "sums.py has ('plain', 'uneven') in AGREE, which is no pair of its variants.",
+            "sums.py has ('plain', 'uneven') in AGREE, which is not a pair of its variants.",
         ),
         (
             PAIR,
             '(["plain"], "even")',
-            "sums.py has (['plain'], 'even') in AGREE, which is no pair of its variants.",
+            "sums.py has (['plain'], 'even') in AGREE, which is not a pair of its variants.",
         ),
-        (f"[{PAIR}]", '"plain"', "sums.py has 'plain' in AGREE, which is no pair of its variants."),
-        (PAIR, '("plain",)', "sums.py has ('plain',) in AGREE, which is no pair of its variants."),
+        (
+            f"[{PAIR}]",
+            '"plain"',
+            "sums.py has 'plain' in AGREE, which is not a pair of its variants.",
+        ),
+        (
+            PAIR,
+            '("plain",)',
+            "sums.py has ('plain',) in AGREE, which is not a pair of its variants.",
+        ),
         (
             PAIR,
             '("plain", "plain")',
-            "sums.py has ('plain', 'plain') in AGREE, which is no pair of its variants.",
+            "sums.py has ('plain', 'plain') in AGREE, which is not a pair of its variants.",
         ),
-        (PAIR, '("plain", "even", {}, {})', "in AGREE, which is no pair of its variants."),
+        (PAIR, '("plain", "even", {}, {})', "in AGREE, which is not a pair of its variants."),
         (
             PAIR,
             '("plain", "odd")',
@@ -229,7 +237,7 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         (
             PAIR,
             '("plain", "even", 0.1)',
-            'sums.py has 0.1 in AGREE, which is no dictionary such as {"rtol": 0.02}.',
+            'sums.py has 0.1 in AGREE, which is not a dictionary such as {"rtol": 0.02}.',
         ),
         (
             PAIR,
@@ -244,27 +252,27 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         (
             PAIR,
             with_options(rtol=2),
-            "has the rtol 2 in AGREE, which is no number from 0 to below 1.",
+            "has the rtol 2 in AGREE, which is not a number from 0 to below 1.",
         ),
         (
             PAIR,
             with_options(rtol=-0.1),
-            "has the rtol -0.1 in AGREE, which is no number from 0 to below 1.",
+            "has the rtol -0.1 in AGREE, which is not a number from 0 to below 1.",
         ),
         (
             PAIR,
             with_options(rtol=True),
-            "has the rtol True in AGREE, which is no number from 0 to below 1.",
+            "has the rtol True in AGREE, which is not a number from 0 to below 1.",
         ),
         (
             PAIR,
             with_options(rtol="1e-3"),
-            "has the rtol '1e-3' in AGREE, which is no number from 0 to below 1.",
+            "has the rtol '1e-3' in AGREE, which is not a number from 0 to below 1.",
         ),
         (
             PAIR,
             with_options(only="loss"),
-            "has only 'loss' in AGREE, where 'first loss' is all that it may be.",
+            "has only 'loss' in AGREE, where only 'first loss' is allowed.",
         ),
     ],
 )

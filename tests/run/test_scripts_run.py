@@ -188,7 +188,7 @@ def test_an_unchanged_script_is_not_run_again(
 ) -> None:
     """All cells are kept until an input changes."""
     assert 0 == command(project, "run", OLDEST, "--no-table")
-    assert f"0 cells run, {len(SCRIPTS)} kept" in capsys.readouterr().out
+    assert f"0 cells ran, {len(SCRIPTS)} are up to date" in capsys.readouterr().out
 
 
 def test_scripts_are_listed_and_published_like_scenarios(
@@ -199,9 +199,9 @@ def test_scripts_are_listed_and_published_like_scenarios(
     assert (
         "script                         control   plain.py --steps 100" in capsys.readouterr().out
     )
-    assert "| **plain** | `script` | ✓ trains" in (project / "results" / "matrix.md").read_text(
-        encoding="utf-8"
-    )
+    assert "| **plain** | `script` | ✓ trains" in (
+        project / "results" / "local" / "matrix.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_a_mistyped_script_is_bad_input(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +41,45 @@ def test_a_uv_that_may_not_ask_does_not(
     fake.chmod(0o755)
     monkeypatch.setattr(uv, "binary", lambda: str(fake))
     assert f"offline:{'1' if offline else ''}\n" == uv.run(["pip", "compile", "-"]).stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script pretends to be uv")
+def test_what_uv_is_doing_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Steps as they come; what is left is why it failed, without packages and without a host."""
+    fake = tmp_path / "uv"
+    lines = [
+        "Using Python 3.11.7 environment at: v",
+        "Resolved 2 packages in 5ms",
+        "Downloading torch (180.1MiB)",
+        " Downloaded torch",
+        " + torch==2.13.0",
+        "error: no answer from https://user:secret@index.example/simple",
+    ]
+    fake.write_text(
+        "#!/bin/sh\n" + "".join(f"echo '{line}' >&2\n" for line in lines) + "exit 2\n",
+        encoding="utf-8",
+    )
+    fake.chmod(0o755)
+    monkeypatch.setattr(uv, "binary", lambda: str(fake))
+    steps: list[str] = []
+    ran = uv.run_reporting(["pip", "install", "torch"], steps.append)
+    assert [
+        "Resolved 2 packages in 5ms",
+        "Downloading torch (180.1MiB)",
+        "Downloaded torch",
+    ] == steps
+    assert uv.Ran(2, "", "error: no answer from the package index/simple\n") == ran
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script pretends to be uv")
+def test_a_uv_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A download may stall for ever."""
+    fake = tmp_path / "uv"
+    fake.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    fake.chmod(0o755)
+    monkeypatch.setattr(uv, "binary", lambda: str(fake))
+    ran = uv.run_reporting(["pip", "install"], lambda _: None, timeout_s=0.2)
+    assert (uv.TIMED_OUT, True) == (ran.returncode, "timed out" in ran.stderr)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,7 @@
-"""``history`` and ``regressions``: what became of the published cells.
-
-``claims``: what people published, and what the records say of it.
-"""
+"""``history``, ``regressions`` and ``claims``: how cells changed over time, and what people claim."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from textwrap import indent, wrap
 from typing import TYPE_CHECKING
 
@@ -14,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from gradmatrix.cli.options import add, warn_and_code
+from gradmatrix.cli.options import warn_and_code
 from gradmatrix.compare import history as histories
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError, did_you_mean
@@ -42,33 +38,8 @@ if TYPE_CHECKING:
     from gradmatrix.run.project import Project
 
 
-def register_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add these commands to the command line."""
-    history = add(
-        commands,
-        "history",
-        history_command,
-        "print what became of a published cell, and what changed then",
-    )
-    history.add_argument(
-        "cell", metavar="CELL", help="STACK/SCENARIO/VARIANT, and /DEVICE where it is not the first"
-    )
-
-    text = "what fails at present and passed before its lock moved; 1 where there is anything, 0 where there is nothing"
-    standing = add(commands, "regressions", regressions_command, text)
-    standing.add_argument(
-        "--output", type=Path, metavar="FILE", help="write it there (default: print it)"
-    )
-    standing.add_argument(
-        "--json", action="store_true", help="as data, not as the text of an issue"
-    )
-    standing.add_argument(
-        "--base-url", metavar="URL", help="where results/ is served from, for whole links"
-    )
-
-
 def history_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``history``: each entry of one cell with what may have changed its verdict."""
+    """Print each entry of one cell, and what may have changed its verdict."""
     history = load(project)
     cell = address.find(options.cell, newest(history.entries), project.matrix.run.devices).cell
     console.print(Text(str(cell), style="bold"), soft_wrap=True)
@@ -79,7 +50,7 @@ def history_command(options: argparse.Namespace, project: Project, console: Cons
 
 
 def lines(history: History, cell: Cell) -> Iterator[str]:
-    """An entry a line, and below it what may have changed the verdict."""
+    """A line for each entry; below it what may have changed the verdict."""
     entries = history.of(cell)
     by_entry = {id(flip.after): flip for flip in flips_of_cell(entries, history.locks)}
     for each in entries:
@@ -98,7 +69,7 @@ def line(entry: Entry, flip: Flip | None) -> str:
 
 
 def regressions_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``regressions``: of the cells that are part of the matrix."""
+    """List the regressions of the matrix; the exit code is 1 if there are any."""
     base = base_of(options.base_url)
     history = load(project)
     standing = history.standing(
@@ -121,7 +92,7 @@ def regressions_command(options: argparse.Namespace, project: Project, console: 
 
 
 def load(project: Project) -> History:
-    """The history in results/; UserError where there is none."""
+    """The history of the published cells; UserError if there is none."""
     if not project.history_folder.is_dir():
         raise UserError(
             f"There is no history in {project.results}.",
@@ -132,7 +103,7 @@ def load(project: Project) -> History:
 
 
 def warn(history: History) -> None:
-    """Say what could not be read, beside what is printed."""
+    """Print on the error stream what could not be read."""
     for problem in history.problems:
         Console(stderr=True, highlight=False).print(
             Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True
@@ -140,31 +111,13 @@ def warn(history: History) -> None:
 
 
 WIDE = 120
-"""Columns from which on three columns of a table are wide enough to read."""
+"""A console with fewer characters has no room for a table of three columns."""
 STYLES = {
     Verdict.CONFIRMED: "green",
     Verdict.REFUTED: "red",
     Verdict.PARTLY: "yellow",
     Verdict.UNTESTED: "dim",
 }
-
-
-def register_claims(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add this command to the command line."""
-    claims = add(
-        commands,
-        "claims",
-        claims_command,
-        "say which published claims the records bear out, with evidence",
-    )
-    claims.add_argument(
-        "id",
-        nargs="?",
-        default=None,
-        metavar="ID",
-        help="one claim, with every cell that bears on it",
-    )
-    claims.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def claims_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -196,13 +149,13 @@ def verdicts(project: Project) -> tuple[Table, tuple[Judged, ...]]:
 
 
 def named(name: str, judged: Iterable[Judged]) -> Judged:
-    """The claim called ``name``; UserError for an unknown one."""
+    """The claim called ``name``; UserError if there is none."""
     known = {each.claim.id: each for each in judged}
     if name not in known:
         raise UserError(
             f"There is no claim {name!r}.",
             cause=did_you_mean(name, known) if known else "scenarios/claims.toml has none",
-            next_step="gradmatrix claims lists them",
+            next_step="gradmatrix claims lists all",
         )
     return known[name]
 

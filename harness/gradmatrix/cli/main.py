@@ -1,78 +1,68 @@
-"""The command line, put together; the only place that turns an error into an exit code."""
+"""The command line: read the words, find the checkout, run the command.
+
+Only this module turns an error into an exit code.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from rich.console import Console
-from rich.text import Text
-
-from gradmatrix.cli import history, matrix, trace, upgrade
-from gradmatrix.core.errors import UserError, did_you_mean
-from gradmatrix.core.text import plain
-from gradmatrix.run.project import Project
-from gradmatrix.stacks.environment import InstallFailed
+from gradmatrix import __version__
+from gradmatrix.cli.commands import register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Family = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]  # noqa: SLF001  (the only name of that type)
-FAMILIES: tuple[Family, ...] = (
-    matrix.register_matrix,
-    trace.register_why,
-    upgrade.register_upgrade,
-    upgrade.register_compare,
-    trace.register_trace,
-    trace.register_check,
-    trace.register_capsule,
-    matrix.register_shards,
-    matrix.register_refresh,
-    history.register_history,
-    history.register_claims,
-)
-"""What adds the commands, in the order in which ``--help`` shows them."""
+    from rich.console import Console
+
+    from gradmatrix.cli.commands import Commands
+
+Family = Callable[["Commands"], None]
+FAMILIES: tuple[Family, ...] = (register,)
+"""What adds the commands of ``gradmatrix``; ``python -m tools`` has others."""
 
 
 def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FAMILIES) -> int:
     """Run one command of ``families``.
 
     Returns:
-        The exit code: 0 done, 1 found what it was asked to find, 2 could not be done, 3 no lock, or inconclusive.
+        The exit code: 0 done, 1 found what it was asked to find, 2 could not be done, 3 does not
+        resolve or inconclusive, 130 interrupted.
     """
     options, unknown = parser(families).parse_known_args(arguments)
     if unknown:
         refuse(options.parser, unknown[0])
-    console = Console(highlight=False)
+    from rich.console import Console
+
+    from gradmatrix.core.errors import UserError
+    from gradmatrix.run.project import Project
+    from gradmatrix.stacks.environment import InstallFailed
+
+    errors = Console(stderr=True, highlight=False)
     try:
-        project = Project.at(options.root, matrix_file=options.matrix, results=options.results)
-        code: int = options.command(options, project, console)
+        project = Project.of_options(options)
+        command = imported(options.command)
+        code: int = command(options, project, Console(highlight=False))
         for notice in project.index.notices:
-            Console(stderr=True, highlight=False).print(
-                Text(f"note: {plain(notice)}"), soft_wrap=True
-            )
+            say(errors, f"note: {notice}")
     except UserError as error:
-        Console(stderr=True, highlight=False).print(
-            Text(f"gradmatrix: {plain(str(error))}"), soft_wrap=True
-        )
+        say(errors, f"gradmatrix: {error}")
         return 2
     except (OSError, InstallFailed) as error:
         what = UserError(
-            f"It cannot go on: {error}.",
-            cause="this machine did not let it read or write, or a stack could not be installed",
-            next_step="mend that and run the same command again; what has been recorded is kept",
+            f"The command stopped: {error}.",
+            cause="this machine could not read or write a file, or could not install a stack",
+            next_step="Fix this and run the command again. Finished cells are kept.",
         )
-        Console(stderr=True, highlight=False).print(
-            Text(f"gradmatrix: {plain(str(what))}"), soft_wrap=True
-        )
+        say(errors, f"gradmatrix: {what}")
         return 2
     except KeyboardInterrupt:
-        Console(stderr=True).print(
-            "gradmatrix: stopped; every finished cell is recorded, run the same command to go on"
-        )
+        say(errors, "gradmatrix: stopped. Finished cells are kept; the same command continues.")
         return 130
     return code
 
@@ -82,14 +72,28 @@ def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="gradmatrix", description="Which training stacks really train?"
     )
+    top.add_argument("--version", action="version", version=f"gradmatrix {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for register in families:
-        register(commands)
+    for each in families:
+        each(commands)
     return top
 
 
+def imported(command: Callable[..., int] | str) -> Callable[..., int]:
+    """A command's function; "module.function" of this folder is imported now."""
+    if not isinstance(command, str):
+        return command
+    module, _, function = command.partition(".")
+    found: Callable[..., int] = getattr(
+        importlib.import_module(f"gradmatrix.cli.{module}"), function
+    )
+    return found
+
+
 def refuse(command: argparse.ArgumentParser, unknown: str) -> NoReturn:
-    """Say which word a command does not know, with its own usage and not that of all commands; exit code 2."""
+    """Name the word that a command does not know, with the command's own usage; exit code 2."""
+    from gradmatrix.core.errors import did_you_mean
+
     known = re.findall(r"--[a-z-]+", command.format_usage())
     meant = (
         did_you_mean(unknown.partition("=")[0], known)
@@ -97,6 +101,15 @@ def refuse(command: argparse.ArgumentParser, unknown: str) -> NoReturn:
         else "it takes no more words"
     )
     command.error(f"unrecognized argument: {unknown} ({meant})")
+
+
+def say(console: Console, text: str) -> None:
+    """Print a sentence that may hold text of strangers."""
+    from rich.text import Text
+
+    from gradmatrix.core.text import plain
+
+    console.print(Text(plain(text)), soft_wrap=True)
 
 
 def script() -> None:

@@ -1,9 +1,8 @@
-"""What the commands share: the options that all of them have, and which stacks are meant."""
+"""What several commands do with their options: which stacks are meant, what the next command needs."""
 
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -20,48 +19,22 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Stack
     from gradmatrix.run.project import Project
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
-
-
-def add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    command: object,
-    text: str,
-) -> argparse.ArgumentParser:
-    """A subcommand with the options that all of them have."""
-    parser = commands.add_parser(name, help=text, description=text)
-    parser.set_defaults(command=command, parser=parser)
-    parser.add_argument(
-        "--root", type=Path, default=ROOT, metavar="DIR", help="the checkout (default: this one)"
-    )
-    parser.add_argument(
-        "--matrix", type=Path, default=None, metavar="FILE", help="another matrix.toml"
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="write results here, not to results/",
-    )
-    return parser
-
 
 def again(options: argparse.Namespace) -> str:
-    """What a next command needs to mean the same matrix and results: with a space before it, or empty."""
-    given = (
-        ("--root", options.root, ROOT),
-        ("--matrix", options.matrix, None),
-        ("--results", options.results, None),
-    )
+    """The options that a next command needs to mean the same matrix, with a space before each."""
+    given = {"--root": options.root, "--matrix": options.matrix, "--results": options.results}
     return "".join(
-        f" {name} {shlex.quote(str(value))}" for name, value, usual in given if value != usual
+        f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None
     )
 
 
 def chosen(project: Project, names: Sequence[str], *, everything: bool) -> list[Stack]:
-    """The stacks that were asked for: the named ones, all, or the core."""
+    """The stacks that were asked for: the named ones, all, or the core stacks.
+
+    Raises:
+        UserError: if a name is unknown, if both names and all are asked for, or if there is no
+            core stack.
+    """
     refuse_both(names, everything=everything)
     if names:
         return [project.matrix.stack(name) for name in names]
@@ -76,17 +49,17 @@ def chosen(project: Project, names: Sequence[str], *, everything: bool) -> list[
 
 
 def refuse_both(names: Sequence[str], *, everything: bool) -> None:
-    """UserError where stacks are named and all of them are asked for."""
+    """UserError if stacks are named and all stacks are asked for."""
     if names and everything:
         raise UserError(
             f"--all and a stack's name ({names[0]}) exclude each other.",
-            cause="with nox, -s matrix names each core stack",
-            next_step="nox -t all, or nox -s harness -- run --all",
+            cause="nox -s matrix names each core stack for you",
+            next_step="nox -t all, or gradmatrix run --all",
         )
 
 
 def warn_and_code(project: Project, console: Console, *, failed: bool) -> int:
-    """Print what could not be read of the records; the exit code."""
-    for problem in project.store.problems:
+    """Print which records could not be read; return the exit code."""
+    for problem in dict.fromkeys((*project.store.problems, *project.local.store.problems)):
         console.print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
     return 1 if failed else 0

@@ -1,11 +1,10 @@
-"""What a run shows on the terminal: progress, the table, the failures, and the command that repeats one cell.
-
-A comparison on the terminal: the answer first, then what needs somebody's attention.
-"""
+"""What people see on the terminal: the progress of a run, what trains, failures, a comparison."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -24,7 +23,7 @@ from rich.text import Text
 from gradmatrix.compare.comparison import Verdict
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_GRAD_FN
-from gradmatrix.core.text import one_line, plain
+from gradmatrix.core.text import counted, one_line, plain
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
 from gradmatrix.publish.comparison import (
@@ -48,26 +47,40 @@ from gradmatrix.run.plan import Action
 from gradmatrix.run.stack import failed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from gradmatrix.compare.comparison import Comparison, Pair
     from gradmatrix.core.model import Cell, LockedPackage, Published, Record, Scenario
     from gradmatrix.publish.comparison import Item, Section
     from gradmatrix.run.plan import Planned
+    from gradmatrix.run.project import Agreement
     from gradmatrix.run.stack import Summary
 
 
 NAMES_WIDTH = 56
-"""Columns of characters that the names of scenarios and variants take."""
+"""Characters for the names of scenario and variant."""
 COLUMN_WIDTH = 24
-"""Columns of characters that a stack takes."""
-LONG = {"installing", "importing", "waiting", "changed", "starting", "measuring"}
-"""First words of the stages that take long, but for cells."""
+"""Characters for a stack."""
+MOST_COLUMNS = 4
+"""Stacks that the overview shows side by side; more of them get a line each."""
+MOST_STACKS = 15
+"""Stacks with a line in the overview: it fits on a screen."""
+MOST_DIFFERING = 4
+"""Cells that differ from the published matrix and are named in the overview."""
+LONG = {
+    "locking", "installing", "installing:", "importing", "waiting", "changed", "starting",
+    "measuring",
+}  # fmt: skip
+"""First words of the stages that take long, cells apart."""
+REPEAT = 'nox -s "matrix({stack})" -- --cell {scenario}/{variant} --fresh'
 STYLES = {"✓": "green", "✗": "red", "–": "dim"}
 
 
 class Display:
-    """A progress bar with the stack, the cell and the time left; with ``verbose`` also what the children print."""
+    """A progress bar with the stack, the cell and the time left.
+
+    With ``verbose`` also what cells print, with ``explain`` why each cell is run or not.
+    """
 
     def __init__(self, console: Console, *, verbose: bool = False, explain: bool = False) -> None:
         self.console = console
@@ -84,7 +97,7 @@ class Display:
             console=console,
             transient=True,
         )
-        self._told = ""
+        self._last = ""
         self._task = self._progress.add_task("", stack="", stage="", total=None)
 
     def __enter__(self) -> Self:
@@ -95,16 +108,16 @@ class Display:
         self._progress.stop()
 
     def stage(self, stack: str, text: str) -> None:
-        """Show what the run is at; where nobody watches a terminal, only what takes long, a line each."""
+        """Show what the run is doing; without a terminal, a line for each thing that takes long."""
         self._progress.update(self._task, stack=stack, stage=text)
-        if not self.console.is_terminal and text != self._told and text.partition(" ")[0] in LONG:
-            self._told = text
+        if not self.console.is_terminal and text != self._last and text.partition(" ")[0] in LONG:
+            self._last = text
             Console(stderr=True, highlight=False).print(
                 Text(one_line(f"{stack}: {text}")), soft_wrap=True
             )
 
     def planned(self, stack: str, cells: Sequence[Planned]) -> None:
-        """Set the bar's length; with ``explain`` say of every cell why it is run or not."""
+        """Set the length of the bar; with ``explain`` print why each cell is run or not."""
         total = sum(cell.action is Action.RUN for cell in cells)
         self._progress.reset(self._task, total=total, stack=stack, stage="planning")
         if self.explain:
@@ -125,27 +138,169 @@ class Display:
 
 
 def show_summary(console: Console, summary: Summary) -> None:
-    """One line on what was done for a stack, and its notice."""
-    console.print(
-        Text(
-            f"{summary.stack}: {summary.executed} cells run, {summary.kept} kept, {summary.settled} settled without "
-            f"running (unsupported, no such device); importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
-        ),
-        soft_wrap=True,
+    """One line about what was done for a stack, and its notice."""
+    text = (
+        f"{summary.stack}: {counted(summary.executed, 'cell')} ran, {summary.kept} are up to date, "
+        f"{summary.settled} need no run"
     )
+    if summary.executed:
+        text += f"; imports {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
+    console.print(Text(text), soft_wrap=True)
     if summary.notice:
         console.print(Text(f"  note: {one_line(summary.notice)}", style="yellow"), soft_wrap=True)
 
 
 def show_fallen_behind(console: Console, packages: Sequence[LockedPackage]) -> None:
-    """One line for each package of which the resolver silently took an old release."""
+    """One line for each package of which the resolver took an old release."""
     for package in packages:
-        text = f"  ⚠ {package.name} {package.version} is {package.behind_days} days behind {package.newest}"
+        text = (
+            f"  ⚠ {package.name} {package.version} is {package.behind_days} days older "
+            f"than {package.newest}"
+        )
         console.print(Text(text, style="yellow"), soft_wrap=True)
 
 
+def show_overview(
+    console: Console,
+    records: Collection[Record],
+    agreement: Agreement,
+    tables: Path,
+    *,
+    verbose: bool = False,
+) -> None:
+    """What trains on each stack, whether that was expected, and what to look at next.
+
+    It fits on a screen of 40 lines and 100 columns.
+
+    Args:
+        console: Where it is printed.
+        records: The newest record of every cell of the stacks that were asked for.
+        agreement: How they compare with the published matrix.
+        tables: The folder with all tables.
+        verbose: Whether every failure was printed already.
+    """
+    if not any(record.passed is not None for record in records):
+        console.print("No cell of these stacks was judged.")
+        return
+    console.print(Text("\nWhat trains: cells that train, of those that were judged", style="bold"))
+    stacks = list(dict.fromkeys(record.cell.stack for record in records))
+    if len(stacks) <= MOST_COLUMNS:
+        console.print(counts_by_scenario(records, stacks))
+    else:
+        show_counts_by_stack(console, records, stacks)
+    console.print()
+    show_agreement(console, agreement)
+    failures = failed(records)
+    show_expected(console, failures)
+    show_next(console, failures, tables, verbose=verbose)
+
+
+def counts_by_scenario(records: Collection[Record], stacks: Sequence[str]) -> Table:
+    """A row for each scenario, a column for each stack; misuse in a row of its own."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("scenario", no_wrap=True)
+    for stack in stacks:
+        table.add_column("\n".join(wrap(stack, 18)), no_wrap=True)
+    scenarios = dict.fromkeys(r.cell.scenario for r in records if r.role is not Role.MISUSE)
+    rows = {name: [r for r in records if r.cell.scenario == name] for name in scenarios}
+    for name, members in rows.items():
+        table.add_row(name, *(count(members, stack) for stack in stacks))
+    table.add_row("all", *(count(records, stack) for stack in stacks), style="bold")
+    misuse = [record for record in records if record.role is Role.MISUSE]
+    if misuse:
+        counts = (count(misuse, stack, misuse=True) for stack in stacks)
+        table.add_row("misuse that the stack reports", *counts)
+    return table
+
+
+def show_counts_by_stack(
+    console: Console, records: Collection[Record], stacks: Sequence[str]
+) -> None:
+    """A line for each stack."""
+    width = max(map(len, stacks))
+    for stack in stacks[:MOST_STACKS]:
+        text = f"{stack:{width}}  {count(records, stack)} train"
+        if misuse := count(records, stack, misuse=True):
+            text += f", {misuse} misuses are reported"
+        console.print(Text(text), soft_wrap=True)
+    if len(stacks) > MOST_STACKS:
+        console.print(f"and {len(stacks) - MOST_STACKS} more stacks")
+
+
+def count(records: Iterable[Record], stack: str, *, misuse: bool = False) -> str:
+    """How many judged cells of ``stack`` passed, such as "3 of 5"; empty if none was judged."""
+    judged = [
+        record.passed
+        for record in records
+        if record.cell.stack == stack
+        and record.passed is not None
+        and (record.role is Role.MISUSE) is misuse
+    ]
+    return f"{sum(judged)} of {len(judged)}" if judged else ""
+
+
+def show_agreement(console: Console, agreement: Agreement) -> None:
+    """How many cells have the published verdict, and the first that have another one."""
+    if not agreement.compared:
+        console.print("None of these cells ran here: this is the published matrix.")
+        return
+    all_agree = not agreement.differing
+    text = f"{agreement.same} of {agreement.compared} cells agree with the published matrix."
+    console.print(Text(text, style="green" if all_agree else "yellow"))
+    for here, there in agreement.differing[:MOST_DIFFERING]:
+        text = one_line(f"{here.cell}: {here.outcome} (published: {there.outcome})")
+        console.print(Text(f"  {text}"), overflow="ellipsis", no_wrap=True)
+    if len(agreement.differing) > MOST_DIFFERING:
+        console.print(f"  and {len(agreement.differing) - MOST_DIFFERING} more that differ")
+
+
+def show_expected(console: Console, failures: Sequence[Record]) -> None:
+    """How many failures are the ones that scenarios are there to show."""
+    roles = Counter(record.role for record in failures)
+    trained = [role for role in Role if role is not Role.MISUSE and roles[role]]
+    if not trained:
+        return
+    total = sum(roles[role] for role in trained)
+    by_role = ", ".join(f"{roles[role]} {role}" for role in trained)
+    do = "does" if total == 1 else "do"
+    console.print(Text(f"{counted(total, 'cell')} {do} not train ({by_role})."))
+    if roles[Role.REPORTED]:
+        console.print(
+            "Cells with the role reported repeat a failure that somebody reported: on the affected\n"
+            "stacks they are expected to fail."
+        )
+
+
+def show_next(console: Console, failures: Sequence[Record], tables: Path, *, verbose: bool) -> None:
+    """Commands and files to look at."""
+    rows = [(str(nearest_path(tables / "matrix.md")), "every cell (also csv, json, parquet)")]
+    if failures and not verbose:
+        rows.append(("nox -s table -- -v", "every failure with its message"))
+    if failures:
+        rows.append((f"gradmatrix why {nearest_name(failures[0])}", "why this cell fails"))
+        stack = failures[0].cell.stack
+        rows.append((f"gradmatrix upgrade {stack} --to latest", "what an upgrade would change"))
+    console.print(Text("\nNext", style="bold"))
+    width = max(len(what) for what, _ in rows)
+    for what, why in rows:
+        console.print(Text(f"  {what:{width}}  {why}"), soft_wrap=True)
+    console.print(Text("gradmatrix X is nox -s gradmatrix -- X in a checkout.", style="dim"))
+
+
+def nearest_name(record: Record) -> str:
+    """A cell as people type it."""
+    cell = record.cell
+    return f"{cell.stack}/{cell.scenario}/{cell.variant}"
+
+
+def nearest_path(path: Path) -> Path:
+    """``path`` as seen from the working directory, if it is below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
 def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -> None:
-    """The table of the judged cells, a column per stack; misuse in a section of its own."""
+    """Every judged cell, a column for each stack; misuse in a section of its own."""
     chosen = [
         row for row in rows_of(published.records, published.scenarios) if row.stack in set(stacks)
     ]
@@ -167,14 +322,14 @@ def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -
 
 
 def show_grid(console: Console, title: str, whole: Grid) -> None:
-    """A grid as one table, or as several where it has more columns than the console is wide."""
+    """A grid as one table, or as several if the console is too narrow."""
     fit = max(1, (console.width - NAMES_WIDTH) // COLUMN_WIDTH)
     for start in range(0, len(whole.stacks), fit):
         console.print(rich_table(title, whole.columns(start, start + fit)))
 
 
 def rich_table(title: str, part: Grid) -> Table:
-    """A grid as a terminal table; a scenario's name is written once."""
+    """A grid as a table; the name of a scenario is written once."""
     table = Table(title=title, title_justify="left", header_style="bold", padding=(0, 1))
     for name in ("scenario", "variant"):
         table.add_column(name, no_wrap=True)
@@ -194,10 +349,10 @@ def rich_table(title: str, part: Grid) -> Table:
     return table
 
 
-def show_failures(console: Console, records: Mapping[Cell, Record], repeat: str) -> None:
-    """One line per failed cell, and the command that repeats one; ``repeat`` has fields of a cell in braces.
+def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
+    """One line for each failed cell, and the command that repeats one.
 
-    A terminal cuts a line at its width; a file and a log of CI get all of it.
+    A terminal cuts a line at its width; a file and a log of CI get the whole line.
     """
     red = failed(records.values())
     if not red:
@@ -227,8 +382,8 @@ def show_failures(console: Console, records: Mapping[Cell, Record], repeat: str)
             crop=console.is_terminal,
         )
     first = red[0].cell
-    command = repeat.format(stack=first.stack, scenario=first.scenario, variant=first.variant)
-    console.print(Text(f"Repeat one: {command}"), soft_wrap=True)
+    command = REPEAT.format(stack=first.stack, scenario=first.scenario, variant=first.variant)
+    console.print(Text(f"To repeat one: {command}"), soft_wrap=True)
 
 
 def show_plan(console: Console, scenarios: Mapping[str, Scenario]) -> None:

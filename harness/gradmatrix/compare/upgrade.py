@@ -28,7 +28,8 @@ from gradmatrix.judge.change import outcome_of_run
 from gradmatrix.measure import race
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Action, Selection
-from gradmatrix.run.stack import StackRun, new_run_id, workplace
+from gradmatrix.run.pool import new_run_id, workplace
+from gradmatrix.run.stack import StackRun
 from gradmatrix.run.store import Store, newest
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import ONLY_CUDA, Environment, device_class, has_driver

@@ -306,17 +306,17 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
     newest = project.store.of_stack(lock.stack)
     project.store.refuse_other_schema(lock.stack)
     records = of_matrix(judged(newest.values(), known), known)
-    published = project.store.published / f"{lock.stack}.jsonl"
-    update = history.update(
-        project.history_folder,
-        lock,
-        records,
-        published_before=published,
-        complete=not project.store.is_damaged,
-        now=now,
-    )
-    project.store.problems += update.problems
-    project.store.publish(lock.stack, records)
+    if not project.is_local:
+        update = history.update(
+            project.history_folder,
+            lock,
+            records,
+            published_before=project.store.published / f"{lock.stack}.jsonl",
+            complete=not project.store.is_damaged,
+            now=now,
+        )
+        project.store.problems += update.problems
+        project.store.publish(lock.stack, records)
     scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
     records = of_matrix(
         of_locks(records, [lock]), scenarios

@@ -1,13 +1,19 @@
-"""Servers that are started when needed and again when lost: every cell gets its answer and its verdict."""
+"""Run cells in one environment: servers are started when needed, and again when they are lost."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import os
+import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
+from gradmatrix.core import files
 from gradmatrix.core.files import tail
 from gradmatrix.core.observation import Observation
 from gradmatrix.core.outcomes import TIMEOUT
@@ -24,7 +30,7 @@ from gradmatrix.run.server import CAN_FORK, Answer, Request, Server, ServerDied
 from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gradmatrix.core.model import Scenario, Steps
     from gradmatrix.core.observation import Raised
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
 
 Isolation = Literal["fork", "fresh"]
 ATTEMPTS = 3
-"""How often a cell is tried whose process was lost through no fault of its own."""
+"""How often a cell is tried if its process is lost for a reason that is not the cell's."""
 
 
 @dataclass(frozen=True)
@@ -42,36 +48,94 @@ class Settings:
     steps: Steps
     limits: Limits
     isolation: Isolation = "fork" if CAN_FORK else "fresh"
-    """A child of one server per cell, or a process of its own; the second where a fork is not safe."""
+    """Each cell is a child of one server, or a fresh process where a fork is not safe."""
 
 
 @dataclass(frozen=True, order=True)
 class Source:
-    """The file of a scenario: a server imports it, or, where it is a user's own script, the libraries it names."""
+    """The file of a scenario, which a server imports.
+
+    Of a user's own script the server only imports the libraries that it names.
+    """
 
     path: Path
     own: bool
 
     @classmethod
     def of(cls, scenario: Scenario) -> Self:
-        """That of ``scenario``."""
+        """The file of ``scenario``."""
         return cls(Path(scenario.path).resolve(), scenario.arguments is not None)
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A cell that was run, or could not be: what came back, the verdict, and the end of what was printed."""
+    """A cell that ran, or could not run: what came back, the verdict, the end of its output."""
 
     answer: Answer | None
     verdict: Verdict
     output: str
     isolation: Isolation | Literal["none"]
     threads: int = 1
-    """Threads of the process it was forked from."""
+    """Threads of the process that it was forked from."""
+
+
+@contextmanager
+def server_pool(
+    settings: Settings,
+    python: Path,
+    scenarios: Iterable[Scenario],
+    workplaces: Path,
+    stage: Callable[[str], None],
+    *,
+    run_id: str = "",
+) -> Iterator[ServerPool]:
+    """A pool for cells of ``scenarios`` in the environment of ``python``; closed at the end.
+
+    Args:
+        settings: Steps, limits, and how cells are kept apart.
+        python: The interpreter of the environment.
+        scenarios: What its server imports.
+        workplaces: A folder for the files of the protocol.
+        stage: Is told what takes a while.
+        run_id: The name of this run's folder in ``workplaces``; a new one by default.
+    """
+    with workplace(workplaces, run_id or new_run_id()) as directory:
+        pool = ServerPool(settings, python, set(map(Source.of, scenarios)), directory, stage)
+        try:
+            yield pool
+        finally:
+            pool.close()
+
+
+def new_run_id() -> str:
+    """A name for this run that sorts by time."""
+    return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
+
+
+@contextmanager
+def workplace(folder: Path, run_id: str) -> Iterator[Path]:
+    """A folder for the files of the protocol; folders that killed runs left behind are deleted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob("*.lock"):
+        if not files.is_held(left):
+            shutil.rmtree(left.with_suffix(""), ignore_errors=True)
+            left.unlink(missing_ok=True)
+    own = folder / f"{run_id}.lock"
+    with files.held(own):
+        directory = own.with_suffix("")
+        directory.mkdir(exist_ok=True)
+        try:
+            yield directory
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+            with contextlib.suppress(
+                OSError
+            ):  # Windows keeps an open file; the next run deletes it
+                own.unlink()
 
 
 class ServerPool:
-    """The server of one environment, started when first needed and again when it was lost."""
+    """The server of one environment, started when first needed and again when it is lost."""
 
     def __init__(
         self,
@@ -83,32 +147,45 @@ class ServerPool:
     ) -> None:
         self.settings = settings
         self.isolation: Isolation = settings.isolation
-        """Turns to "fresh" when a library opens CUDA in the server: a fork cannot use it then."""
+        """Becomes "fresh" when a library opens CUDA in the server: a fork cannot use CUDA then."""
         self.python = python
         self.sources = sorted(sources)
         self.directory = directory
         self.stage = stage
         self.variables = environment.variables(settings.limits.threads)
         self.broken: dict[Source, Ended] = {}
-        """Those whose import ends the whole process, and how."""
+        """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()
-        """Users' own scripts whose libraries end a server: their cells import everything by themselves."""
+        """Users' own scripts whose libraries end a server: their cells import everything themselves."""
         self.import_s = 0.0
         self.cells_s = 0.0
         self._server: Server | None = None
         self._starts = 0
 
-    def run(self, cell: Planned, directory: Path) -> Finished:
-        """Run one cell; one whose process was lost is tried again, and a timeout that a fork may have caused.
+    def run_cells(self, cells: Sequence[Planned]) -> Iterator[tuple[Planned, Finished, Path]]:
+        """Run one cell after the other; each is yielded when it ends.
 
-        A fork of a process with several threads may wait for ever for a lock that no thread of its own will give back.
+        With it comes the folder of its files, which is deleted before the next cell starts.
+        """
+        for number, cell in enumerate(cells):
+            place = f"{number + 1} of {len(cells)}"
+            self.stage(f"{place}: {cell.scenario.name} {cell.variant.name}")
+            folder = self.directory / f"cell-{number}"
+            yield cell, self.run(cell, folder), folder
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def run(self, cell: Planned, directory: Path) -> Finished:
+        """Run one cell; again if its process is lost, or if a fork may have caused a timeout.
+
+        A fork of a process with several threads may wait forever for a lock that a thread of the
+        parent holds: that thread is not in the fork.
         """
         source = Source.of(cell.scenario)
         finished = self.attempts(cell, source, directory)
         timed_out = str(finished.verdict.outcome) == TIMEOUT
         if finished.isolation == "fork" and timed_out and finished.threads > 1:
             self.stage(
-                f"{cell.scenario.name} {cell.variant.name}: timed out, once more in a fresh process"
+                f"{cell.scenario.name} {cell.variant.name}: timed out, trying a fresh process"
             )
             kept, self._server, self.isolation = self._server, None, "fresh"
             try:
@@ -119,7 +196,7 @@ class ServerPool:
         return finished
 
     def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
-        """Run one cell, and again while its process is lost through no fault of its own."""
+        """Run one cell, and again while its process is lost for a reason that is not the cell's."""
         for attempt in range(ATTEMPTS):
             server = self.server(source)
             if server is None:
@@ -145,7 +222,7 @@ class ServerPool:
         return Finished(answer, verdict, answer.ended.output_tail, self.isolation, threads)
 
     def server(self, source: Source) -> Server | None:
-        """A living server that can run ``source``; None where importing it kills the process."""
+        """A living server that can run ``source``; None if importing it ends the process."""
         if source in self.broken:
             return None
         if self._server is not None and self._server.cuda_initialized:
@@ -163,16 +240,14 @@ class ServerPool:
                     self.unaided.add(source)
                 continue
             if self.isolation == "fork" and self._server.cuda_initialized:
-                return self.server(
-                    source
-                )  # importing opened CUDA: from now on a process for each cell
+                return self.server(source)  # importing opened CUDA: now each cell gets a process
             return self._server
         return None
 
     def groups(self, source: Source) -> list[tuple[Source, ...]]:
-        """What a new server for ``source`` imports: all that is run, and less where that ends the process.
+        """What a new server for ``source`` imports: all sources, or fewer if that ends the process.
 
-        In a process of its own a user's script imports everything by itself, in its own order.
+        In a fresh process a user's script imports everything itself, in its own order.
         """
         nothing: tuple[Source, ...] = ()
         if self.isolation == "fresh":
@@ -194,7 +269,11 @@ class ServerPool:
         return str(source.path) in self._server.imports
 
     def start(self, sources: Sequence[Source]) -> Server:
-        """A new server that has imported ``sources``; ServerDied where importing killed it."""
+        """A new server that has imported ``sources``.
+
+        Raises:
+            ServerDied: if importing ended the process.
+        """
         self.stage("importing")
         self._starts += 1
         server = Server(
@@ -234,7 +313,7 @@ class ServerPool:
 
 
 def publishable(answer: Answer, request: Request) -> Answer:
-    """``answer`` of a user's own script without the folders in which it lies and ran."""
+    """``answer`` of a user's own script without the folders where it lies and ran."""
     if answer.observation is None:
         return answer
     seen = scenarios.without_folders(msgspec.to_builtins(answer.observation), request.folders)
@@ -242,14 +321,14 @@ def publishable(answer: Answer, request: Request) -> Answer:
 
 
 def with_last_words(verdict: Verdict, answer: Answer, request: Request) -> Verdict:
-    """The verdict on a script that ended itself with an exit code: what it printed last tells why, as argparse does."""
+    """The verdict on a script that ended with an exit code, with the last line that it printed."""
     raised = answer.observation.raised if answer.observation else None
     if raised is None or raised.type != "SystemExit" or not raised.message.isdecimal():
         return verdict
     last = scenarios.without_folders(last_line(answer.ended.output_tail), request.folders)
     if not last:
         return verdict
-    return replace(verdict, message=f"{verdict.message}; it printed at last: {last}")
+    return replace(verdict, message=f"{verdict.message}; the last line it printed: {last}")
 
 
 def import_verdict(raised: Raised) -> Verdict:

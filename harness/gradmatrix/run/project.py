@@ -1,7 +1,4 @@
-"""A checkout with its matrix.toml, scenarios, locks and records: what every command starts from.
-
-A published cell as people write it: STACK/SCENARIO/VARIANT[/DEVICE].
-"""
+"""A checkout with its matrix.toml, scenarios, locks and records: what every command starts from."""
 
 from __future__ import annotations
 
@@ -13,13 +10,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import SHOWN, Published
-from gradmatrix.core.outcomes import NO_RELEASE
+from gradmatrix.core.outcomes import NO_RELEASE, OF_THE_MACHINE
 from gradmatrix.judge import relations
 from gradmatrix.run import scenarios
-from gradmatrix.run import scenarios as scripts
 from gradmatrix.run.plan import Limits, Selection, lock_input
-from gradmatrix.run.pool import Isolation, Settings
-from gradmatrix.run.stack import Progress, StackRun, new_run_id
+from gradmatrix.run.pool import Isolation, Settings, new_run_id
+from gradmatrix.run.stack import Progress, StackRun
 from gradmatrix.run.store import Store
 from gradmatrix.stacks import config, environment, generated
 from gradmatrix.stacks import lock as locks
@@ -27,6 +23,7 @@ from gradmatrix.stacks.environment import device_class
 from gradmatrix.stacks.index import Index
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
     from gradmatrix.core.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
@@ -35,10 +32,41 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 PACKAGE = Path(__file__).resolve().parent.parent
+MATRIX_FILE = "matrix.toml"
+PARTS = ("stack", "scenario", "variant", "device")
 
 
 class NoSuchRelease(UserError):
-    """A stack asks for what the index did not have on its day: that says nothing of the other stacks."""
+    """A stack asks for a release that the index did not have on the stack's day.
+
+    Other stacks can still be resolved.
+    """
+
+
+class Judged(Protocol):
+    """What is known of a cell: a record, or the newest entry of its history."""
+
+    @property
+    def passed(self) -> bool | None:
+        """None if the cell was not judged."""
+
+
+Known = TypeVar("Known", bound=Judged)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The cells that ran here, beside the published ones."""
+
+    compared: int
+    """Cells with a verdict here and a published one under the same lock."""
+    differing: tuple[tuple[Record, Record], ...]
+    """The record of this checkout and the published one."""
+
+    @property
+    def same(self) -> int:
+        """Cells with the same outcome, the same gradient status and the same answer to "passed?"."""
+        return self.compared - len(self.differing)
 
 
 @dataclass(frozen=True)
@@ -48,19 +76,55 @@ class Project:
     root: Path
     matrix_file: Path
     results: Path
+    """Where tables and pages are written."""
     work: Path
-    """The journal and what a run needs while it lasts: of this checkout only, never committed."""
+    """The journal and what a run needs while it lasts: never committed."""
+
+    @classmethod
+    def of_options(cls, options: argparse.Namespace) -> Project:
+        """The project that a command line means.
+
+        Raises:
+            UserError: if the command needs a checkout and there is none.
+        """
+        root = options.root or find_checkout(Path.cwd())
+        if root is None and options.needs_checkout:
+            raise UserError(
+                "This command needs a checkout of gradmatrix, and found none.",
+                cause=f"there is no {MATRIX_FILE} in {Path.cwd()} or in a folder above it",
+                next_step="go into a checkout, or name it: --root DIR",
+            )
+        return cls.at(root or Path.cwd(), matrix_file=options.matrix, results=options.results)
 
     @classmethod
     def at(
         cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None
     ) -> Project:
-        """The project in ``root``; a results folder of one's own keeps its journal beside it."""
+        """The project in ``root``; a results folder of one's own keeps its journal inside."""
         root = root.resolve()  # cells have a working directory of their own
-        matrix_file = matrix_file.resolve() if matrix_file else root / "matrix.toml"
+        matrix_file = matrix_file.resolve() if matrix_file else root / MATRIX_FILE
         if results is None:
             return cls(root, matrix_file, root / "results", root / ".gradmatrix")
         return cls(root, matrix_file, results.resolve(), results.resolve() / ".gradmatrix")
+
+    @cached_property
+    def local(self) -> Project:
+        """The same project, with tables that git ignores: what a run writes.
+
+        With a results folder of one's own this is the project itself.
+        """
+        own = self.results != self.root / "results"
+        return self if own else replace(self, results=self.results / "local")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tables go to results/local/: published records and history stay as they are."""
+        return self.results == self.root / "results" / "local"
+
+    @property
+    def published_results(self) -> Path:
+        """Where published records and their history are."""
+        return self.results.parent if self.is_local else self.results
 
     @cached_property
     def scenarios(self) -> dict[str, Scenario]:
@@ -74,12 +138,16 @@ class Project:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """The validated matrix.toml, with all of its stacks; UserError where ``refresh`` must look them up first."""
+        """The validated matrix.toml with all of its stacks.
+
+        Raises:
+            UserError: if ``gradmatrix refresh`` must look up generated stacks first.
+        """
         return generated.complete(self.typed_matrix, self.generated_file, self.matrix_file)
 
     @property
     def known_stacks(self) -> tuple[Stack, ...]:
-        """Every stack that is known without the index: nox must be able to start ``refresh``."""
+        """Every stack that is known without the index, so that nox can start ``refresh``."""
         return generated.as_far_as_known(
             self.typed_matrix, self.generated_file, self.matrix_file
         ).stacks
@@ -97,27 +165,27 @@ class Project:
     @cached_property
     def scripts(self) -> tuple[Scenario, ...]:
         """The user's own scripts in matrix.toml, as scenarios."""
-        return scripts.load_scripts(self.matrix_file, self.matrix.scripts, self.scenarios)
+        return scenarios.load_scripts(self.matrix_file, self.matrix.scripts, self.scenarios)
 
     @cached_property
     def store(self) -> Store:
         """The records."""
-        return Store(self.work / "records", self.results / "records")
+        return Store(self.work / "records", self.published_results / "records")
 
     @property
     def environments(self) -> Path:
-        """The installed stacks: those of the checkout, also for results that go elsewhere."""
+        """The installed stacks of the checkout, also if results go elsewhere."""
         return self.root / ".gradmatrix" / "environments"
 
     @property
     def locks_folder(self) -> Path:
-        """Where locks are kept: those of the checkout, also for results that go elsewhere."""
+        """The locks of the checkout, also if results go elsewhere."""
         return self.root / "results" / "locks"
 
     @property
     def history_folder(self) -> Path:
-        """What became of every cell, publication by publication."""
-        return self.results / "history"
+        """How every published cell changed over time."""
+        return self.published_results / "history"
 
     def chosen_scenarios(self) -> tuple[Scenario, ...]:
         """The scenarios that matrix.toml lists, in its order, and then the user's own scripts."""
@@ -128,19 +196,17 @@ class Project:
         return {**self.scenarios, **{script.name: script for script in self.scripts}}
 
     def lock_of(self, stack: Stack) -> Lock:
-        """The stack's lock; resolved now where there is none or its requirements have changed."""
-        known = locks.load(stack.name, self.locks_folder)
-        if known is not None and locks.is_current(stack, known):
-            return known
-        return self.relock(stack)
+        """The stack's lock; it is resolved now if the stack has none that fits its requirements."""
+        known = self.current_lock(stack)
+        return self.relock(stack) if known is None else known
 
-    def is_locked(self, stack: Stack) -> bool:
-        """Whether the stack has a lock that is what it asks for."""
+    def current_lock(self, stack: Stack) -> Lock | None:
+        """The lock of what the stack asks for; None if it must be resolved first."""
         known = locks.load(stack.name, self.locks_folder)
-        return known is not None and locks.is_current(stack, known)
+        return known if known is not None and locks.is_current(stack, known) else None
 
     def known_locks(self, stacks: Iterable[str] | None = None) -> list[Lock]:
-        """The locks of the stacks in matrix.toml that have one; of all stacks, or of the named ones."""
+        """The locks of all stacks in matrix.toml, or of the named ones; not every stack has one."""
         names = [stack.name for stack in self.matrix.stacks] if stacks is None else stacks
         found = (locks.load(name, self.locks_folder) for name in names)
         return [lock for lock in found if lock is not None]
@@ -176,7 +242,11 @@ class Project:
         )
 
     def stacks_named_by(self, arguments: Iterable[str]) -> tuple[Stack, ...]:
-        """The known stacks; UserError where one of nox's ``arguments`` names a session of an unknown one."""
+        """The known stacks.
+
+        Raises:
+            UserError: if one of nox's ``arguments`` names a session of an unknown stack.
+        """
         for argument in arguments:
             match = re.fullmatch(r"matrix\((.+)\)", argument)
             if match:
@@ -188,22 +258,27 @@ class Project:
         environment.drop(self.environments, stack.name)
 
     def stacks_to_lock(self, names: Sequence[str], *, everything: bool) -> list[Stack]:
-        """The named stacks, all of them, or those whose lock is missing, outdated or as of today."""
+        """The named stacks, all stacks, or those that have no lock of what they ask for."""
         if names:
             return [self.matrix.stack(name) for name in names]
         stacks = list(self.matrix.stacks)
         if everything:
             return stacks
-        return [stack for stack in stacks if stack.as_of == "today" or not self.is_locked(stack)]
+        return [stack for stack in stacks if self.current_lock(stack) is None]
 
     def relock(self, stack: Stack) -> Lock:
-        """Resolve ``stack`` anew; NoSuchRelease where it asks for what the index did not have on its day."""
+        """Resolve ``stack`` anew and write its lock.
+
+        Raises:
+            NoSuchRelease: if it asks for what the index did not have on its day.
+        """
         lock = locks.resolve(stack, self.index, self.locks_folder)
         if lock.failure is not None and lock.failure.outcome == NO_RELEASE:
             raise NoSuchRelease(
-                f"Stack {stack.name} asks for a release that there is not.",
+                f"Stack {stack.name} asks for a release that does not exist.",
                 cause=lock.failure.message,
-                next_step=f"mend its requirements or as_of in {self.matrix_file.name}; nothing recorded was touched",
+                next_step=f"Correct its requirements or as_of in {self.matrix_file.name}. "
+                "Nothing recorded was touched.",
             )
         return lock
 
@@ -212,24 +287,39 @@ class Project:
         return locks.fallen_behind(lock, SHOWN)
 
     def published(self, records: Iterable[Record]) -> Published:
-        """The matrix that ``records`` make, with the variants compared that must agree."""
+        """The matrix of ``records``; variants that must agree are compared."""
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
         return gather(self.known_locks(), chosen, relations.judged(records, chosen))
 
-    def records_of(self, stacks: Iterable[str]) -> dict[Cell, Record]:
-        """The newest record of every cell of these stacks that is part of the matrix, relations judged."""
-        stacks = list(stacks)
-        newest = [record for stack in stacks for record in self.store.of_stack(stack).values()]
+    def records_of(self, stacks: Iterable[str], store: Store | None = None) -> dict[Cell, Record]:
+        """The newest record of every cell of these stacks that is part of the matrix.
+
+        Variants that must agree are compared. ``store`` is where records are looked up: published
+        ones and those of this checkout, unless another store is given.
+        """
+        stacks, store = list(stacks), store or self.store
+        newest = [record for stack in stacks for record in store.of_stack(stack).values()]
         found = of_locks(newest, self.known_locks(stacks))
         chosen = {scenario.name: scenario for scenario in self.chosen_scenarios()}
         return {
             record.cell: record for record in of_matrix(relations.judged(found, chosen), chosen)
         }
 
+    def agreement(self, stacks: Sequence[str]) -> Agreement:
+        """Compare what ran in this checkout with what is published."""
+        here = self.records_of(stacks, Store(self.store.journal, self.store.journal))
+        there = self.records_of(stacks, Store(self.store.published, self.store.published))
+        pairs = [
+            (here[cell], there[cell])
+            for cell in sorted(here.keys() & there.keys())
+            if not {here[cell].outcome, there[cell].outcome} & OF_THE_MACHINE
+        ]
+        return Agreement(len(pairs), tuple(pair for pair in pairs if not same_verdict(*pair)))
+
     def compare_isolation(
         self, stack: Stack, selection: Selection, progress: Progress
     ) -> list[tuple[Record, Record]]:
-        """Each selected cell's record from a fork and from a fresh process of its own; settled cells are left out."""
+        """Each selected cell's record from a fork and from a fresh process; only cells that run."""
         forked = self.stack_run(stack, progress)
         forked.execute(replace(selection, fresh=False))
         apart = Store(self.work / "records-fresh", self.work / "records-fresh")
@@ -241,7 +331,11 @@ class Project:
     def selection(
         self, *, scenario: Sequence[str], cell: Sequence[str], device: Sequence[str], fresh: bool
     ) -> Selection:
-        """The part of the matrix that the words select; UserError with a suggestion for an unknown one."""
+        """The part of the matrix that the words of a command line select.
+
+        Raises:
+            UserError: with a suggestion for an unknown word, or if nothing is selected.
+        """
         known = {s.name: {v.name for v in s.variants} for s in self.chosen_scenarios()}
         for name in scenario:
             expect(name, "scenario", known)
@@ -255,7 +349,7 @@ class Project:
                 raise UserError(
                     f"--cell {text} names no variant.",
                     cause="a cell is written SCENARIO/VARIANT",
-                    next_step=f"--scenario {text} for all of them, or nox -s harness -- list",
+                    next_step=f"--scenario {text} for all variants; gradmatrix list shows them",
                 )
             expect(variant, f"variant of {name}", known[name])
             pairs.append((name, variant))
@@ -273,13 +367,24 @@ class Project:
         )
 
 
+def find_checkout(start: Path) -> Path | None:
+    """The checkout that ``start`` lies in, or else the one that this package is used from."""
+    places = (start, *start.parents, PACKAGE.parent.parent)
+    return next((place for place in places if (place / MATRIX_FILE).is_file()), None)
+
+
+def same_verdict(one: Record, other: Record) -> bool:
+    """Whether two records say the same of a cell."""
+    return (one.outcome, one.gradient, one.passed) == (other.outcome, other.gradient, other.passed)
+
+
 def expect(word: str, kind: str, known: Sequence[str] | dict[str, set[str]] | set[str]) -> None:
-    """UserError where ``word`` is not among the ``known`` ones."""
+    """UserError if ``word`` is not among the ``known`` ones."""
     if word not in known:
         raise UserError(
             f"There is no {kind} {word!r}.",
             cause=did_you_mean(word, sorted(known)),
-            next_step="nox -s harness -- list",
+            next_step="gradmatrix list shows what there is",
         )
 
 
@@ -289,14 +394,14 @@ def by_date(locks: Iterable[Lock]) -> tuple[Lock, ...]:
 
 
 def of_matrix(records: Iterable[Record], scenarios: dict[str, Scenario]) -> list[Record]:
-    """Those records whose variant is still part of the matrix, in a stable order."""
+    """The records whose variant is still part of the matrix, in a stable order."""
     variants = {(s.name, v.name) for s in scenarios.values() for v in s.variants}
     kept = (record for record in records if (record.cell.scenario, record.cell.variant) in variants)
     return sorted(kept, key=lambda record: record.cell)
 
 
 def of_locks(records: Iterable[Record], locks: Iterable[Lock]) -> list[Record]:
-    """Those records that were run under the lock their stack has now: others say nothing about its versions."""
+    """The records that were run under the lock that their stack has now."""
     current = {lock.stack: lock_input(lock) for lock in locks}
     return [
         r
@@ -308,41 +413,30 @@ def of_locks(records: Iterable[Record], locks: Iterable[Lock]) -> list[Record]:
 def gather(
     locks: Iterable[Lock], scenarios: dict[str, Scenario], records: Iterable[Record]
 ) -> Published:
-    """The locks by date, and those records whose stack, lock and variant are still part of the matrix."""
+    """The locks by date, and the records whose stack, lock and variant are part of the matrix."""
     ordered = by_date(locks)
     return Published(ordered, scenarios, tuple(of_matrix(of_locks(records, ordered), scenarios)))
 
 
-class Judged(Protocol):
-    """What is known of a cell: a record, or the newest entry of its history."""
-
-    @property
-    def passed(self) -> bool | None:
-        """None where it was not judged."""
-
-
-Known = TypeVar("Known", bound=Judged)
-
-PARTS = ("stack", "scenario", "variant", "device")
-
-
 def published(project: Project) -> dict[Cell, Record]:
-    """The published records of ``project``, without what this checkout has run and not published."""
-    folder = project.results / "records"
-    return Store(folder, folder).everything()
+    """The published records, without what ran in this checkout and is not published."""
+    return Store(project.store.published, project.store.published).everything()
 
 
 def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Known:
-    """What is ``known`` of the cell that ``text`` names; UserError with a suggestion for an unknown part.
+    """What is ``known`` of the cell that ``text`` names: STACK/SCENARIO/VARIANT[/DEVICE].
 
-    Without a device the first of ``devices`` on which it was judged is meant, or the first of them.
+    Without a device, the first of ``devices`` on which the cell was judged is meant.
+
+    Raises:
+        UserError: with a suggestion for an unknown part.
     """
     words = text.split("/")
     if not len(PARTS) - 1 <= len(words) <= len(PARTS):
         raise UserError(
-            f"{text!r} is no cell.",
-            cause="a cell is written STACK/SCENARIO/VARIANT, and /DEVICE where it is not the first one",
-            next_step="nox -s harness -- table",
+            f"{text!r} is not a cell.",
+            cause="a cell is written STACK/SCENARIO/VARIANT or STACK/SCENARIO/VARIANT/DEVICE",
+            next_step="gradmatrix table -v shows the cells",
         )
     cells = list(known)
     for part, word in zip(PARTS, words, strict=False):
@@ -359,29 +453,31 @@ def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Kn
 
 
 def scenario_of(record: Record, project: Project) -> Scenario:
-    """The scenario of a record in this checkout; UserError where it has none, or not this variant."""
+    """The scenario of a record in this checkout; UserError if it lacks the scenario or variant."""
     cell = record.cell
     known = {each.name: each for each in (*project.scenarios.values(), *project.scripts)}
     scenario = known.get(cell.scenario)
     if scenario is None or all(variant.name != cell.variant for variant in scenario.variants):
         raise UserError(
             f"This checkout has no {cell.scenario}/{cell.variant}.",
-            cause=f"{cell} was published by another state of the scenarios",
-            next_step=f"check out that state, or run it anew: nox -s harness -- run {cell.stack}",
+            cause=f"{cell} was published from another commit",
+            next_step=f"check out that commit, or run the cell here: gradmatrix run {cell.stack}",
         )
     return scenario
 
 
 def lock_of(record: Record, project: Project) -> Lock:
-    """The lock that a record was made with; UserError where it is gone or another one. None is resolved anew."""
+    """The lock that a record was made with; nothing is resolved.
+
+    Raises:
+        UserError: if that lock is missing or was replaced.
+    """
     lock = locks.load(record.cell.stack, project.locks_folder)
     then = record.inputs.get("lock", "")
     if lock is not None and (lock.failure is not None or lock.digest.startswith(then)):
         return lock
     raise UserError(
         f"The lock of {record.cell.stack} is not the one that {record.cell} was run with.",
-        cause="it is missing or incomplete"
-        if lock is None
-        else "the stack was locked anew since then",
-        next_step=f"git checkout results/locks, or run it anew: nox -s harness -- run {record.cell.stack}",
+        cause="it is missing or incomplete" if lock is None else "the stack was locked anew",
+        next_step=f"git checkout results/locks, or run the stack: gradmatrix run {record.cell.stack}",
     )

@@ -1,9 +1,10 @@
-"""What the package index has that the matrix has not, and the generated stacks written anew."""
+"""What the package index has and the matrix lacks; the generated stacks are written again."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class Fresh(Frozen, frozen=True):
-    """A release that is newer than all that is locked."""
+    """A release that is newer than every locked one."""
 
     package: str
     version: str
     released: dt.date | None
     locked: str | None
-    """The newest that any lock has; None where no lock has the package."""
+    """The newest one in a lock; None if no lock has the package."""
 
 
 class Yanked(Frozen, frozen=True):
@@ -45,7 +46,7 @@ class Yanked(Frozen, frozen=True):
     package: str
     version: str
     moves: bool
-    """Whether the next lock of the stack is without it: that of today. A lock of another day stays what it was."""
+    """Whether the next lock of the stack drops it: a stack of today, that does not pin it."""
 
 
 class News(Frozen, frozen=True, kw_only=True):
@@ -53,20 +54,23 @@ class News(Frozen, frozen=True, kw_only=True):
 
     schema: Literal[1] = 1
     day: dt.date
-    """Of what the package index says: before today where it was not asked, or did not answer."""
+    """The day of the index's answers: before today if it was not asked, or did not answer."""
     releases: tuple[Fresh, ...] = ()
     added: tuple[str, ...] = ()
-    """Generated stacks that the matrix had not."""
+    """Generated stacks that the matrix lacked."""
     unread: tuple[str, ...] = ()
-    """Tables that were changed, or whose base was, since their stacks were looked up: nothing runs until they are."""
+    """Tables that changed, or whose base did, since their stacks were looked up.
+
+    Nothing runs until they are looked up again.
+    """
     removed: tuple[str, ...] = ()
-    """Generated stacks that no rule gives any more; what has been recorded of them is kept."""
+    """Generated stacks that no rule gives any more; their records are kept."""
     unlocked: tuple[str, ...] = ()
-    """Stacks of an ended period, or typed ones, those of today too, that have no current lock."""
+    """Stacks without a lock of what they ask for, new ones apart."""
     yanked: tuple[Yanked, ...] = ()
     notices: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
-    """What is to be known of the index's answers: that they are old, that a kept one was damaged."""
+    """Notes about the index's answers: they are old, or a kept one was damaged."""
     suggestion: str = ""
     """Tables for matrix.toml, which is never written."""
 
@@ -79,17 +83,43 @@ class News(Frozen, frozen=True, kw_only=True):
         )
 
 
+@dataclass(frozen=True)
+class Reading:
+    """The matrix as it is, beside what its rules give by the package index."""
+
+    asked: frozenset[str]
+    """Packages that stacks or rules ask for by name."""
+    offered: Offered
+    given: dict[Placed, tuple[Stack, ...]]
+    """The stacks that each rule gives."""
+    now: tuple[Stack, ...]
+    """Every stack, those of the rules included."""
+    added: tuple[Stack, ...]
+    removed: tuple[Stack, ...]
+    locks: dict[str, Lock]
+
+
 def refresh(project: Project, today: dt.date, *, write: bool) -> News:
     """Read the index on ``today``, and ``write`` the generated stacks.
 
-    UserError where it does not answer and nothing is kept, or where what is kept is too old to write by.
+    Raises:
+        UserError: if the index does not answer and nothing is kept, or if its kept answers are too
+            old to remove stacks by.
     """
+    reading = read(project, today)
+    news = report(project, reading, today)
+    if write:
+        _check_removed(reading.removed, project.index)
+        generated.write(project.generated_file, reading.given)
+    return news
+
+
+def read(project: Project, today: dt.date) -> Reading:
+    """Ask the index for every package of the matrix, and apply the rules."""
     typed = project.typed_matrix
     rules = generated.asking(typed)
-    locks = {
-        lock.stack: lock
-        for lock in project.known_locks(stack.name for stack in project.known_stacks)
-    }
+    known = project.known_stacks
+    locks = {lock.stack: lock for lock in project.known_locks(stack.name for stack in known)}
     asked = {name for stack in typed.stacks for name in names_of(stack.requirements)}
     asked |= {name for rule in rules for name in generated.packages_of(rule)}
     needed = asked.union(package.name for lock in locks.values() for package in lock.packages)
@@ -98,58 +128,70 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
         check(rule, offered)
     given = {rule: generated.given_by(rule, offered, today) for rule in rules}
     pairs = [(rule.place, stack) for rule, stacks in given.items() for stack in stacks]
-    now = joined(
-        project.matrix_file, typed.stacks, pairs
-    )  # a collision is told before anything is written
-    added, removed = generated.differing(project.known_stacks, now)
+    now = joined(project.matrix_file, typed.stacks, pairs)
+    added, removed = generated.differing(known, now)
+    return Reading(
+        frozenset(asked), offered, given, tuple(now), tuple(added), tuple(removed), locks
+    )
+
+
+def report(project: Project, reading: Reading, today: dt.date) -> News:
+    """What is new in ``reading``, compared with what is written and locked."""
     kept = generated.kept(project.generated_file)
-    unread = tuple(rule.place for rule in rules if kept.of(rule) is None)
-    names = {stack.name for stack in (*now, *removed)}
+    names = {stack.name for stack in (*reading.now, *reading.removed)}
     gone = [
         stack.name for entry in kept.entries for stack in entry.stacks if stack.name not in names
     ]
-    if write:
-        _check_removed(removed, project.index)
-        generated.write(project.generated_file, given)
-    pythons: dict[str, set[str]] = {}
-    for stack in now:
-        for name in names_of(stack.requirements):
-            pythons.setdefault(name, set()).add(stack.python)
-    fitting = {
-        name: tuple(r for r in offered[name] if r.fits(pythons.get(name, ()))) for name in asked
-    }
-    fresh = tuple(fresh_releases(sorted(asked), locks.values(), fitting, today))
-    new = {stack.name for stack in added}
-    silent = [(name, said) for name in sorted(asked) if (said := _silence(offered[name]))]
+    added = {stack.name for stack in reading.added}
+    fresh = tuple(
+        fresh_releases(sorted(reading.asked), reading.locks.values(), fitting(reading), today)
+    )
+    typed = project.typed_matrix.stacks
     stale_since = project.index.stale_since
     return News(
         day=today if stale_since is None else stale_since.date(),
         index=project.index.notices,
         releases=fresh,
-        added=tuple(stack.name for stack in added),
-        unread=unread,
-        removed=tuple(dict.fromkeys((*(stack.name for stack in removed), *gone))),
-        unlocked=tuple(s.name for s in now if s.name not in new and not project.is_locked(s)),
-        yanked=tuple(yanked(now, locks, offered)),
-        notices=(
-            *(
-                f"{rule.place} gives no stack: no release is as it asks"
-                for rule in rules
-                if not given[rule]
-            ),
-            *(
-                f"the package index {said} of {name}: what is new cannot be told"
-                for name, said in silent
-            ),
+        added=tuple(stack.name for stack in reading.added),
+        unread=tuple(rule.place for rule in reading.given if kept.of(rule) is None),
+        removed=tuple(dict.fromkeys((*(stack.name for stack in reading.removed), *gone))),
+        unlocked=tuple(
+            stack.name
+            for stack in reading.now
+            if stack.name not in added and project.current_lock(stack) is None
         ),
-        suggestion=suggestion(fresh, typed.stacks, {stack.name.lower() for stack in now}),
+        yanked=tuple(yanked(reading.now, reading.locks, reading.offered)),
+        notices=tuple(notices(reading)),
+        suggestion=suggestion(fresh, typed, {stack.name.lower() for stack in reading.now}),
     )
+
+
+def fitting(reading: Reading) -> Offered:
+    """The releases that fit a Python of the stacks which ask for them."""
+    pythons: dict[str, set[str]] = {}
+    for stack in reading.now:
+        for name in names_of(stack.requirements):
+            pythons.setdefault(name, set()).add(stack.python)
+    return {
+        name: tuple(r for r in reading.offered[name] if r.fits(pythons.get(name, ())))
+        for name in reading.asked
+    }
+
+
+def notices(reading: Reading) -> Iterator[str]:
+    """Rules that give nothing, and packages about which the index says too little."""
+    for rule, stacks in reading.given.items():
+        if not stacks:
+            yield f"{rule.place} gives no stack: no release is what it asks for"
+    for name in sorted(reading.asked):
+        if said := _silence(reading.offered[name]):
+            yield f"the package index {said} of {name}, so new releases cannot be seen"
 
 
 def fresh_releases(
     names: Iterable[str], locks: Iterable[Lock], offered: Offered, today: dt.date
 ) -> Iterator[Fresh]:
-    """The newest release of each package, as a plain install takes it, where no lock has it or a newer one."""
+    """The newest release of each package, unless a lock has it or a newer one."""
     locks = tuple(locks)
     for name in names:
         top = newest(offered[name], today)
@@ -162,7 +204,7 @@ def fresh_releases(
 def yanked(
     stacks: Iterable[Stack], locks: Mapping[str, Lock], offered: Offered
 ) -> Iterator[Yanked]:
-    """The locked releases that have been withdrawn since."""
+    """The locked releases that were withdrawn later."""
     withdrawn = {
         (name, Version(r.version))
         for name, releases in offered.items()
@@ -179,7 +221,7 @@ def yanked(
 
 
 def _asked_exactly(stack: Stack, name: str) -> bool:
-    """Whether ``stack`` pins the package: then its release is taken, yanked or not."""
+    """Whether ``stack`` pins the package: then a yanked release is taken too."""
     pins = (r for r in map(Requirement, stack.requirements) if canonicalize_name(r.name) == name)
     return any(
         s.operator in {"==", "==="} and not s.version.endswith("*")
@@ -189,17 +231,17 @@ def _asked_exactly(stack: Stack, name: str) -> bool:
 
 
 def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collection[str] = ()) -> str:
-    """A [[stacks]] table for each fresh release, over the requirements of the newest stack that has the package.
+    """A [[stacks]] table for each fresh release, with the requirements of the newest stack.
 
-    None where the matrix has a stack of that name (``taken``) already: what it lacks is a lock.
+    A release gets none if the matrix has a stack of its name (``taken``): that lacks only a lock.
     """
     tables = []
-    told: set[str] = set()
+    suggested: set[str] = set()
     for release in fresh:
         asking = [stack for stack in stacks if release.package in names_of(stack.requirements)]
-        if not asking or TWINS.get(release.package) in told:
+        if not asking or TWINS.get(release.package) in suggested:
             continue
-        told.add(release.package)
+        suggested.add(release.package)
         name = safe_name(f"{release.package}-{release.version}")
         if name.lower() in taken:
             continue
@@ -218,14 +260,14 @@ def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collectio
 
 
 def _silence(releases: Sequence[Release]) -> str:
-    """What keeps ``releases`` from telling what is new; empty where nothing does."""
+    """Why nobody can see what is new among ``releases``; empty if one can."""
     if not releases:
         return "has no release"
     return "" if any(release.uploaded for release in releases) else "has no dates for the releases"
 
 
 def check(placed: Placed, offered: Offered) -> None:
-    """UserError where the index does not have what ``placed`` names."""
+    """UserError if the index does not have what ``placed`` names."""
     missing = next((name for name in generated.packages_of(placed) if not offered[name]), None)
     if missing is not None:
         raise UserError(
@@ -238,8 +280,8 @@ def check(placed: Placed, offered: Offered) -> None:
     )
     if undated is not None and isinstance(placed.rule, Window):
         raise UserError(
-            f"The package index has no dates for the releases of {undated!r}, from which {placed.place} follows.",
-            cause="its simple API is without upload times (PEP 700)",
+            f"The package index has no dates for the releases of {undated!r}, which {placed.place} needs.",
+            cause="its simple API gives no upload times (PEP 700)",
             next_step="set UV_DEFAULT_INDEX to an index that has them",
         )
     if isinstance(placed.rule, Releases):
@@ -258,11 +300,12 @@ def _check_exactly(place: str, rule: Releases, releases: Iterable[Release]) -> N
 
 
 def _check_removed(removed: Iterable[Stack], index: Index) -> None:
-    """UserError where stacks would go that an old answer may only not know of yet."""
+    """UserError if stacks would go, but only by old answers of the index."""
     names = [stack.name for stack in removed]
     if names and index.stale_since is not None:
         raise UserError(
-            f"Nothing was written: by what is kept of the package index these stacks would go: {', '.join(names)}.",
+            "Nothing was written: by old answers of the package index these stacks would go: "
+            f"{', '.join(names)}.",
             cause=", ".join(index.notices),
             next_step="run it again with the index; refresh --check writes nothing",
         )
@@ -275,7 +318,7 @@ def _offered(project: Project, names: Sequence[str]) -> dict[str, tuple[Release,
         raise UserError(
             f"{error}",
             cause="there is no network, or the index is down; nothing was written",
-            next_step="run it again later; what was asked before is kept, and used where the index does not answer",
+            next_step="Run it again later. Answers that were kept are used if the index is silent.",
         ) from error
 
 

@@ -1,6 +1,7 @@
-"""Read a scenario's literals without importing it: importing would need the libraries it trains with.
+"""What is run: scenarios of the project, and training scripts of the user's own.
 
-A training script of the user's own as a scenario: a [[scripts]] table of matrix.toml, and the file that it names.
+The literals of a scenario are read without importing it, since that would need the libraries that
+it trains with. A script of the user's own is a [[scripts]] table of matrix.toml.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 PAIR = 2
 FIRST_LOSS = "first loss"
 READ_FROM_OUTSIDE = frozenset({"NEEDS", "VARIANTS", "AGREE"})
-"""Literals of a scenario that its own code does not need; what a cell's verdict takes from them is in its key."""
+"""Literals that a scenario's own code does not need. What a verdict takes from them is in its key."""
 
 
 def load_all(folder: Path) -> dict[str, Scenario]:
@@ -50,13 +51,13 @@ def load_all(folder: Path) -> dict[str, Scenario]:
 
 
 def load(path: Path) -> Scenario:
-    """The scenario in ``path``; UserError where its literals are missing or wrong."""
+    """The scenario in ``path``; UserError if its literals are missing or wrong."""
     source = path.read_bytes()
     try:
         tree = ast.parse(source, filename=str(path))
     except SyntaxError as error:
         raise UserError(
-            f"{path} is no valid Python: {error.msg} in line {error.lineno}.",
+            f"{path} is not valid Python: {error.msg} in line {error.lineno}.",
             cause="a scenario is an ordinary script",
             next_step=f"run: python {path} VARIANT",
         ) from error
@@ -76,7 +77,7 @@ def load(path: Path) -> Scenario:
 
 
 def unmet(variant: Variant, lock: Lock) -> str | None:
-    """The first requirement of ``variant`` that ``lock`` does not meet, in words; None where it meets all."""
+    """The first requirement of ``variant`` that ``lock`` does not meet; None if it meets all."""
     for text in variant.needs:
         requirement = Requirement(text)
         version = lock.version(canonicalize_name(requirement.name))
@@ -103,7 +104,7 @@ def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) ->
     own = _needs(entry["needs"], path) if "needs" in entry else needs
     cures = entry.get("cures", ())
     if not isinstance(cures, (tuple, list)) or not all(isinstance(cause, str) for cause in cures):
-        raise _wrong(path, f"variant {name!r} cures {cures!r}, which is no tuple of causes")
+        raise _wrong(path, f"variant {name!r} cures {cures!r}, which is not a tuple of causes")
     return Variant(
         name=name,
         role=Role(entry["role"]),
@@ -115,7 +116,7 @@ def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) ->
 
 def _needs(entry: object, path: Path) -> tuple[str, ...]:
     if not isinstance(entry, (tuple, list)):  # a lone string would be read letter by letter
-        raise _wrong(path, f"needs {entry!r}, which is no tuple of requirements")
+        raise _wrong(path, f"needs {entry!r}, which is not a tuple of requirements")
     try:
         return tuple(str(Requirement(text)) for text in entry)
     except (InvalidRequirement, TypeError) as error:
@@ -144,10 +145,10 @@ def _relation(pair: object, variants: dict[str, Variant], path: Path) -> Relatio
         or not PAIR <= len(pair) <= PAIR + 1
         or pair[0] == pair[1]
     ):
-        raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
+        raise _wrong(path, f"has {pair!r} in AGREE, which is not a pair of its variants")
     for name in pair[:PAIR]:
         if not isinstance(name, str) or name not in variants:
-            raise _wrong(path, f"has {pair!r} in AGREE, which is no pair of its variants")
+            raise _wrong(path, f"has {pair!r} in AGREE, which is not a pair of its variants")
         if variants[name].role is Role.MISUSE:
             raise _wrong(path, f"has {pair!r} in AGREE, and {name!r} is a misuse: it cannot train")
     return Relation(
@@ -156,21 +157,22 @@ def _relation(pair: object, variants: dict[str, Variant], path: Path) -> Relatio
 
 
 def _options(entry: object, path: Path) -> dict[str, Any]:
-    """What a relation states beside its pair, ready for its type."""
+    """The options of a relation, beside its pair."""
     if not isinstance(entry, dict):
         raise _wrong(
-            path, f'has {entry!r} in AGREE, which is no dictionary such as {{"rtol": 0.02}}'
+            path, f'has {entry!r} in AGREE, which is not a dictionary such as {{"rtol": 0.02}}'
         )
     for key, value in entry.items():
         if key == "rtol":
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
                 raise _wrong(
-                    path, f"has the rtol {value!r} in AGREE, which is no number from 0 to below 1"
+                    path,
+                    f"has the rtol {value!r} in AGREE, which is not a number from 0 to below 1",
                 )
         elif key == "only":
             if value != FIRST_LOSS:
                 raise _wrong(
-                    path, f"has only {value!r} in AGREE, where {FIRST_LOSS!r} is all that it may be"
+                    path, f"has only {value!r} in AGREE, where only {FIRST_LOSS!r} is allowed"
                 )
         else:
             raise _wrong(
@@ -191,7 +193,7 @@ def _literal(tree: ast.Module, name: str, path: Path) -> object:
                 return ast.literal_eval(value)
             except (ValueError, TypeError) as error:
                 raise _wrong(
-                    path, f"{name} is no literal: it is read without importing the file"
+                    path, f"{name} is not a literal: it is read without importing the file"
                 ) from error
     return None
 
@@ -207,7 +209,7 @@ def _wrong(path: Path, what: str) -> UserError:
     return UserError(
         f"{path.name} {what}.",
         cause="a scenario's NEEDS, VARIANTS and AGREE are literals at the top of the file",
-        next_step="see 'Add a scenario' in README.md",
+        next_step="see docs/scenarios.md",
     )
 
 
@@ -218,7 +220,11 @@ VARIANT = "script"
 def load_scripts(
     matrix_file: Path, scripts: Iterable[Script], scenario_names: Collection[str]
 ) -> tuple[Scenario, ...]:
-    """A scenario for each of ``scripts``, tables of ``matrix_file``; UserError where a table or its file is wrong."""
+    """A scenario for each of ``scripts``, which are tables of ``matrix_file``.
+
+    Raises:
+        UserError: if a table or its file is wrong.
+    """
     scripts = tuple(scripts)
     check_unique(matrix_file, "script", [script.name for script in scripts])
     for script in scripts:
@@ -227,7 +233,7 @@ def load_scripts(
 
 
 def _check(matrix_file: Path, script: Script, scenario_names: Collection[str]) -> None:
-    """UserError where the table says what no script can have."""
+    """UserError if the table says what no script can have."""
     check_name(matrix_file, "script", script.name)
     if script.name.lower() in {name.lower() for name in scenario_names}:
         cause = "results are looked up by that name"
@@ -277,7 +283,7 @@ def _missing(
 
 
 def _digest(matrix_file: Path, script: Script) -> str:
-    """sha256 over all that a script's verdict depends on, beside the stack: its table, its file and its inputs."""
+    """sha256 over what a verdict depends on beside the stack: table, file and inputs."""
     table = [script.path, script.role, script.arguments, script.directory]
     total = hashlib.sha256(json.dumps(table).encode())
     for name in (script.path, *_inputs(matrix_file, script)):
@@ -287,7 +293,7 @@ def _digest(matrix_file: Path, script: Script) -> str:
 
 
 def _inputs(matrix_file: Path, script: Script) -> Iterator[str]:
-    """The files that the table's patterns name, relative to the matrix; a pattern that names none is an error."""
+    """The files that the table's patterns name; UserError if a pattern names none."""
     for pattern in script.inputs:
         found = sorted(glob.glob(pattern, root_dir=matrix_file.parent, recursive=True))  # noqa: PTH207  (absolute ones too)
         inside = [name for entry in found for name in _files(matrix_file.parent, entry)]
@@ -297,14 +303,14 @@ def _inputs(matrix_file: Path, script: Script) -> Iterator[str]:
 
 
 def _files(root: Path, entry: str) -> list[str]:
-    """The file ``entry`` itself, or all files of that folder; what Python compiles beside them is no input."""
+    """The file ``entry``, or all files of that folder without what Python compiles there."""
     path = root / entry
     files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
     return [os.path.relpath(each, root) for each in files if "__pycache__" not in each.parts]
 
 
 def without_folders(value: Any, folders: Iterable[Path]) -> Any:  # noqa: ANN401  (whatever JSON holds)
-    """``value`` without ``folders``, what is above them and the home in its texts: records are published."""
+    """``value`` without ``folders``, their parents and the home in its texts: it is published."""
     folders = [*folders, Path(os.environ.get("HOME", ""))]
     places = {str(place) for folder in folders for place in (folder, *folder.parents) if place.name}
     choice = "|".join(re.escape(place + os.sep) for place in sorted(places, key=len, reverse=True))

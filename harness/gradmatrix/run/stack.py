@@ -1,44 +1,40 @@
-"""The table of contents: plan, lock, install, launch, verdict, store."""
+"""Run one stack: plan its cells, install its lock, run the cells, record each one."""
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import os
-import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell, Failure, Lock, Record, Role, Scenario, Stack
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import Outcome
+from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.run.plan import Action, Planned, Selection, plan
-from gradmatrix.run.pool import ServerPool, Settings, Source
+from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from gradmatrix.run.pool import Finished
+    from gradmatrix.run.pool import Finished, Settings
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
-"""Characters of an explanation that fills a column: nothing else holds the rest of it."""
+"""Characters of an explanation why a whole stack failed: it stands nowhere else."""
 
 
 class Progress(Protocol):
-    """What a run tells whoever watches it."""
+    """What a run reports while it lasts."""
 
     def stage(self, stack: str, text: str) -> None:
-        """The run turned to something that takes a while: installing, importing."""
+        """The run started something that takes a while, such as installing."""
 
     def planned(self, stack: str, cells: list[Planned]) -> None:
         """These cells are about to be run, kept or settled."""
@@ -62,7 +58,7 @@ class Records(Protocol):
 
 @dataclass(frozen=True)
 class Summary:
-    """What one stack's run did, and what it cost in seconds."""
+    """What one stack's run did, with times in seconds."""
 
     stack: str
     executed: int = 0
@@ -75,7 +71,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class StackRun:
-    """One stack's run: everything it needs, so that each step is a small method."""
+    """The run of one stack, with everything that it needs."""
 
     stack: Stack
     lock: Lock
@@ -90,9 +86,10 @@ class StackRun:
     run_id: str
 
     def execute(self, selection: Selection) -> Summary:
-        """Run what has to be run and record every cell; a stack that cannot be installed fills its column.
+        """Run what must be run and record every cell.
 
-        Whoever runs cells of a stack has its environment to himself: a second run of it waits, and then plans anew.
+        If the stack cannot be installed, that is the outcome of all its cells. Only one run may use
+        a stack's environment: a second run waits for the first and then makes its plan.
         """
         cells = self.plan(selection)
         if self.lock.failure is not None or all(cell.action is not Action.RUN for cell in cells):
@@ -102,7 +99,7 @@ class StackRun:
             return self.carry_out(self.plan(selection))
 
     def carry_out(self, cells: list[Planned]) -> Summary:
-        """Do about each cell what was planned."""
+        """Do what was planned for each cell."""
         self.progress.planned(self.stack.name, cells)
         kept = sum(cell.action is Action.KEEP for cell in cells)
         if self.lock.failure is not None:
@@ -115,10 +112,12 @@ class StackRun:
         to_run = [cell for cell in cells if cell.action is Action.RUN]
         if not to_run:
             return summary
-        self.stage("installing")
+        self.stage(f"installing a lock of {counted(len(self.lock.packages), 'package')}")
         waiting = partial(self.stage, "waiting for another stack to be installed")
         try:
-            installed = environment.ensure(self.lock, self.locks, self.environments, waiting)
+            installed = environment.ensure(
+                self.lock, self.locks, self.environments, waiting, progress=self.installing
+            )
         except environment.InstallFailed as error:
             filled = self.fill(to_run, error.failure, kept)
             return replace(filled, settled=len(settled))
@@ -129,8 +128,12 @@ class StackRun:
         )
 
     def stage(self, text: str) -> None:
-        """Tell whoever watches what takes a while now."""
+        """Report what takes a while now."""
         self.progress.stage(self.stack.name, text)
+
+    def installing(self, step: str) -> None:
+        """Report a step of an install."""
+        self.stage(f"installing: {step}")
 
     def plan(self, selection: Selection) -> list[Planned]:
         """The selected cells of this stack."""
@@ -156,7 +159,7 @@ class StackRun:
         return planned({**newest, **same})
 
     def revive(self, cells: Iterable[Planned]) -> None:
-        """Make kept records the newest ones again, where a stack was changed, run, and changed back."""
+        """Make kept records the newest ones again: a stack may be changed, run and changed back."""
         newest = self.store.recorded_here(self.stack.name)
         by_key = self.store.recorded_under(self.stack.name)
         for cell in cells:
@@ -175,7 +178,7 @@ class StackRun:
             raise UserError(
                 f"Stack {self.stack.name} was not judged: {failure.outcome}.",
                 cause=failure.message,
-                next_step="mend that and run the same command again; what has been recorded is kept",
+                next_step="Fix this and run the command again. Finished cells are kept.",
             )
         return Summary(self.stack.name, settled=len(cells), kept=kept, notice=failure.message)
 
@@ -187,21 +190,18 @@ class StackRun:
     def run_cells(
         self, cells: list[Planned], installed: environment.Environment
     ) -> tuple[float, float]:
-        """Run ``cells`` in ``installed``; the seconds spent importing and the seconds spent in the cells."""
-        with workplace(self.workplaces, self.run_id) as directory:
-            sources = {Source.of(cell.scenario) for cell in cells}
-            pool = ServerPool(self.settings, installed.python, sources, directory, self.stage)
-            try:
-                for number, cell in enumerate(cells):
-                    self.stage(f"{cell.scenario.name} {cell.variant.name}")
-                    finished = pool.run(cell, directory / f"cell-{number}")
-                    record = self.record(
-                        cell, finished.verdict, finished, build=installed.build.value
-                    )
-                    self.progress.ended(record, finished.output)
-                    shutil.rmtree(directory / f"cell-{number}", ignore_errors=True)
-            finally:
-                pool.close()
+        """Run ``cells`` in ``installed``; the seconds of importing and of running cells."""
+        with server_pool(
+            self.settings,
+            installed.python,
+            [cell.scenario for cell in cells],
+            self.workplaces,
+            self.stage,
+            run_id=self.run_id,
+        ) as pool:
+            for cell, finished, _ in pool.run_cells(cells):
+                record = self.record(cell, finished.verdict, finished, build=installed.build.value)
+                self.progress.ended(record, finished.output)
             return pool.import_s, pool.cells_s
 
     def record(
@@ -235,35 +235,8 @@ class StackRun:
         return record
 
 
-def new_run_id() -> str:
-    """A name for this run that sorts by time."""
-    return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
-
-
-@contextmanager
-def workplace(folder: Path, run_id: str) -> Iterator[Path]:
-    """A folder for the files of the protocol; what killed runs left beside it is deleted."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob("*.lock"):
-        if not files.is_held(left):
-            shutil.rmtree(left.with_suffix(""), ignore_errors=True)
-            left.unlink(missing_ok=True)
-    own = folder / f"{run_id}.lock"
-    with files.held(own):
-        directory = own.with_suffix("")
-        directory.mkdir(exist_ok=True)
-        try:
-            yield directory
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
-            with contextlib.suppress(
-                OSError
-            ):  # Windows does not delete what is open; the next run does
-                own.unlink()
-
-
 def failed(records: Iterable[Record]) -> list[Record]:
-    """The records of judged cells that did not pass, misuse after the rest."""
+    """The records of judged cells that did not pass; misuse comes last."""
     return sorted(
         (record for record in records if record.passed is False),
         key=lambda record: (record.role is Role.MISUSE, record.cell),

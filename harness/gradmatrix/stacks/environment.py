@@ -243,6 +243,7 @@ def ensure(
     root: Path,
     waiting: Callable[[], object] = lambda: None,
     *,
+    progress: Callable[[str], object] = lambda _: None,
     driver: bool | None = None,
     choose: Callable[[Lock], BuildChoice] | None = None,
     free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
@@ -257,6 +258,7 @@ def ensure(
         locks: the folder of the lock's text
         root: the folder of all environments
         waiting: called if another install must end first
+        progress: told what is downloaded and installed, a line at a time
         driver: whether the machine has an NVIDIA driver; None to look
         choose: the build to install, for tests
         free_bytes: free disk space at a path, for tests
@@ -278,7 +280,7 @@ def ensure(
         _check_disk(lock.stack, choice.build, free_bytes(root))
         try:
             _create(lock, folder)
-            _install(lock, text, choice, folder)
+            _install(lock, text, choice, folder, progress)
         except InstallFailed:
             shutil.rmtree(folder, ignore_errors=True)  # an incomplete one may have filled the disk
             raise
@@ -370,7 +372,9 @@ def _interpreters() -> list[str]:
     return sorted(set(re.findall(r"^(?:cpython|pypy)-(\d+\.\d+\.\d+)", listed, re.MULTILINE)))
 
 
-def _install(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> None:
+def _install(
+    lock: Lock, text: str, choice: BuildChoice, folder: Path, progress: Callable[[str], object]
+) -> None:
     """Install the lock, and then this machine's build of torch if that is another one.
 
     Packages without a hash are installed separately.
@@ -380,19 +384,20 @@ def _install(lock: Lock, text: str, choice: BuildChoice, folder: Path) -> None:
     hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
     listed.write_text(hashed, encoding="utf-8", newline="\n")
     dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
-    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)])
+    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)], progress)
     if unhashed:
         sources.write_text(
             without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n"
         )
-        _pip_install(folder, [*dated, "--requirements", str(sources)])
+        _pip_install(folder, [*dated, "--requirements", str(sources)], progress)
     if choice.torch:
-        _pip_install(folder, list(choice.torch))
+        _pip_install(folder, list(choice.torch), progress)
 
 
-def _pip_install(folder: Path, arguments: list[str]) -> None:
-    ran = uv.run(
-        ["pip", "install", "--quiet", "--python", str(_python(folder)), "--no-deps", *arguments],
+def _pip_install(folder: Path, arguments: list[str], progress: Callable[[str], object]) -> None:
+    ran = uv.run_reporting(
+        ["pip", "install", "--python", str(_python(folder)), "--no-deps", *arguments],
+        progress,
         variables={"UV_DEFAULT_INDEX": uv.index_url()},
     )
     if ran.returncode:

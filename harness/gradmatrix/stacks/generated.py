@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gradmatrix.stacks.generate import Placed
     from gradmatrix.stacks.index import Release
 
-COMMAND = "nox -s harness -- refresh"
+COMMAND = "gradmatrix refresh"
 
 
 class _Stack(Frozen, frozen=True):

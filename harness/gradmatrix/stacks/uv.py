@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import uv
 from gradmatrix.core.errors import UserError, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 LEAKS = (
     "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date and would enter every dated stack
@@ -38,6 +39,12 @@ DISK_FULL = re.compile(
 """What uv prints if the disk is full."""
 
 
+STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
+"""A line of uv about what it is doing."""
+LISTED = re.compile(r"Using Python | [-+~] ")
+"""A line of uv about the environment, or one of its packages."""
+
+
 @dataclass(frozen=True)
 class Ran:
     """How a uv command ended; ``stderr`` has no host names."""
@@ -55,15 +62,11 @@ def run(
     timeout_s: float = 1800,
 ) -> Ran:
     """Run ``uv ARGUMENTS``. A uv that fails or times out raises nothing."""
-    environment = {key: value for key, value in os.environ.items() if key not in LEAKS}
-    if offline():
-        environment["UV_OFFLINE"] = "1"
-    environment |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", **(variables or {})}
     try:
         ran = subprocess.run(
             [binary(), *arguments],
             input=stdin,
-            env=environment,
+            env=_environment(variables),
             timeout=timeout_s,
             capture_output=True,
             check=False,
@@ -73,6 +76,50 @@ def run(
     except subprocess.TimeoutExpired:
         return Ran(TIMED_OUT, "", f"uv timed out: no answer in {timeout_s:g} s")
     return Ran(ran.returncode, ran.stdout, scrub(ran.stderr))
+
+
+def run_reporting(
+    arguments: Sequence[str],
+    progress: Callable[[str], object],
+    *,
+    variables: Mapping[str, str] | None = None,
+    timeout_s: float = 1800,
+) -> Ran:
+    """Run ``uv ARGUMENTS`` and pass on what it downloads, builds and installs, a line at a time.
+
+    The ``stderr`` that comes back is without these lines.
+    """
+    with subprocess.Popen(
+        [binary(), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=_environment(variables),
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        assert process.stderr is not None
+        timer = threading.Timer(timeout_s, process.kill)
+        timer.start()
+        kept = []
+        for line in process.stderr:
+            if STEP.match(line):
+                progress(line.strip())
+            elif not LISTED.match(line):
+                kept.append(line)
+        code = process.wait()
+        if not timer.is_alive():
+            return Ran(TIMED_OUT, "", f"uv timed out: no answer in {timeout_s:g} s")
+        timer.cancel()
+    return Ran(code, "", scrub("".join(kept)))
+
+
+def _environment(variables: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment variables of uv: those of this machine without what would change a lock."""
+    environment = {key: value for key, value in os.environ.items() if key not in LEAKS}
+    if offline():
+        environment["UV_OFFLINE"] = "1"
+    return environment | {"NO_COLOR": "1", "UV_NO_PROGRESS": "1", **(variables or {})}
 
 
 def offline() -> str:

@@ -55,7 +55,7 @@ def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
         raise UserError(
             f"{cell} never ran: {record.outcome}.",
             cause=one_line(record.message),
-            next_step="choose a cell that ran and failed: nox -s harness -- table",
+            next_step="choose a cell that ran and failed: gradmatrix table -v",
         )
     if everything:
         return

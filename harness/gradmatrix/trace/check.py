@@ -18,8 +18,7 @@ from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.judge.versions import Likeness
 from gradmatrix.run import project as address
 from gradmatrix.run.plan import Action, plan
-from gradmatrix.run.pool import ServerPool, Source
-from gradmatrix.run.stack import new_run_id, workplace
+from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks.environment import device_class, installed
 
 if TYPE_CHECKING:
@@ -178,22 +177,23 @@ def run(
     project: Project, python: Path, cells: Iterable[Planned], stage: Callable[[str], None]
 ) -> dict[Cell, tuple[Verdict, Finished | None]]:
     """The verdict on each cell, and what came back from those that were run."""
-    cells = list(cells)
     found: dict[Cell, tuple[Verdict, Finished | None]] = {}
-    with workplace(project.work / "work", new_run_id()) as directory:
-        sources = {Source.of(cell.scenario) for cell in cells if cell.action is Action.RUN}
-        pool = ServerPool(project.settings(), python, sources, directory, stage)
-        try:
-            for number, cell in enumerate(cells):
-                if cell.action is Action.RUN:
-                    stage(f"{number + 1} of {len(cells)}: {cell.scenario.name} {cell.variant.name}")
-                    finished = pool.run(cell, directory / f"cell-{number}")
-                    found[cell.cell] = finished.verdict, finished
-                else:
-                    assert cell.outcome is not None
-                    found[cell.cell] = Verdict(cell.outcome, None, cell.why), None
-        finally:
-            pool.close()
+    to_run = []
+    for cell in cells:
+        if cell.action is Action.RUN:
+            to_run.append(cell)
+        else:
+            assert cell.outcome is not None
+            found[cell.cell] = Verdict(cell.outcome, None, cell.why), None
+    with server_pool(
+        project.settings(),
+        python,
+        [cell.scenario for cell in to_run],
+        project.work / "work",
+        stage,
+    ) as pool:
+        for cell, finished, _ in pool.run_cells(to_run):
+            found[cell.cell] = finished.verdict, finished
     return found
 
 

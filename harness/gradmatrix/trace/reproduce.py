@@ -15,8 +15,7 @@ from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.run import project as address
 from gradmatrix.run.plan import Action, plan_cell
-from gradmatrix.run.pool import ServerPool, Source
-from gradmatrix.run.stack import new_run_id, workplace
+from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import device_class
 
@@ -81,14 +80,18 @@ def reproduce(
     else:
         waiting = partial(stage, "waiting for another run of this stack")
         with environment.in_use(project.environments, lock.stack, waiting):
-            stage("installing")
+            stage(f"installing a lock of {len(lock.packages)} packages")
             try:
-                installed = environment.ensure(lock, project.locks_folder, project.environments)
+                installed = environment.ensure(
+                    lock,
+                    project.locks_folder,
+                    project.environments,
+                    progress=lambda step: stage(f"installing: {step}"),
+                )
             except environment.InstallFailed as error:
                 verdict = failed_install(error)
             else:
                 build = installed.build.value
-                stage(f"{planned.scenario.name} {planned.variant.name}")
                 finished = run(project, planned, installed, stage)
                 verdict = finished.verdict
                 seen = finished.answer.observation if finished.answer else None
@@ -96,7 +99,7 @@ def reproduce(
         raise UserError(
             f"{record.cell} could not be run here: {verdict.outcome}.",
             cause=verdict.message,
-            next_step="fix this and run the command again",
+            next_step="Fix this and run the command again.",
         )
     return Reproduced(
         published=as_it_ran(record),
@@ -120,7 +123,7 @@ def prepared(project: Project, record: Record, lock: Lock) -> Planned:
         raise UserError(
             f"Stack {lock.stack} has nothing to install: {lock.failure.outcome}.",
             cause=lock.failure.message,
-            next_step=f"resolve it again: nox -s harness -- lock {lock.stack}",
+            next_step=f"resolve it again: gradmatrix lock {lock.stack}",
         )
     planned = plan_cell(
         record.cell,
@@ -148,15 +151,16 @@ def run(
     installed: environment.Environment,
     stage: Callable[[str], None],
 ) -> Finished:
-    """Run the cell."""
-    with workplace(project.work / "work", new_run_id()) as directory:
-        pool = ServerPool(
-            project.settings(), installed.python, {Source.of(planned.scenario)}, directory, stage
-        )
-        try:
-            return pool.run(planned, directory / "cell")
-        finally:
-            pool.close()
+    """Run the one cell."""
+    with server_pool(
+        project.settings(),
+        installed.python,
+        [planned.scenario],
+        project.work / "work",
+        stage,
+    ) as pool:
+        ((_, finished, _),) = pool.run_cells([planned])
+    return finished
 
 
 def failed_install(error: environment.InstallFailed) -> Verdict:

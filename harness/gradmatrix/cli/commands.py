@@ -1,0 +1,481 @@
+"""Every command with its options: the table from which the command line, its help and its docs are made.
+
+Only argparse is imported here. What a command does is named as "module.function" of this folder
+and imported when the command is called, so that ``--help`` does not wait for pandas or rich.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  (its only name)
+Argument = tuple[tuple[str, ...], dict[str, Any]]
+"""The names of an argument, and what argparse is told of it."""
+
+MOST_JOBS = 256
+"""GitHub Actions allows this many jobs in one matrix."""
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(s|m|min|h)?")
+SECONDS = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def argument(*names: str, **settings: Any) -> Argument:  # noqa: ANN401  (what argparse takes)
+    """One argument of a command."""
+    return names, settings
+
+
+def flag(name: str, text: str, *more: str) -> Argument:
+    """An option without a value."""
+    return argument(name, *more, action="store_true", help=text)
+
+
+def repeatable(name: str, metavar: str, text: str) -> Argument:
+    """An option that may be given several times."""
+    return argument(name, action="append", default=[], metavar=metavar, help=f"{text} (repeatable)")
+
+
+def add(
+    commands: Commands,
+    name: str,
+    command: object,
+    text: str,
+    *arguments: Argument,
+    **settings: Any,  # noqa: ANN401  (what argparse takes)
+) -> argparse.ArgumentParser:
+    """Add a command with the options that all commands have.
+
+    Args:
+        commands: Where the command is added.
+        name: The word on the command line.
+        command: The function that is called, or "module.function" of this folder.
+        text: One sentence for ``--help``.
+        arguments: The command's own arguments.
+        settings: What else argparse is told of it.
+    """
+    settings = {"description": sentence(text), **settings}
+    parser = commands.add_parser(name, help=text, **settings)
+    parser.set_defaults(command=command, parser=parser, needs_checkout=True)
+    for names, each in (*PLACES, *arguments):
+        parser.add_argument(*names, **each)
+    return parser
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
+
+
+def positive(text: str) -> int:
+    """A number of steps."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least one step")
+    return number
+
+
+def job_count(text: str) -> int:
+    """A number of jobs that GitHub Actions allows."""
+    number = int(text)
+    if not 1 <= number <= MOST_JOBS:
+        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {MOST_JOBS}")
+    return number
+
+
+def day(text: str) -> object:
+    """A date that is not in the future."""
+    import datetime as dt
+
+    try:
+        found = dt.date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a date such as 2026-03-31") from error
+    if found > dt.datetime.now(dt.UTC).date():
+        raise argparse.ArgumentTypeError(f"{text} lies in the future")
+    return found
+
+
+def python_version(text: str) -> str:
+    """A minor version of Python."""
+    if not re.fullmatch(r"3\.\d{1,2}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version of Python such as 3.11")
+    return text
+
+
+def count(text: str) -> int:
+    """A number of runs."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs such as 2")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time as 120, 120s or 5m, in seconds."""
+    found = DURATION.fullmatch(text.strip())
+    if not found or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 120s or 5m")
+    return float(found[1]) * SECONDS[found[2]]
+
+
+def share(text: str) -> float:
+    """A share as 1% or 0.01."""
+    try:
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share such as 1%")
+    return found
+
+
+PLACES = (
+    argument(
+        "--root", type=Path, metavar="DIR",
+        help="the checkout (default: the nearest folder with matrix.toml, upwards from here)",
+    ),
+    argument("--matrix", type=Path, metavar="FILE", help="another matrix.toml"),
+    argument("--results", type=Path, metavar="DIR", help="use DIR for results, not results/"),
+)  # fmt: skip
+"""The options of every command but ``trace``."""
+SELECTION = (
+    repeatable("--scenario", "NAME", "only this scenario"),
+    repeatable("--cell", "SCENARIO/VARIANT", "only this cell"),
+    repeatable("--device", "NAME", "only this device: cpu or cuda"),
+)
+CORE_STACKS = argument(
+    "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core stacks)"
+)
+ALL = flag("--all", "every stack of matrix.toml")
+EXPLAIN = flag("--explain", "say for every cell why it is run or not")
+VERBOSE = flag("-v", "show what the scenarios print, and every failure", "--verbose")
+CELL = argument(
+    "cell", metavar="STACK/SCENARIO/VARIANT[/DEVICE]",
+    help="a cell; without a device, the first one on which it was judged",
+)  # fmt: skip
+PYTHON = argument(
+    "--python", type=Path, metavar="PATH",
+    help="the Python, or its environment's folder (default: the first one with torch among this "
+    "Python, VIRTUAL_ENV, CONDA_PREFIX and PATH)",
+)  # fmt: skip
+SESSIONS = argument(
+    "sessions", metavar="SESSIONS", help="a file with the output of nox -t all --list --json, or -"
+)
+JOBS = argument(
+    "--jobs", type=job_count, default=MOST_JOBS, metavar="N",
+    help=f"at most this many jobs (default: {MOST_JOBS})",
+)  # fmt: skip
+BASE_URL = argument("--base-url", metavar="URL", help="where results/ is served, for whole links")
+
+
+def register(commands: Commands) -> None:
+    """Add every command, in the order of ``--help``."""
+    register_matrix(commands)
+    register_questions(commands)
+    register_own_code(commands)
+    register_night(commands)
+    register_upkeep(commands)
+
+
+def register_matrix(commands: Commands) -> None:
+    """The matrix of this checkout: run it, look at it, publish it."""
+    add(
+        commands, "run", "matrix.run_command",
+        "install stacks, run the scenarios in them and show what trains",
+        CORE_STACKS, ALL, *SELECTION,
+        flag("--fresh", "run the cells even if their outcome is recorded"),
+        EXPLAIN,
+        flag("--strict", "exit with 1 if a judged cell does not pass"),
+        flag("--drop-environments", "delete each environment after its cells ran"),
+        flag("--no-table", "do not show what trains at the end"),
+        VERBOSE,
+    )  # fmt: skip
+    add(
+        commands, "lock", "matrix.lock_command",
+        "lock the stacks that have no lock; a named stack is locked anew",
+        argument("stacks", nargs="*", metavar="STACK", help="lock these anew, as of their dates"),
+        flag("--all", "lock every stack of matrix.toml anew"),
+        epilog="exit code: 3 if a stack does not resolve; the other stacks are locked all the same",
+    )  # fmt: skip
+    add(
+        commands, "table", "matrix.table_command",
+        "show what trains, from the records; nothing is run",
+        argument("stacks", nargs="*", metavar="STACK", help="only these stacks"),
+        flag("-v", "show every cell, and every failure with its message", "--verbose"),
+    )  # fmt: skip
+    add(
+        commands, "publish", "matrix.publish_command",
+        "write the published matrix: results/ with its pages, and the tables of README.md",
+        flag("--local", "write the tables and pages to results/local/, and publish nothing"),
+        BASE_URL,
+    )  # fmt: skip
+    add(
+        commands, "isolation", "matrix.isolation_command",
+        "repeat cells in fresh processes: do forked cells get the same verdict?",
+        argument("stacks", nargs="+", metavar="STACK", help="stacks of matrix.toml"), *SELECTION,
+    )  # fmt: skip
+    add(commands, "list", "matrix.list_command", "list the stacks, scenarios and variants")
+
+
+def register_questions(commands: Commands) -> None:
+    """Ask why a cell fails, whether an upgrade is safe, what differs between two runs."""
+    add(
+        commands, "why", "trace.why_command",
+        "say why a cell of the matrix does not train: module, line and remedy", CELL,
+    )  # fmt: skip
+    upgrade = add(
+        commands, "upgrade", "upgrade.upgrade_command",
+        "run a baseline and a candidate side by side: what breaks, what is fixed, what gets slower",
+        argument("baseline", metavar="BASELINE", help="what you have now"),
+        argument(
+            "--to", action="append", required=True, metavar="WHAT",
+            help="what you would have then (repeatable for packages)",
+        ),
+        description=UPGRADE, epilog=UPGRADE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    for title, arguments in UPGRADE_OPTIONS.items():
+        group = upgrade.add_argument_group(title)
+        for names, settings in arguments:
+            group.add_argument(*names, **settings)
+    add_reports(upgrade)
+    compare = add(
+        commands, "compare", "upgrade.compare_command",
+        "compare the records of two runs, cell by cell; nothing is run",
+        argument("baseline", metavar="RUN", help=f"the baseline: {RUNS}"),
+        argument("candidate", metavar="RUN", help="the candidate, in the same words"),
+        argument(
+            "--stacks", nargs=2, metavar=("A", "B"),
+            help="the stack of each run to compare, if a run has several",
+        ),
+        repeatable("--scenario", "NAME", "only this scenario"),
+        epilog="exit code: 0 safe, 1 something regressed, 3 open: some cells are inconclusive or "
+        "were not run",
+    )  # fmt: skip
+    add_reports(compare)
+
+
+def add_reports(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that ends with a comparison."""
+    group = parser.add_argument_group("reports", "FILE is - for the standard output")
+    for form, text in REPORTS.items():
+        group.add_argument(f"--{form}", metavar="FILE", help=text)
+
+
+def register_own_code(commands: Commands) -> None:
+    """A script, an environment or a failure of the user's own."""
+    text = "run a training script unmodified and say whether its gradient flows, and why not"
+    trace = commands.add_parser(
+        "trace", help=text, description=sentence(text), usage=TRACE, allow_abbrev=False
+    )
+    trace.set_defaults(
+        command="trace.trace_command", parser=trace, root=None, matrix=None, results=None,
+        needs_checkout=False,
+    )  # fmt: skip
+    for names, settings in TRACE_OPTIONS:
+        trace.add_argument(*names, **settings)
+    add(
+        commands, "check", "trace.check_command",
+        "run the scenarios in an environment that you have, and compare it with the matrix",
+        PYTHON, *SELECTION,
+        flag("--strict", "exit with 1 if any cell fails"),
+        flag("--json", "print one JSON document and nothing else"),
+        description="Run the scenarios in an environment that you have, and compare it with the\n"
+        "matrix. Nothing is installed or recorded.",
+        epilog=CHECK_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add(
+        commands, "capsule", "trace.capsule_command",
+        "write one script that reproduces a published failure with uv run", CELL,
+        argument("--output", type=Path, metavar="FILE", help="write it to FILE, do not print it"),
+        flag("--any", "also for a cell that passed"),
+    )  # fmt: skip
+    add(
+        commands, "reproduce", "trace.reproduce_command",
+        "install a published cell's lock, run the cell and compare its verdict", CELL,
+        epilog="exit code: 0 if the published verdict holds here, 1 if not",
+    )  # fmt: skip
+
+
+def register_night(commands: Commands) -> None:
+    """The matrix as jobs on several machines."""
+    add(
+        commands, "shards", "matrix.shards_command",
+        "plan jobs for the cells that must run, and print them as a GitHub Actions matrix",
+        SESSIONS, JOBS,
+        flag("--since-published", "a published record with the same key also counts as known"),
+        argument("--output", type=Path, metavar="FILE", help="write the plan to FILE"),
+        argument(
+            "--settled", type=Path, metavar="DIR",
+            help="record in DIR the cells whose outcome is known without running them",
+        ),
+    )  # fmt: skip
+    add(
+        commands, "shard", "matrix.shard_command",
+        "run the cells of one job; --results says where its records go",
+        argument("file", type=Path, metavar="FILE", help="the plan: what shards --output wrote"),
+        argument("name", metavar="NAME", help="the job"), EXPLAIN, VERBOSE,
+    )  # fmt: skip
+    add(
+        commands, "merge", "matrix.merge_command",
+        "take over the records of jobs that ran elsewhere",
+        argument(
+            "folders", nargs="+", type=Path, metavar="DIR",
+            help="the results of a job, or a folder with several of them",
+        ),
+        argument(
+            "--plan", type=Path, metavar="FILE",
+            help="what shards --output wrote. Only its cells are taken: those of job NAME from a "
+            "folder called NAME or records-NAME, and from any other folder only cells that "
+            "need no run",
+        ),
+    )  # fmt: skip
+    add(
+        commands, "dry-run", "matrix.dry_run_command",
+        "rehearse a night: run stacks plainly, and again as jobs that are merged, and compare",
+        SESSIONS, JOBS, argument("stacks", nargs="+", metavar="STACK", help="stacks of SESSIONS"),
+        epilog="Everything is written to folders of its own; exit code 1 if the two differ",
+    )  # fmt: skip
+
+
+def register_upkeep(commands: Commands) -> None:
+    """What is new, what changed over time, and what people claim."""
+    add(
+        commands, "refresh", "matrix.refresh_command",
+        "say which releases the matrix lacks, and write the stacks of [generate.*] tables",
+        flag("--check", "write nothing; exit with 1 if there is something new"),
+        flag("--json", "print one JSON document"),
+    )  # fmt: skip
+    add(
+        commands, "history", "history.history_command",
+        "show how a published cell changed over time, and what may have changed it", CELL,
+    )  # fmt: skip
+    add(
+        commands, "regressions", "history.regressions_command",
+        "list what fails now and passed before its lock changed",
+        argument("--output", type=Path, metavar="FILE", help="write it to FILE, do not print it"),
+        flag("--json", "as data, not as the text of an issue"), BASE_URL,
+        epilog="exit code: 1 if there is a regression, 0 if there is none",
+    )  # fmt: skip
+    add(
+        commands, "claims", "history.claims_command",
+        "judge published claims by the records, with evidence",
+        argument("id", nargs="?", metavar="ID", help="one claim, with every cell that counts"),
+        flag("--json", "print one JSON document"),
+    )  # fmt: skip
+
+
+RUNS = "a stack, a results folder, a file of records (.jsonl), or COMMIT:FOLDER"
+REPORTS = {
+    "markdown": "write a report for a comment on a pull request",
+    "html": "write a report as one page",
+    "json": "write the comparison as data",
+    "json-schema": "write the JSON Schema of --json",
+}
+TRACE = (
+    "gradmatrix trace [--python PATH] [--steps N] [--json] [--output FILE] "
+    "(SCRIPT | -m MODULE) [ARGS ...]"
+)
+TRACE_OPTIONS = (
+    PYTHON,
+    argument("--steps", type=positive, metavar="N", help="stop after N optimizer steps"),
+    flag("--json", "print one JSON document as the last line of the output"),
+    argument("--output", type=Path, metavar="FILE", help="write that JSON document to FILE"),
+    argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
+        help="run a module, as python -m does",
+    ),
+    argument(
+        "script", nargs=argparse.REMAINDER, metavar="SCRIPT",
+        help="the script, or a command of its environment such as torchrun; all words after it "
+        "are its own",
+    ),
+)  # fmt: skip
+CHECK_EPILOG = """
+exit code:
+  0  every cell that was judged here and on the nearest published stack passes, or fails the same way
+  1  a cell fails here that passes on the nearest published stack, or fails there in another way;
+     with --strict: any cell fails, or the environment is silent about a misuse
+  2  the check could not be done
+"""
+UPGRADE = """
+May I upgrade? Both sides are resolved, installed and run. A cell that changed is run again on both
+sides in fresh processes before it counts as a change. What trains on both sides is measured side by
+side. Nothing is written to results/ or to the records of the matrix.
+"""
+UPGRADE_EPILOG = """
+BASELINE is one of:
+  a stack of matrix.toml
+  a lock: ours, uv.lock, pylock.toml, a compiled requirements file
+  a requirements file or a pyproject.toml
+  an environment (its folder or its python), which is used as it is
+
+WHAT is one of:
+  transformers==5.23.0, "trl<1"   this package; the others stay if they can
+  trl                             this package at any version, if another --to needs it to move
+  latest                          everything that the baseline names, at today's newest version
+  a stack, a lock, a file, an environment                another side altogether
+  ./a.whl, git+https://…, "name @ git+https://…"         a wheel or a source
+
+exit code:
+  0  nothing regressed, nothing got slower or needs more memory; a ratio that was not clear within
+     the budget is reported as open
+  1  something regressed, got slower or needs more memory
+  2  the comparison could not be done: nothing resolves, a file cannot be read, …
+  3  inconclusive: repeats disagree, the machine failed, or too little ran on both sides
+
+examples:
+  gradmatrix upgrade trl-0.15 --to latest
+  gradmatrix upgrade requirements.txt --to transformers==5.23.0 --to trl --markdown comment.md
+  gradmatrix upgrade .venv --to "peft<1" --script "train.py --epochs 1" --budget 2m
+"""
+UPGRADE_OPTIONS = {
+    "resolving": (
+        argument("--as-of", type=day, metavar="DATE", help="the candidate's day (default: today)"),
+        argument(
+            "--python", type=python_version, metavar="3.X",
+            help="the Python, if a file does not say which",
+        ),
+        repeatable("--extra", "NAME", "an extra of a pyproject.toml"),
+        repeatable("--group", "NAME", "a dependency group of a pyproject.toml"),
+    ),
+    "running": (
+        *SELECTION,
+        argument(
+            "--script", action="append", default=[], metavar="'FILE ARGS'",
+            help="a training script of your own with its arguments, instead of the scenarios "
+            "(repeatable; with --scenario: both)",
+        ),
+        argument(
+            "--directory", type=Path, metavar="DIR",
+            help="where these scripts run and write (default: an empty folder for each run)",
+        ),
+        argument(
+            "--repeats", type=count, default=2, metavar="N",
+            help="further runs of a changed cell on each side (default: 2)",
+        ),
+        flag("--fresh", "run every cell, recorded or not"),
+        flag("--keep", "keep the environments that are made for this"),
+    ),
+    "measuring": (
+        argument(
+            "--timing", choices=("control", "all", "none"), default="control",
+            help="what is measured of all that trains on both sides: the first control of each "
+            "scenario and your own scripts (default), everything, or nothing",
+        ),
+        argument(
+            "--no-timing", dest="timing", action="store_const", const="none", help="measure nothing"
+        ),
+        repeatable("--time", "SCENARIO/VARIANT", "measure this instead"),
+        argument(
+            "--budget", type=seconds, default=300.0, metavar="TIME",
+            help="time for all measurements: 120s, 5m (default: 300s)",
+        ),
+        argument(
+            "--margin", type=share, default=0.01, metavar="N%",
+            help="a smaller difference counts as the same (default: 1%%; memory: 5%%)",
+        ),
+    ),
+}  # fmt: skip
