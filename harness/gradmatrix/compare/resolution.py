@@ -19,7 +19,7 @@ from gradmatrix.compare import requirements
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
 from gradmatrix.core.model import LockedPackage, Stack
-from gradmatrix.core.outcomes import CONFLICT, NO_RELEASE
+from gradmatrix.core.outcomes import CONFLICT, INDEX_UNREACHABLE, NO_RELEASE
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
 from gradmatrix.stacks.generate import TWINS
@@ -225,7 +225,7 @@ def impossible(
     """An error: why there is no such candidate, and what would be possible instead."""
     assert lock.failure is not None
     failure = lock.failure
-    if failure.outcome == locks.UNREACHABLE and any(
+    if failure.outcome == INDEX_UNREACHABLE and any(
         Requirement(each.requirement).url for each in edits
     ):
         return UserError(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradmatrix.compare.comparison import Comparison, Verdict, as_json
-from gradmatrix.core.text import JOINER, LINKED, MENTION, code, counted, one_line, unlinked
+from gradmatrix.core.text import JOINER, LINKED, MENTION, code, counted, few, one_line, unlinked
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
 from gradmatrix.publish.comparison import (
@@ -127,12 +127,7 @@ def of_item(item: Item) -> str:
 
 def named(cells: Together) -> str:
     """Return the names of the cells of one scenario; of many, only the first."""
-    more = (
-        f" and {len(cells.members) - MOST_MEMBERS} more"
-        if len(cells.members) > MOST_MEMBERS
-        else ""
-    )
-    return f"{code(cells.head)}: {', '.join(map(unlinked, cells.members[:MOST_MEMBERS]))}{more}"
+    return f"{code(cells.head)}: {few(list(map(unlinked, cells.members)), MOST_MEMBERS)}"
 
 
 def speed(comparison: Comparison) -> str:

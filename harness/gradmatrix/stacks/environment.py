@@ -29,6 +29,7 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build, Failure, Lock, LockedPackage
 from gradmatrix.core.observation import Frozen
+from gradmatrix.core.outcomes import BUILD, DISK_FULL, HASH_MISMATCH, NETWORK
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.lock import by_address, cutoff, hashless, requirements_path, without
 
@@ -201,11 +202,9 @@ NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7
 """Disk space that an environment needs at worst: nothing is cached, no hard links."""
 
 FAILURES = {
-    "install:disk-full": uv.DISK_FULL,
-    "install:hash-mismatch": re.compile(
-        r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE
-    ),
-    "install:network": uv.NETWORK,
+    DISK_FULL: uv.DISK_FULL,
+    HASH_MISMATCH: re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
+    NETWORK: uv.NETWORK,
 }
 """What uv prints about a failed install. Everything else is ``install:build``."""
 
@@ -305,7 +304,7 @@ def drop(root: Path, stack: str, waiting: Callable[[], object] = lambda: None) -
 
 def classify(stderr: str) -> str:
     """The outcome of a failed install, from what uv printed."""
-    return next((name for name, words in FAILURES.items() if words.search(stderr)), "install:build")
+    return next((name for name, words in FAILURES.items() if words.search(stderr)), BUILD)
 
 
 def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
@@ -338,7 +337,7 @@ def _check_disk(stack: str, build: Build, free: int) -> None:
             f"Stack {stack} may need {needed / GIB:.1f} GiB ({build} build of torch), "
             f"{free / GIB:.1f} GiB are free. Free disk space, or name fewer stacks."
         )
-        raise InstallFailed(Failure(outcome="install:disk-full", message=message))
+        raise InstallFailed(Failure(outcome=DISK_FULL, message=message))
 
 
 def _create(lock: Lock, folder: Path) -> None:
@@ -349,8 +348,8 @@ def _create(lock: Lock, folder: Path) -> None:
     )
     if made.returncode == 0:
         return
-    if classify(made.stderr) == "install:disk-full":
-        raise InstallFailed(Failure(outcome="install:disk-full", message=uv.summary(made.stderr)))
+    if classify(made.stderr) == DISK_FULL:
+        raise InstallFailed(Failure(outcome=DISK_FULL, message=uv.summary(made.stderr)))
     found = _interpreters()
     if any(version.startswith(f"{lock.python}.") for version in found):
         raise UserError(

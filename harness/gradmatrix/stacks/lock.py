@@ -24,6 +24,7 @@ from packaging.version import Version
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Failure, Lock, LockedPackage, Stack
+from gradmatrix.core.outcomes import BUILD, CONFLICT, INDEX_UNREACHABLE, NO_RELEASE
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
 
@@ -85,10 +86,9 @@ def version_of(block: str, requirement: Requirement, python: str) -> str:
     return built[0]
 
 
-UNREACHABLE = "resolve:index-unreachable"
 NO_SOLUTION = re.compile(r"No solution found|\bunsatisfiable\b")
 """What uv prints if the stack has no solution. Other failures are not the fault of the stack."""
-WRITTEN = ("resolve:conflict",)
+WRITTEN = (CONFLICT,)
 """The failures that are written as locks: they are the same on every machine and day."""
 
 
@@ -128,7 +128,7 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
             packages = _packages(ran.stdout, stack.python, as_of, index)
             lock = _lock(stack, as_of, packages=packages, digest=_digest(ran.stdout))
     except IndexUnreachable as error:
-        lock = _lock(stack, as_of, failure=Failure(outcome=UNREACHABLE, message=str(error)))
+        lock = _lock(stack, as_of, failure=Failure(outcome=INDEX_UNREACHABLE, message=str(error)))
     if lock.failure is None or lock.failure.outcome in WRITTEN:
         write(lock, ran.stdout, folder)
     return lock
@@ -257,17 +257,17 @@ def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Fa
         message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))
         if message:
             words = explanation.partition(" hint: ")[0]  # the hint is to change the date
-            return Failure(outcome="resolve:no-release", message=f"{message} uv says: {words}")
-    return Failure(outcome="resolve:conflict", message=explanation)
+            return Failure(outcome=NO_RELEASE, message=f"{message} uv says: {words}")
+    return Failure(outcome=CONFLICT, message=explanation)
 
 
 def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
     """Why uv gave no answer; UserError if the reason is this machine."""
     if not uv.DISK_FULL.search(explanation):
         if uv.NETWORK.search(explanation):
-            return Failure(outcome=UNREACHABLE, message=explanation)
+            return Failure(outcome=INDEX_UNREACHABLE, message=explanation)
         if "Failed to build" in explanation:
-            return Failure(outcome="install:build", message=explanation)  # of a source release
+            return Failure(outcome=BUILD, message=explanation)  # of a source release
     raise UserError(
         f"Stack {stack.name} could not be resolved; nothing was written.",
         cause=explanation or "uv gave no reason",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Phase
-from gradmatrix.core.text import plain
+from gradmatrix.core.text import counted, plain
 from gradmatrix.judge.diagnosis import format_frame, merge_numbered
 from gradmatrix.judge.relations import close
 from gradmatrix.publish.site import links, plots
@@ -449,7 +449,7 @@ def names(members: tuple[str, ...], opened: str) -> str:
         text.rpartition(": ")[0]
         for text in merge_numbered({tuple(name.split(".")): 1 for name in members})
     ]
-    count = f"{len(members)} parameter{'s' if len(members) > 1 else ''}"
+    count = counted(len(members), "parameter")
     html = "<br>".join(f"<code>{safe(each)}</code>" for each in shortened)
     return (
         html
