@@ -21,7 +21,7 @@ from gradmatrix.cli.main import parser
 from gradmatrix.core.outcomes import outcomes_by_phase
 from gradmatrix.judge.causes import Cause
 from gradmatrix.publish.formats import described
-from gradmatrix.stacks.config import KEYS
+from gradmatrix.stacks.config import RunSettings, Script, _StackTable, _StepsTable
 from gradmatrix.stacks.generate import KINDS
 
 if TYPE_CHECKING:
@@ -56,9 +56,12 @@ def commands() -> Iterator[str]:
 
 def matrix_toml() -> Iterator[str]:
     """Every table of matrix.toml with its keys."""
-    several = {"stacks", "scripts"}
-    tables = {f"[[{name}]]" if name in several else f"[{name}]": KEYS[name] for name in KEYS}
-    del tables["[]"]  # the file itself
+    tables: dict[str, type[msgspec.Struct]] = {
+        "[run]": RunSettings,
+        "[steps]": _StepsTable,
+        "[[stacks]]": _StackTable,
+        "[[scripts]]": Script,
+    }
     tables |= {f"[generate.{name}]": kind for name, kind in KINDS.items()}
     for name, kind in tables.items():
         yield from ("", f"## `{name}`", "", *keys(kind))

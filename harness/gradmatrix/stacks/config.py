@@ -36,22 +36,34 @@ class RunSettings(Frozen, frozen=True, kw_only=True):
     """The [run] table: where and under which limits cells run."""
 
     devices: tuple[str, ...] = DEVICES
+    """Devices to run on; one that the machine lacks gives setup:no-device."""
     scenarios: tuple[str, ...] = ()
+    """Names of files in scenarios/; without the key, all of them."""
     timeout_s: Positive = 120.0
+    """Seconds that a cell may take."""
     memory_gb: Positive = 8.0
+    """Main memory that a cell may take, in GiB."""
     threads: AtLeastOne = 1
+    """Threads of a cell; with one, step times compare best."""
 
 
 class Script(Frozen, frozen=True, kw_only=True):
     """A [[scripts]] table: a training script of the user. Its paths are relative to matrix.toml."""
 
     name: str
+    """Its name in the matrix."""
     path: str
+    """The script, relative to matrix.toml."""
     arguments: tuple[str, ...] = ()
+    """Its command line."""
     needs: tuple[str, ...] = ()
+    """Requirements; a stack that lacks one is setup:unsupported."""
     summary: str = ""
+    """What it is, in a few words."""
     role: str = Role.CONTROL.value
+    """control, reported, remedy or misuse."""
     directory: str | None = None
+    """Where it runs; without the key, in an empty folder of the cell."""
     inputs: tuple[str, ...] = ()
     """Patterns of files that the script reads. If one changes, its cells run again."""
 
@@ -85,17 +97,26 @@ class Matrix(Frozen, frozen=True, kw_only=True):
 
 class _StepsTable(Frozen, frozen=True, kw_only=True):
     audit: AtLeastOne = 4
+    """Optimizer steps in which gradients and updates are looked at."""
     warmup: Annotated[int, msgspec.Meta(ge=0)] = 4
+    """Steps that are neither looked at nor timed."""
     timed: AtLeastOne = 12
+    """Steps that are timed."""
 
 
 class _StackTable(Frozen, frozen=True, kw_only=True):
     name: str
+    """Its name in the matrix."""
     python: str
+    """A Python version, such as 3.11."""
     as_of: Any  # a TOML date or "today": msgspec allows no union of the two
+    """The day as of which the package index is read, or "today": the day of locking."""
     requirements: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    """What to install; an unpinned package is that day's newest."""
     core: bool = False
+    """Whether `nox -s matrix` runs it."""
     summary: str = ""
+    """Why it is here."""
 
 
 class _Document(Frozen, frozen=True, kw_only=True):

@@ -53,28 +53,41 @@ class Snapshots(Frozen, frozen=True, kw_only=True):
     """[generate.snapshots]: what a plain install gave on the last day of each period."""
 
     every: Every
+    """The length of a period."""
     since: dt.date = msgspec.field(name="from")
+    """The first period."""
     until: dt.date | None = None
+    """The last period; without the key, the last one that has ended."""
     requirements: Requirements = REQUIREMENTS
+    """What is installed, without pins."""
     python: str = PYTHON
+    """A Python version."""
     prefix: str = "snapshot"
+    """How the stacks' names begin."""
     core: bool = False
+    """Whether `nox -s matrix` runs them."""
 
 
 class Releases(Frozen, frozen=True, kw_only=True):
     """[generate.releases]: a stack for every release of one package, over the requirements of another stack."""
 
     package: str
+    """The package whose releases are taken."""
     base: str
+    """The stack whose other requirements are used."""
     which: Literal["all", "last-patch"] = "last-patch"
+    """Every release, or the last patch of each minor release."""
     since: Any = msgspec.field(name="from", default=None)
     """The first release, by its version (text) or its day (a date)."""
     until: Any = None
     prereleases: bool = False
+    """Whether pre-releases count."""
     exactly: tuple[str, ...] = ()
     """Releases that are always included, even if they are yanked or out of bounds."""
     prefix: str = ""
+    """How the stacks' names begin; without the key, the package."""
     core: bool = False
+    """Whether `nox -s matrix` runs them."""
 
     @property
     def name(self) -> str:
@@ -86,8 +99,11 @@ class Window(Frozen, frozen=True, kw_only=True):
     """[generate.window]: the oldest and the newest versions that SPEC 0 supports."""
 
     requirements: Requirements = REQUIREMENTS
+    """The packages of the window."""
     months: Several = 24
+    """For how long a release of a package is supported."""
     python_months: Several = 36
+    """For how long a release of Python is supported."""
     python: str | None = None
     """None for the oldest one that is supported."""
     quarters: Several = 1
@@ -95,7 +111,9 @@ class Window(Frozen, frozen=True, kw_only=True):
     each: bool = False
     """Whether each package gets a stack in which only it is as old as is supported."""
     prefix: str = "window"
+    """How the stacks' names begin."""
     core: bool = False
+    """Whether `nox -s matrix` runs them."""
 
 
 Rule = Snapshots | Releases | Window
