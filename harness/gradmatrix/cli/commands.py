@@ -251,7 +251,7 @@ def register_questions(commands: Commands) -> None:
             help="the stack of each run to compare, if a run has several",
         ),
         repeatable("--scenario", "NAME", "only this scenario"),
-        epilog="exit code: 0 safe, 1 something regressed, 3 open: some cells are inconclusive or "
+        epilog="exit code: 0 safe, 1 something regressed, 3 inconclusive: some cells are open or "
         "were not run",
     )  # fmt: skip
     add_reports(compare)
