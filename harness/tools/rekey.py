@@ -59,7 +59,7 @@ print(json.dumps({"observer": observer()[:16], "judge": plan.judge_digest()[:16]
 NEW, OTHER_CODE, UNPROVED, KNOWN = "new key", "made by other code", "not proved", "has its key"
 
 
-class Base(NamedTuple):
+class Origin(NamedTuple):
     """What a commit wrote into its records, and what its code means."""
 
     observer: str
@@ -70,7 +70,7 @@ class Base(NamedTuple):
     scenarios_mean: dict[str, str]
 
 
-def read_base(root: Path, commit: str) -> Base:
+def read_base(root: Path, commit: str) -> Origin:
     """The code of ``commit``.
 
     Raises:
@@ -97,7 +97,7 @@ def read_base(root: Path, commit: str) -> Base:
                 next_step="give a commit of this repository whose records these are: git log",
             ) from error
         observer = next(folder / room for room in ROOMS if (folder / room).is_dir())
-        return Base(
+        return Origin(
             **json.loads(wrote),
             observer_means=meaning.digest(observer.name, observer, plan.OBSERVER),
             scenarios_mean={
@@ -107,7 +107,7 @@ def read_base(root: Path, commit: str) -> Base:
         )
 
 
-def rekeyed(record: Record, base: Base, scenarios: Mapping[str, Scenario]) -> tuple[Record, str]:
+def rekeyed(record: Record, base: Origin, scenarios: Mapping[str, Scenario]) -> tuple[Record, str]:
     """The record with its key of today where that is proved, else as it was.
 
     And which of them it is.
@@ -148,7 +148,7 @@ def is_judged_the_same(record: Record) -> bool:
     )
 
 
-def rekey(folder: Path, base: Base, scenarios: Mapping[str, Scenario]) -> Counter[str]:
+def rekey(folder: Path, base: Origin, scenarios: Mapping[str, Scenario]) -> Counter[str]:
     """Write the proved keys of a folder of records; how many records there are of each kind."""
     counts: Counter[str] = Counter()
     for path in sorted(folder.glob("*.jsonl")):

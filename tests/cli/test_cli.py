@@ -218,7 +218,7 @@ def test_what_speaks_of_the_machine_ends_with_2(
         ),
         (
             ["list", "--matrix", "nowhere.toml"],
-            "There is no file nowhere.toml.|run in the root of the project",
+            "There is no file nowhere.toml.|run the command in the root of the project",
         ),
     ],
 )

@@ -158,4 +158,4 @@ def test_another_schema_is_an_error(root: Path, capsys: pytest.CaptureFixture[st
     publish(root, "trains", 0, "1")
     (root / "results" / "history" / "first.jsonl").write_bytes(b'{"schema":9}\n')
     assert 2 == run(root, "regressions")
-    assert "line 1 has schema 9" in capsys.readouterr().err
+    assert "line 1: it has schema 9" in capsys.readouterr().err

@@ -218,7 +218,7 @@ def test_a_script_that_fails_on_both_sides_is_no_good_news(
     world.answers = {"script": [FAILS] * 2}
     assert 3 == run(root, "first", "--to", "second", "--script", "train.py")
     printed = capsys.readouterr().out
-    assert "Open: 1 cell compared, and none passes on either side" in printed
+    assert "Inconclusive: 1 cell compared, and none passes on either side" in printed
     assert "element 0 of tensors does not require grad" in printed
 
 

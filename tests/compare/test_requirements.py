@@ -311,7 +311,7 @@ def test_a_part_that_is_not_there_is_told(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[project\n", r"pyproject\.toml is no valid TOML: .*line 1"),
+        ("[project\n", r"pyproject\.toml is not valid TOML: .*line 1"),
         ("[tool.poetry]\n", "does not say what the project needs"),
         ('[project]\ndynamic = ["dependencies"]\n', "dynamic dependencies"),
         (

@@ -147,7 +147,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
         ("[[stacks]]\nname = 'x'\ntexts = []", ["stack 'x', key 'texts'"]),
         ("[[stacks]]\nname = 'x'\ntexts = [1]", ["stack 'x', key 'texts'", "expected `str`"]),
         ("stacks = [1]", ["key 'stacks': expected `object`"]),
-        ("a == 1", ["is no valid TOML", "line 1"]),
+        ("a == 1", ["is not valid TOML", "line 1"]),
     ],
 )
 def test_an_error_in_toml_names_the_table_and_the_key(

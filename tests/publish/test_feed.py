@@ -59,7 +59,7 @@ def test_what_our_own_change_brought_is_no_news_of_the_stack() -> None:
         for cell in [make_cell(variant=variant)]
         for each in (entry(cell=cell), entry("step:exception", 1, changed, cell=cell))
     ]
-    expected = "stack: 1 regressed, 1 re-computed after a change of our own test code"
+    expected = "stack: 1 regressed, 1 re-computed after a change of our own measurement"
     assert expected == words(read(*flips), "title")[1]
 
 

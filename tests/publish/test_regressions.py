@@ -82,7 +82,7 @@ def test_the_first_line_of_the_diagnosis_is_told(record: Record, expected: str) 
 def test_a_change_of_ours_at_the_same_time_is_told_first() -> None:
     """It may be the reason."""
     text = as_issue(regressed(changed="lock observer"))
-    assert "For 1 of them our own test code changed as well.\n" in text
+    assert "For 1 of them our own measurement changed as well.\n" in text
     assert "Our own measurement changed: observer.\n" in text
 
 

@@ -16,7 +16,7 @@ from gradmatrix.run.scenarios import load_all
 from gradmatrix.run.store import Store
 from tests.conftest import ROOT
 from tests.factories import make_cell, make_observation, make_record, make_scenario, make_variant
-from tools.rekey import KNOWN, NEW, OTHER_CODE, UNPROVED, Base, read_base, rekey, rekeyed
+from tools.rekey import KNOWN, NEW, OTHER_CODE, UNPROVED, Origin, read_base, rekey, rekeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.model import Record
 
 SCENARIO = make_scenario("sums", make_variant("plain"))
-BASE = Base(
+BASE = Origin(
     observer="old-observer",
     judge="old-judge",
     scenarios={"sums": "old-scenario"},
@@ -40,7 +40,7 @@ def record(outcome: str = "trains", **fields: object) -> Record:
     return make_record(outcome, cell, **({"inputs": INPUTS} | fields))
 
 
-def kind(made: Record, base: Base = BASE, scenario: Scenario = SCENARIO) -> str:
+def kind(made: Record, base: Origin = BASE, scenario: Scenario = SCENARIO) -> str:
     """What becomes of it."""
     return rekeyed(made, base, {"sums": scenario})[1]
 
@@ -71,7 +71,7 @@ def test_what_was_settled_without_running_is_proved() -> None:
     ],
     ids=["observer", "scenario", "role", "verdict", "no observation"],
 )
-def test_what_cannot_be_proved_stays_as_it_is(made: Record, base: Base) -> None:
+def test_what_cannot_be_proved_stays_as_it_is(made: Record, base: Origin) -> None:
     """Its cell runs again."""
     assert (made, UNPROVED) == rekeyed(made, base, {"sums": SCENARIO})
 

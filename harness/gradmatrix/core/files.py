@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from gradmatrix.core.errors import UserError, did_you_mean, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from filelock import FileLock
 
 T = TypeVar("T")
 OUTPUT_LIMIT_BYTES = 16 * 2**20
@@ -62,6 +63,8 @@ def held(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[N
         path: the lock file; its folder is created if needed
         waiting: called once if the lock must be waited for
     """
+    from filelock import Timeout
+
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(path)
     try:
@@ -77,6 +80,8 @@ def held(path: Path, waiting: Callable[[], object] = lambda: None) -> Iterator[N
 
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock file ``path``."""
+    from filelock import Timeout
+
     lock = _lock(path)
     try:
         lock.acquire(blocking=False)
@@ -88,6 +93,8 @@ def is_held(path: Path) -> bool:
 
 def _lock(path: Path) -> FileLock:
     """A lock of the operating system. A soft lock would outlive a process that was killed."""
+    from filelock import FileLock
+
     return FileLock(path, fallback_to_soft=False)
 
 
@@ -138,7 +145,7 @@ def read_table(path: Path) -> dict[str, Any]:
     except OSError as error:  # a folder, or a file that may not be read
         raise wrong(path, f"cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise wrong(path, f"is no valid TOML: {error}") from error
+        raise wrong(path, f"is not valid TOML: {error}") from error
 
 
 def from_table(path: Path, table: Mapping[str, Any], kind: type[T], place: str = "") -> T:

@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gradmatrix.compare.comparison import cells as counted
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NO_GRAD_FN
+from gradmatrix.core.text import counted
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
 
@@ -330,7 +330,7 @@ def summary(comparison: Comparison) -> str:
     missing = (
         f"; {len(comparison.missing)} more not run on the candidate" if comparison.missing else ""
     )
-    return f"{counted(len(comparison.cells))}: {counts}{alike}{rest}{missing}."
+    return f"{counted(len(comparison.cells), 'cell')}: {counts}{alike}{rest}{missing}."
 
 
 def fails(ending: Ending | None) -> bool:
@@ -502,8 +502,9 @@ def measuring(comparison: Comparison) -> str:
         else ""
     )
     return (
-        f"Ratios are candidate / baseline. Both sides ran at the same time in alternating blocks: {counted(len(measured))}"
-        f" in {spent:.0f} s.{held} Noise is the difference of the baseline from itself in the same run (A/A)."
+        "Ratios are candidate / baseline. Both sides ran at the same time in alternating blocks: "
+        f"{counted(len(measured), 'cell')} in {spent:.0f} s.{held} "
+        "Noise is the difference of the baseline from itself in the same run (A/A)."
     )
 
 
@@ -596,7 +597,7 @@ def not_run(comparison: Comparison) -> Iterator[str]:
         counts = (f"{count} of {scenario}" for scenario, count in by_scenario.items())
         named = "; ".join(names if len(comparison.missing) <= MOST_MISSING_NAMED else counts)
         yield (
-            f"The candidate has no record of {counted(len(comparison.missing))} that the baseline ran:"
+            f"The candidate has no record of {counted(len(comparison.missing), 'cell')} that the baseline ran:"
             f" {named}. Run them on the candidate to compare them."
         )
 
@@ -611,9 +612,4 @@ def warnings_of(pair: Pair) -> Iterator[str]:
         ("builds of torch", pair.baseline.build, pair.candidate.build),
     ):
         if one and other and one != other:
-            yield f"The sides of {pair.candidate.name} ran on different {word}: {listed(one)} and {listed(other)}."
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join names with commas."""
-    return ", ".join(names)
+            yield f"The sides of {pair.candidate.name} ran on different {word}: {', '.join(one)} and {', '.join(other)}."

@@ -107,7 +107,7 @@ def counted(flips: Sequence[Flip]) -> str:
     count = Counter(flip.kind for flip in flips if not flip.ours_alone)
     words = [f"{count[kind]} {kind}" for kind in Change if count[kind]]
     return ", ".join(
-        words + [f"{ours} re-computed after a change of our own test code"] * (ours > 0)
+        words + [f"{ours} re-computed after a change of our own measurement"] * (ours > 0)
     )
 
 
@@ -163,11 +163,11 @@ class Reported(Frozen, frozen=True):
     """The outcome now."""
     since: dt.date
     why: str
-    """What changed at the same time: packages, machine, build of torch, and our own test code."""
+    """What changed at the same time: packages, machine, build of torch, and our own measurement."""
     names: tuple[str, ...]
     """Names in ``why`` that come from locks and records: packages, machines, builds."""
     ours: tuple[str, ...]
-    """What changed in our own test code. If there is anything, it may be the reason."""
+    """What changed in our own measurement. If there is anything, it may be the reason."""
     moved: dict[str, tuple[str | None, str | None]]
     """The versions of every changed package, before and after."""
     diagnosis: str
@@ -241,7 +241,7 @@ def summary(found: Sequence[Reported]) -> str:
         return "No cell of the published matrix has regressed."
     count = "1 cell has" if len(found) == 1 else f"{len(found)} cells have"
     unsure = sum(bool(each.ours) for each in found)
-    also = f" For {unsure} of them our own test code changed as well." if unsure else ""
+    also = f" For {unsure} of them our own measurement changed as well." if unsure else ""
     return f"{count} regressed: passed with an earlier lock of the same stack, fails now.{also}"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradmatrix.compare.comparison import Comparison, Verdict, as_json
-from gradmatrix.core.text import JOINER, LINKED, MENTION, code, one_line, unlinked
+from gradmatrix.core.text import JOINER, LINKED, MENTION, code, counted, one_line, unlinked
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
 from gradmatrix.publish.comparison import (
@@ -115,8 +115,7 @@ def of_section(section: Section) -> str:
 
 def of_item(item: Item) -> str:
     """Return a cause with its diagnosis and its cells."""
-    cells = "1 cell" if item.count == 1 else f"{item.count} cells"
-    lines = [f"- {item.mark} **{prose(item.title)}**, {cells}"]
+    lines = [f"- {item.mark} **{prose(item.title)}**, {counted(item.count, 'cell')}"]
     lines += [f"  - {named(each)}" for each in item.cells[:MOST_TOGETHER]]
     if len(item.cells) > MOST_TOGETHER:
         lines.append(f"  - … and {len(item.cells) - MOST_TOGETHER} more lines of cells")

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-import platformdirs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import (
     InvalidSdistFilename,
@@ -273,6 +272,8 @@ class IndexCache:
 
 def user_folder() -> Path:
     """The folder that ``GRADMATRIX_CACHE_DIR`` names, or the platform's cache folder of the user."""
+    import platformdirs
+
     named = os.environ.get(FOLDER_VARIABLE)
     return Path(named) if named else platformdirs.user_cache_path("gradmatrix", appauthor=False)
 

@@ -297,7 +297,7 @@ def further(row: Row) -> str:
     return (
         f'<p class="note"><a href="#words">What the words and commands mean</a>, '
         f'<a href="{ROOT}{links.claims_on(row.scenario, row.variant)}">claims about this variant</a>, '
-        f'<a href="{ROOT}{links.changes_of(row.stack)}">changes on this stack</a></p>'
+        f'<a href="{ROOT}{links.changes_of(row.stack)}">changes of this stack</a></p>'
     )
 
 
