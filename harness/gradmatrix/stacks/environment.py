@@ -276,6 +276,9 @@ def ensure(
     text = requirements_path(lock.stack, locks).read_text(encoding="utf-8")
     choice = choose(lock) if choose else _choose(lock, text, driver=driver)
     with files.held(root / ".install.lock", waiting):
+        found = _installed(folder, lock, driver=driver)
+        if found:  # by another process, while this one waited
+            return found
         _check_disk(lock.stack, choice.build, free_bytes(root))
         try:
             _create(lock, folder)
@@ -283,8 +286,8 @@ def ensure(
         except InstallFailed:
             shutil.rmtree(folder, ignore_errors=True)  # an incomplete one may have filled the disk
             raise
-    marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
-    files.write_atomically(folder / MARKER, msgspec.json.encode(marker))
+        marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
+        files.write_atomically(folder / MARKER, msgspec.json.encode(marker))
     return Environment(_python(folder), choice.build, choice.notice, installed=True)
 
 
