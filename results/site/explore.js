@@ -1,8 +1,8 @@
 "use strict";
 
 /*
- * Filters the matrix on the first page, as filter.js says; draw.js draws the tables. The filter is the fragment of the
- * address, so that it can be sent, and works from a file.
+ * Filters the matrix on the first page with filter.js, and shows the tables of draw.js. The address contains the filter
+ * after the #, so that it can be shared; this works from a file too.
  */
 
 const MOST_STACKS = 24; // of a view

@@ -1,6 +1,6 @@
 "use strict";
 
-/* What a filter is, what it leaves of the matrix, and both in words; explore.js shows it. draw.js has the data by name. */
+/* What a filter is, which cells match it, and both in words. explore.js shows it; draw.js has the data by name. */
 
 const VERDICTS = { pass: ["passes ✓", "p"], fail: ["fails ✗", "f"], open: ["not judged –", "n"] };
 const NOUNS = { a: "stack", b: "stack" };
@@ -117,5 +117,5 @@ function difference({ a, b }, lines, columns, left) {
   if (outside.length) return `Nothing to compare: ${outside.join(" and ")} not within the chosen releases.`;
   if (left === rows.length) return `${counted(lines.length, rows.length, "variants")} differ between ${a} and ${b}.`;
   const all = rows.filter((row) => differ(row, pair)).length;
-  return `Of the ${left} variants that this leaves ${lines.length} differ between ${a} and ${b}; of all ${rows.length}, ${all} do.`;
+  return `${lines.length} of the ${left} filtered variants differ between ${a} and ${b}; without filters, ${all} of ${rows.length}.`;
 }

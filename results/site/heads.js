@@ -1,8 +1,8 @@
 "use strict";
 
 /*
- * Names the columns of a table whose head has left the window. The page scrolls down and the table only sideways, so that
- * nobody is caught in it; no head could stick to the window then, and this copy of its first line does.
+ * Keeps the names of the columns in sight. The page scrolls down and a table only sideways, so that scrolling never gets
+ * stuck in a table. A head cannot stick to the window then, so this script shows a copy of its first line.
  */
 
 const copied = document.createElement("div");

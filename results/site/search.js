@@ -1,10 +1,9 @@
 "use strict";
 
 /*
- * Finds on errors.html what a pasted message, a traceback or a few words are about: messages, variants and claims. What
- * is found shares words with what was asked. Rare words count for more, filler words, numbers and addresses for nothing;
- * words that stand in the order in which they were asked count for more than scattered ones. The search is in the fragment of the
- * address: errors.html#q=…
+ * The search of errors.html: finds messages, variants and claims for a pasted message, a traceback or a few words.
+ * Results share words with the query. Rare words count more; filler words, numbers and addresses do not count. Words in the
+ * order of the query count more than scattered ones. The address contains the search: errors.html#q=…
  */
 
 const form = document.getElementById("search");
@@ -105,7 +104,7 @@ function copied(article) {
 }
 
 function told(messageCount, lineCount) {
-  if (!messageCount && !lineCount) return "No message of the matrix is like this one. All of them are below.";
+  if (!messageCount && !lineCount) return "No message of the matrix matches. All messages are below.";
   const parts = [
     messageCount && `${messageCount} message${messageCount > 1 ? "s" : ""}`,
     lineCount && `${lineCount} variant${lineCount > 1 ? "s" : ""} or claim${lineCount > 1 ? "s" : ""}`,
