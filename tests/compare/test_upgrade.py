@@ -54,7 +54,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Servers that only pretend, in environments that are folders."""
     world = pretend(monkeypatch)
 
-    def ensure(lock: Any, _locks: Path, place: Path, *_: object) -> Environment:  # noqa: ANN401  (a lock)
+    def ensure(
+        lock: Any,  # noqa: ANN401  (a lock)
+        _locks: Path,
+        place: Path,
+        *_: object,
+        **__: object,
+    ) -> Environment:
         (place / lock.stack).mkdir(parents=True, exist_ok=True)
         return Environment(place / lock.stack / "python", Build.CPU, None, installed=True)
 
