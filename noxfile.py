@@ -201,7 +201,7 @@ def get_browser(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def tests(session: nox.Session) -> None:
-    """All checks: the quick tests (after `--`: options of pytest; --all for the slow ones too), then lint and types."""
+    """All checks: the quick tests (after `--`: options of pytest; --all for the slow ones too), then lint, types, docs."""
     session.install("-e", ".[tests]")
     get_browser(session)
     # by file: what a file's tests share is made once; more than two at a time measure each other
@@ -210,6 +210,7 @@ def tests(session: nox.Session) -> None:
     if not chosen and not session.parallel:
         session.notify("lint")
         session.notify("types")
+        session.notify("docs")
 
 
 @nox.session(default=False)
@@ -287,4 +288,7 @@ def types(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the documentation into build/docs; a broken link is an error."""
     session.install("-e", ".[docs]")
-    session.run("mkdocs", "build", "--strict", "--site-dir", "build/docs", *session.posargs)
+    session.run(
+        *("mkdocs", "build", "--strict", "--site-dir", "build/docs", *session.posargs),
+        env={"NO_MKDOCS_2_WARNING": "1"},
+    )
