@@ -97,7 +97,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
     """A Python that says which it is and what is installed, and can do nothing else."""
     path = folder / "python"
-    found = [{"name": n, "version": v, "needs": [], "origin": None} for n, v in packages]
+    found: list[dict[str, object]] = [
+        {"name": name, "version": version, "needs": [], "origin": None}
+        for name, version in packages
+    ]
     listed = json.dumps({"python": "3.11", "distributions": found})
     text = f"""#!/bin/sh\ncase "$*" in *find_spec*) echo 3 11 1;; *) echo '{listed}';; esac\n"""
     path.write_text(text, encoding="utf-8")
