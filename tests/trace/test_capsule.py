@@ -279,7 +279,7 @@ def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[
         ([f"{OLDEST}/t5_classifier/hf_adafactr"], "perhaps you meant 'hf_adafactor'"),
         (
             [f"{OLDEST}/t5_classifier/hf_adafactor", "--output", "no/such/folder/fails.py"],
-            "its folder is not there",
+            "its folder does not exist",
         ),
     ],
 )
@@ -299,7 +299,7 @@ def test_a_changed_scenario_is_pointed_out(
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     with (tmp_path / "scenarios" / "t5_classifier.py").open("a", encoding="utf-8") as file:
-        file.write("# changed\n")
+        file.write("CHANGED = True\n")
     assert 0 == main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
     assert "has changed since this was published" in capsys.readouterr().err
 

@@ -22,8 +22,8 @@ from rich.text import Text
 
 from gradmatrix.compare.comparison import Verdict
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import NO_GRAD_FN
-from gradmatrix.core.text import counted, one_line, plain
+from gradmatrix.core.outcomes import Phase, phase_of
+from gradmatrix.core.text import counted, few, one_line, plain, tally
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
 from gradmatrix.publish.comparison import (
@@ -36,6 +36,7 @@ from gradmatrix.publish.comparison import (
     pairs_shown,
     ratio_rows,
     sections,
+    shows_gradient,
     sides,
     summary,
     transitive,
@@ -261,7 +262,7 @@ def show_expected(console: Console, failures: Sequence[Record]) -> None:
     if not trained:
         return
     total = sum(roles[role] for role in trained)
-    by_role = ", ".join(f"{roles[role]} {role}" for role in trained)
+    by_role = tally({role.value: roles[role] for role in trained})
     do = "does" if total == 1 else "do"
     console.print(Text(f"{counted(total, 'cell')} {do} not train ({by_role})."))
     if roles[Role.REPORTED]:
@@ -358,12 +359,12 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     if not red:
         return
     roles = Counter(record.role.value for record in red)
-    counts = ", ".join(f"{roles[role.value]} {role.value}" for role in Role if roles[role.value])
+    counts = tally({role.value: roles[role.value] for role in Role})
     console.print(Text(f"\nDid not pass: {counts}", style="bold"))
     whole = {
         record.cell.stack: record
         for record in red
-        if record.outcome.startswith(("resolve:", "install:"))
+        if phase_of(record.outcome) in {Phase.RESOLVE, Phase.INSTALL}
     }
     for stack, record in whole.items():
         text = f"  ✗ {stack}  all of its cells  {record.outcome}  {one_line(record.message)}"
@@ -372,8 +373,8 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     if not red:
         return
     for record in red:
-        told = record.outcome.startswith(("gradient:", NO_GRAD_FN))
-        gradient = f" (gradient {record.gradient})" if record.gradient and not told else ""
+        shows = record.gradient and not shows_gradient(record.outcome)
+        gradient = f" (gradient {record.gradient})" if shows else ""
         where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant} ({record.role})"
         console.print(
             Text(f"  ✗ {where}  {record.outcome}{gradient}  {one_line(record.message)}"),
@@ -391,9 +392,7 @@ def show_plan(console: Console, scenarios: Mapping[str, Scenario]) -> None:
     for scenario in scenarios.values():
         roles = Counter(variant.role.value for variant in scenario.variants)
         console.print(Text(f"{scenario.name}: {scenario.title}", style="bold"))
-        console.print(
-            Text("  " + ", ".join(f"{count} {role}" for role, count in roles.items()), style="dim")
-        )
+        console.print(Text(f"  {tally(roles)}", style="dim"))
         for variant in scenario.variants:
             console.print(
                 Text(f"  {variant.name:30} {variant.role.value:9} {variant.summary}"),
@@ -513,8 +512,7 @@ def show_packages(console: Console, pair: Pair, *, several: bool) -> None:
         line(console, f"{each.name:20} {move(each)}", "", 2)
     others = transitive(pair)
     if others:
-        more = f" and {len(others) - MOST_TRANSITIVE} more" if len(others) > MOST_TRANSITIVE else ""
-        line(console, f"with them: {', '.join(map(str, others[:MOST_TRANSITIVE]))}{more}", "dim", 2)
+        line(console, f"with them: {few([*map(str, others)], MOST_TRANSITIVE)}", "dim", 2)
 
 
 def line(console: Console, text: str, style: str = "", indent: int = 0) -> None:

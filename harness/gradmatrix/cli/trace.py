@@ -15,10 +15,11 @@ from rich.text import Text
 
 from gradmatrix.cli import show as terminal
 from gradmatrix.cli.commands import TRACE
+from gradmatrix.cli.options import refuse_unwritable
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.core.text import one_line
+from gradmatrix.core.text import one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
@@ -71,16 +72,6 @@ def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) 
     return remedy_near(published, diagnosis, seen.environment)
 
 
-def refuse_unwritable(output: Path | None) -> None:
-    """UserError if the document could not be written after the script has run."""
-    if output is None or (output.absolute().parent.is_dir() and not output.is_dir()):
-        return
-    cause = "it is a folder" if output.is_dir() else "its folder does not exist"
-    raise UserError(
-        f"{output} cannot be written.", cause=cause, next_step="name a file in a folder that exists"
-    )
-
-
 def show(finding: Finding, console: Console) -> None:
     """Print the report, below what the script printed."""
     style = "bold green" if finding.outcome == TRAINS else "bold red"
@@ -112,7 +103,7 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
     if record.observation is None:
         return
     if record.inputs.get("observer", "")[:16] != observer_digest()[:16]:
-        yield "The observer has changed since this record was made. Run the cell again for news."
+        yield "The observer has changed since this record was made. Run the cell again for an up-to-date diagnosis."
     if found is not None:
         remedy = remedy_on_its_stack(
             found.cause, published.scenarios, published.records, record.cell
@@ -144,17 +135,16 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
 
 def check_lines(report: Report) -> Iterator[str]:
     """The report for a person."""
-    yield f"{report.python}: {listed(report.versions)}"
+    yield f"{report.python}: {versioned(report.versions)}"
     if report.nearest:
         differs = {n: v for n, v in report.nearest_versions.items() if report.versions.get(n) != v}
-        yield f"nearest published stack: {report.nearest}{f', which has {listed(differs)}' if differs else ''}"
+        yield f"nearest published stack: {report.nearest}{f', which has {versioned(differs)}' if differs else ''}"
     else:
         yield "there is no published stack to compare with"
     yield from section(report, misuse=False)
     yield from section(report, misuse=True)
     if report.unjudged:
-        counts = Counter(cell.outcome for cell in report.unjudged)
-        yield f"\nNot judged: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
+        yield f"\nNot judged: {tally(Counter(cell.outcome for cell in report.unjudged))}"
     if report.better:
         names = ", ".join(
             f"{cell.scenario}/{cell.variant} ({cell.nearest})" for cell in report.better
@@ -204,13 +194,9 @@ def why(cell: Checked) -> tuple[str, ...]:
     return tuple(one_line(line) for line in text if line)
 
 
-def listed(versions: dict[str, str]) -> str:
-    """Names and versions."""
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
 def capsule_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Write or print a script that reproduces a cell."""
+    refuse_unwritable(options.output)
     record = found(options.cell, project)
     scenario = address.scenario_of(record, project)
     capsule.refuse(record, scenario, everything=options.any)
@@ -228,12 +214,6 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     if options.output is None:
         sys.stdout.write(text)
         return 0
-    if not options.output.absolute().parent.is_dir():
-        raise UserError(
-            f"{options.output} cannot be written.",
-            cause="its folder does not exist",
-            next_step="make the folder first",
-        )
     files.write_atomically(options.output, text.encode())
     console.print(
         Text(f"{options.output} is written. To see it fail: uv run {options.output}"),
