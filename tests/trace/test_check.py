@@ -259,7 +259,7 @@ def test_the_report_for_a_person(
         in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
-    assert "Your environment says nothing about 1 of 1 kinds of misuse:" in printed
+    assert "Your environment does not report 1 of 1 kinds of misuse:" in printed
     assert "Not judged: 1 setup:unsupported" in printed
 
 

@@ -48,7 +48,7 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     words = options.module if options.module is not None else options.script
     if not words:
         raise UserError(
-            "Nothing to trace.", cause="there is neither a script nor a module", next_step=TRACE
+            "Nothing to trace.", cause="no script and no module is named", next_step=TRACE
         )
     refuse_unwritable(options.output)
     command = command_line(interpreter(options.python), words, module=options.module is not None)
@@ -64,7 +64,7 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
 
 
 def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
-    """A remedy that the matrix knows; None without a matrix, which is no reason to stop."""
+    """A remedy that the matrix knows; None if there is no matrix."""
     try:
         published = project.published(project.store.everything().values())
     except (OSError, UserError):
@@ -73,7 +73,7 @@ def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) 
 
 
 def show(finding: Finding, console: Console) -> None:
-    """Print the report, below what the script printed."""
+    """Print the report on the error stream, after the output of the script."""
     style = "bold green" if finding.outcome == TRAINS else "bold red"
     console.print(
         Text.assemble("gradmatrix trace: ", (one_line(headline(finding)), style)), soft_wrap=True
@@ -114,7 +114,7 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
 
 
 def check_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Check an environment; the exit code is 1 if it fails where the nearest stack does not."""
+    """Check an environment; the exit code is 1 if a cell fails otherwise than on the nearest stack."""
     selection = project.selection(
         scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
@@ -134,7 +134,7 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
 
 
 def check_lines(report: Report) -> Iterator[str]:
-    """The report for a person."""
+    """The report as lines of text."""
     yield f"{report.python}: {versioned(report.versions)}"
     if report.nearest:
         differs = {n: v for n, v in report.nearest_versions.items() if report.versions.get(n) != v}
@@ -151,11 +151,11 @@ def check_lines(report: Report) -> Iterator[str]:
         )
         yield f"\nIt passes {len(report.better)} cells that {report.nearest} fails: {names}"
     if report.unexpected:
-        yield f"\n{len(report.unexpected)} of these failures differ from {report.nearest}; see each cell."
+        yield f"\n{len(report.unexpected)} of these results differ from {report.nearest}: see each cell."
 
 
 def section(report: Report, *, misuse: bool) -> Iterator[str]:
-    """The failing cells with their reasons, grouped by the published stacks that fail alike."""
+    """The failing cells with reasons, grouped by the published stacks that fail in the same way."""
     judged = sum(
         cell.passed is not None and (cell.role.value == "misuse") is misuse for cell in report.cells
     )
@@ -163,20 +163,20 @@ def section(report: Report, *, misuse: bool) -> Iterator[str]:
     if not judged:
         return
     what = (
-        f"says nothing about {len(failing)} of {judged} kinds of misuse"
+        f"does not report {len(failing)} of {judged} kinds of misuse"
         if misuse
         else f"fails {len(failing)} of {judged}"
     )
     yield f"\nYour environment {what}{':' if failing else '.'}"
     for words, cells in report.groups(misuse=misuse).items():
         yield f"\n  {len(cells)} {words}:"
-        yield from told(cells, report.nearest)
+        yield from cell_lines(cells, report.nearest)
 
 
-def told(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
-    """Each cell with its outcome; cells with the same reason share it, below the last of them."""
-    said = [why(cell) for cell in cells]
-    for cell, lines, following in zip(cells, said, [*said[1:], ()], strict=True):
+def cell_lines(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
+    """Each cell with its outcome. Consecutive cells with the same reason have it once, at the end."""
+    reasons = [why(cell) for cell in cells]
+    for cell, lines, following in zip(cells, reasons, [*reasons[1:], ()], strict=True):
         device = "" if cell.device == "cpu" else f" ({cell.device})"
         differs = (
             ""
@@ -189,7 +189,7 @@ def told(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
 
 
 def why(cell: Checked) -> tuple[str, ...]:
-    """The diagnosis and the remedy, or else the message."""
+    """The diagnosis and the remedy of a cell; its message if there is no diagnosis."""
     text = explain(cell.diagnosis, cell.remedy) if cell.diagnosis else (cell.message,)
     return tuple(one_line(line) for line in text if line)
 
@@ -216,7 +216,7 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
         return 0
     files.write_atomically(options.output, text.encode())
     console.print(
-        Text(f"{options.output} is written. To see it fail: uv run {options.output}"),
+        Text(f"Written: {options.output}. To see it fail: uv run {options.output}"),
         soft_wrap=True,
     )
     return 0
@@ -245,7 +245,7 @@ def found(text: str, project: Project) -> Record:
 
 
 def side_by_side(here: again.Reproduced) -> Table:
-    """The published verdict and the one of this machine."""
+    """A table with the published verdict and that of this machine."""
     then = here.published
     table = Table(
         "",
