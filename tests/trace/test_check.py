@@ -97,7 +97,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
     """A Python that says which it is and what is installed, and can do nothing else."""
     path = folder / "python"
-    listed = json.dumps({"python": "3.11", "packages": packages})
+    found: list[dict[str, Any]] = [
+        {"name": n, "version": v, "needs": [], "origin": None} for n, v in packages
+    ]
+    listed = json.dumps({"python": "3.11", "distributions": found})
     text = f"""#!/bin/sh\ncase "$*" in *find_spec*) echo 3 11 1;; *) echo '{listed}';; esac\n"""
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
@@ -131,7 +134,7 @@ def test_a_python_that_does_not_answer_is_an_error(tmp_path: Path, text: str) ->
     path = tmp_path / "python"
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
-    with pytest.raises(UserError, match="does not say what is installed"):
+    with pytest.raises(UserError, match="cannot be listed"):
         installed(path, threads=1)
 
 
@@ -298,7 +301,7 @@ def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
         "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n        killed by signal 11\n"
         in printed
     )
-    assert "2 of these failures are not as on first" in printed
+    assert "2 of these failures differ from first" in printed
 
 
 def test_json_is_all_that_is_printed(

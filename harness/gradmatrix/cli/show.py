@@ -22,7 +22,7 @@ from rich.text import Text
 
 from gradmatrix.compare.comparison import Verdict
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import Phase, phase_of
+from gradmatrix.core.outcomes import NO_GRAD_FN, Phase, phase_of
 from gradmatrix.core.text import counted, few, one_line, plain, tally
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
@@ -36,7 +36,6 @@ from gradmatrix.publish.comparison import (
     pairs_shown,
     ratio_rows,
     sections,
-    shows_gradient,
     sides,
     summary,
     transitive,
@@ -373,8 +372,8 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     if not red:
         return
     for record in red:
-        shows = record.gradient and not shows_gradient(record.outcome)
-        gradient = f" (gradient {record.gradient})" if shows else ""
+        is_shown = record.outcome == NO_GRAD_FN or phase_of(record.outcome) is Phase.GRADIENT
+        gradient = f" (gradient {record.gradient})" if record.gradient and not is_shown else ""
         where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant} ({record.role})"
         console.print(
             Text(f"  ✗ {where}  {record.outcome}{gradient}  {one_line(record.message)}"),

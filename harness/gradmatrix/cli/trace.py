@@ -151,7 +151,7 @@ def check_lines(report: Report) -> Iterator[str]:
         )
         yield f"\nIt passes {len(report.better)} cells that {report.nearest} fails: {names}"
     if report.unexpected:
-        yield f"\n{len(report.unexpected)} of these results differ from {report.nearest}: see each cell."
+        yield f"\n{len(report.unexpected)} of these failures differ from {report.nearest}: see each cell."
 
 
 def section(report: Report, *, misuse: bool) -> Iterator[str]:
