@@ -19,8 +19,8 @@ from gradmatrix.compare.comparison import Results, compare_stacks
 from gradmatrix.compare.recorded import paired, read
 from gradmatrix.compare.sides import Reading, path_of
 from gradmatrix.compare.upgrade import Plan, Timing
-from gradmatrix.core import files as disk
 from gradmatrix.core.errors import UserError, did_you_mean
+from gradmatrix.core.files import write_atomically
 from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.publish.comparison import move
@@ -108,7 +108,7 @@ def write(target: str, content: bytes) -> None:
         sys.stdout.buffer.write(content)  # UTF-8, whatever the terminal has
         sys.stdout.buffer.flush()
     else:
-        disk.write_atomically(Path(target), content)
+        write_atomically(Path(target), content)
 
 
 def chosen(asked: Sequence[str], pairs: Sequence[tuple[Results, Results]]) -> set[str]:
