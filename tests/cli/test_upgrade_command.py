@@ -95,7 +95,7 @@ def test_what_moves_is_printed_first(
     run(root, "first", "--to", "second")
     printed = capsys.readouterr().out.strip()
     assert printed.startswith(
-        "first → second\n1 packages differ, 1 of them asked for by name:\n  torch  2.6.0"
+        "first → second\n1 package differs, 1 of them required by name:\n  torch  2.6.0"
     )
     assert printed.index("2.13.0") < printed.index("Safe")
     assert printed.endswith(

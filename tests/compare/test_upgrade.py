@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.comparison import Comparison
     from gradmatrix.compare.upgrade import SideRun
+    from gradmatrix.core.model import Lock
     from gradmatrix.run.plan import Planned
 
 FAILS = Answer(
@@ -54,13 +55,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Servers that only pretend, in environments that are folders."""
     world = pretend(monkeypatch)
 
-    def ensure(
-        lock: Any,  # noqa: ANN401  (a lock)
-        _locks: Path,
-        place: Path,
-        *_: object,
-        **__: object,
-    ) -> Environment:
+    def ensure(lock: Lock, _locks: Path, place: Path, *_: object, **__: object) -> Environment:
         (place / lock.stack).mkdir(parents=True, exist_ok=True)
         return Environment(place / lock.stack / "python", Build.CPU, None, installed=True)
 

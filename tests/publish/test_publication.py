@@ -86,7 +86,7 @@ def test_records_of_another_schema_stop_a_publication(project: Project) -> None:
     theirs.write_bytes(theirs.read_bytes() + b'{"schema":2}\n')
     before = files(project)
     with pytest.raises(
-        UserError, match=r"second\.jsonl cannot be published anew: line 3: it has schema 2"
+        UserError, match=r"second\.jsonl cannot be published again: line 3: it has schema 2"
     ):
         publish(Project.at(project.root))
     assert before == files(project)
@@ -156,7 +156,7 @@ def test_records_of_another_schema_stop_a_run_before_it_begins(
     theirs.write_bytes(b'{"schema":2}\n')
     assert 2 == main(["run", "first", "--fresh", "--root", str(project.root)])
     assert (
-        "first.jsonl cannot be published anew: line 1: it has schema 2" in capsys.readouterr().err
+        "first.jsonl cannot be published again: line 1: it has schema 2" in capsys.readouterr().err
     )
 
 

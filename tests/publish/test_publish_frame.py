@@ -6,7 +6,7 @@ import pytest
 
 from gradmatrix.core.model import Gradient, Record, Role
 from gradmatrix.core.observation import Rate
-from gradmatrix.publish.rows import Remedies, Row, rate, row_of, words
+from gradmatrix.publish.rows import Remedies, Row, cell_text, rate, row_of
 from tests.factories import make_observation, make_record, make_warned
 
 
@@ -75,13 +75,13 @@ def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None
 )
 def test_a_cell_is_a_symbol_and_words(record: Record, expected: str) -> None:
     """Never colour alone."""
-    assert expected == words(as_row(record))
+    assert expected == cell_text(as_row(record)).line
 
 
 def test_a_disagreement_with_another_variant_shows_that_its_gradient_flows() -> None:
     """It trains, after all."""
     record = make_record("relation:disagrees", gradient=Gradient.FLOWING)
-    assert "✗ relation:disagrees (gradient flowing)" == words(as_row(record))
+    assert "✗ relation:disagrees (gradient flowing)" == cell_text(as_row(record)).line
 
 
 def test_a_warning_is_its_first_line_and_told_once() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gradmatrix.core.model import Gradient, Role
-from gradmatrix.publish.rows import rows_of, words
+from gradmatrix.publish.rows import cell_text, rows_of
 from gradmatrix.publish.site import plots
 from gradmatrix.publish.site.markup import coded, documented, linked, safe
 from gradmatrix.publish.site.messages import messages, signature
@@ -65,7 +65,7 @@ def test_a_cell_says_in_two_lines_what_the_tables_say_in_one(
         f"{shown(cell).word}{mark.format(shown(cell).note)}"
         for mark in (", {}", ": {}", " ({})", "")
     }
-    assert words(cell) in joined
+    assert cell_text(cell).line in joined
 
 
 def test_a_variant_turns_where_its_outcome_changes() -> None:

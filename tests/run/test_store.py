@@ -251,7 +251,7 @@ def test_records_of_another_schema_are_not_written_over(store: Store) -> None:
     path.write_bytes(encode(make_record()) + foreign)
     records = store.of_stack("stack").values()
     with pytest.raises(
-        UserError, match="cannot be published anew: line 2: it has schema 2, this release reads 1"
+        UserError, match="cannot be published again: line 2: it has schema 2, this release reads 1"
     ):
         store.publish("stack", records)
     assert encode(make_record()) + foreign == path.read_bytes()

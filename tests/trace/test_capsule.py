@@ -299,7 +299,7 @@ def test_a_changed_scenario_is_pointed_out(
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     with (tmp_path / "scenarios" / "t5_classifier.py").open("a", encoding="utf-8") as file:
-        file.write("CHANGED = 1\n")
+        file.write("CHANGED = True\n")
     assert 0 == main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
     assert "has changed since this was published" in capsys.readouterr().err
 

@@ -97,9 +97,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
     """A Python that says which it is and what is installed, and can do nothing else."""
     path = folder / "python"
-    found: list[dict[str, object]] = [
-        {"name": name, "version": version, "needs": [], "origin": None}
-        for name, version in packages
+    found: list[dict[str, Any]] = [
+        {"name": n, "version": v, "needs": [], "origin": None} for n, v in packages
     ]
     listed = json.dumps({"python": "3.11", "distributions": found})
     text = f"""#!/bin/sh\ncase "$*" in *find_spec*) echo 3 11 1;; *) echo '{listed}';; esac\n"""
@@ -263,7 +262,7 @@ def test_the_report_for_a_person(
         in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
-    assert "Your environment says nothing about 1 of 1 kinds of misuse:" in printed
+    assert "Your environment does not report 1 of 1 kinds of misuse:" in printed
     assert "Not judged: 1 setup:unsupported" in printed
 
 

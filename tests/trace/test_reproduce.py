@@ -169,7 +169,7 @@ def test_a_stack_that_cannot_be_installed_is_a_verdict(
 ) -> None:
     """Where the stack is to blame."""
 
-    def ensure(*_: object, **__: object) -> environment.Environment:
+    def ensure(*_: object, **_named: object) -> environment.Environment:
         raise environment.InstallFailed(Failure(outcome="install:build", message="no compiler"))
 
     monkeypatch.setattr(environment, "ensure", ensure)
@@ -184,7 +184,7 @@ def test_a_machine_that_cannot_install_is_no_verdict(
 ) -> None:
     """Exit code 2."""
 
-    def ensure(*_: object, **__: object) -> environment.Environment:
+    def ensure(*_: object, **_named: object) -> environment.Environment:
         raise environment.InstallFailed(Failure(outcome="install:disk-full", message="no room"))
 
     monkeypatch.setattr(environment, "ensure", ensure)

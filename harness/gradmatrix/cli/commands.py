@@ -1,6 +1,6 @@
 """Every command with its options: the table from which the command line, its help and its docs are made.
 
-Only argparse is imported here. What a command does is named as "module.function" of this folder
+Only argparse and words are imported here. What a command does is named as "module.function" of this folder
 and imported when the command is called, so that ``--help`` does not wait for pandas or rich.
 """
 
@@ -12,10 +12,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradmatrix.compare import RUNS
+
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  (its only name)
 Argument = tuple[tuple[str, ...], dict[str, Any]]
-"""The names of an argument, and what argparse is told of it."""
+"""The names of an argument, and what argparse gets."""
 
 MOST_JOBS = 256
 """GitHub Actions allows this many jobs in one matrix."""
@@ -54,7 +56,7 @@ def add(
         command: The function that is called, or "module.function" of this folder.
         text: One sentence for ``--help``.
         arguments: The command's own arguments.
-        settings: What else argparse is told of it.
+        settings: What else argparse gets.
     """
     settings = {"description": sentence(text), **settings}
     parser = commands.add_parser(name, help=text, **settings)
@@ -194,9 +196,9 @@ def register_matrix(commands: Commands) -> None:
     )  # fmt: skip
     add(
         commands, "lock", "matrix.lock_command",
-        "lock the stacks that have no lock; a named stack is locked anew",
-        argument("stacks", nargs="*", metavar="STACK", help="lock these anew, as of their dates"),
-        flag("--all", "lock every stack of matrix.toml anew"),
+        "lock the stacks that have no lock; a named stack is locked again",
+        argument("stacks", nargs="*", metavar="STACK", help="lock these again, as of their dates"),
+        flag("--all", "lock every stack of matrix.toml again"),
         epilog="exit code: 3 if a stack does not resolve; the other stacks are locked all the same",
     )  # fmt: skip
     add(
@@ -367,7 +369,6 @@ def register_upkeep(commands: Commands) -> None:
     )  # fmt: skip
 
 
-RUNS = "a stack, a results folder, a file of records (.jsonl), or COMMIT:FOLDER"
 REPORTS = {
     "markdown": "write a report for a comment on a pull request",
     "html": "write a report as one page",

@@ -6,11 +6,10 @@ from textwrap import indent, wrap
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
-from gradmatrix.cli.options import warn_and_code
+from gradmatrix.cli.options import warn, warn_and_code
 from gradmatrix.compare import history as histories
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError, did_you_mean
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
+    from rich.console import Console
+
     from gradmatrix.compare.history import History
     from gradmatrix.core.model import Cell
     from gradmatrix.judge.history import Entry, Flip
@@ -45,7 +46,7 @@ def history_command(options: argparse.Namespace, project: Project, console: Cons
     console.print(Text(str(cell), style="bold"), soft_wrap=True)
     for text in lines(history, cell):
         console.print(Text(text), soft_wrap=True)
-    warn(history)
+    warn(history.problems)
     return 0
 
 
@@ -87,7 +88,7 @@ def regressions_command(options: argparse.Namespace, project: Project, console: 
         console.print(Text(plain(content)), soft_wrap=True, end="")
     else:
         files.write_atomically(options.output, content.encode())
-    warn(history)
+    warn(history.problems)
     return 1 if found else 0
 
 
@@ -100,14 +101,6 @@ def load(project: Project) -> History:
             next_step="nox -s publish",
         )
     return histories.load(project.history_folder)
-
-
-def warn(history: History) -> None:
-    """Print on the error stream what could not be read."""
-    for problem in history.problems:
-        Console(stderr=True, highlight=False).print(
-            Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True
-        )
 
 
 WIDE = 120

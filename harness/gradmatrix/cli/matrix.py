@@ -15,7 +15,13 @@ from rich.console import Console
 from rich.text import Text
 
 from gradmatrix.cli import show
-from gradmatrix.cli.options import again, chosen, refuse_both, warn_and_code
+from gradmatrix.cli.options import (
+    again,
+    chosen,
+    refuse_both,
+    warn,
+    warn_and_code,
+)
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import counted, plain
@@ -118,7 +124,7 @@ def lock_command(options: argparse.Namespace, project: Project, console: Console
     refuse_both(options.stacks, everything=options.all)
     stacks = project.stacks_to_lock(options.stacks, everything=options.all)
     if not stacks:
-        console.print("Every stack has a lock. To lock one anew, name it: nox -s lock -- latest")
+        console.print("Every stack has a lock. To lock one again, name it: nox -s lock -- latest")
     failures = 0
     missing: dict[str, NoSuchRelease] = {}
     for stack in stacks:
@@ -308,8 +314,7 @@ def merge_command(options: argparse.Namespace, project: Project, console: Consol
     plan = night.read(options.plan) if options.plan else None
     with show.Display(console) as display:
         found, new = night.merge(project, options.folders, display, plan)
-    for problem in found.problems:
-        console.print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
+    warn(found.problems, console)
     console.print(f"{len(found.records)} cells found, {new} records were new")
     return warn_and_code(project, console, failed=False)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.text import Text
 
 from gradmatrix.core.errors import UserError
@@ -12,9 +14,8 @@ from gradmatrix.core.text import plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
-
-    from rich.console import Console
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from gradmatrix.core.model import Stack
     from gradmatrix.run.project import Project
@@ -60,6 +61,39 @@ def refuse_both(names: Sequence[str], *, everything: bool) -> None:
 
 def warn_and_code(project: Project, console: Console, *, failed: bool) -> int:
     """Print which records could not be read; return the exit code."""
-    for problem in dict.fromkeys((*project.store.problems, *project.local.store.problems)):
-        console.print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
+    warn([*project.store.problems, *project.local.store.problems], console)
     return 1 if failed else 0
+
+
+def warn(problems: Iterable[str], console: Console | None = None) -> None:
+    """Print each problem once, on the error stream if no console is given."""
+    console = console or Console(stderr=True, highlight=False)
+    for problem in dict.fromkeys(problems):
+        console.print(Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True)
+
+
+def refuse_unwritable(path: Path | None) -> None:
+    """UserError if a file cannot be written at ``path``, before any work is done for it."""
+    why = obstacle(path) if path is not None else ""
+    if why:
+        raise UserError(
+            f"{path} cannot be written.",
+            cause=why,
+            next_step="name a file in a folder that exists and can be written to",
+        )
+
+
+def obstacle(path: Path) -> str:
+    """Why a file cannot be written at ``path``, found by writing one beside it; empty if it can."""
+    folder = path.absolute().parent
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.exists() and not path.is_file():
+            return "it is not an ordinary file"
+        if not folder.is_dir():
+            return "its folder does not exist"
+        with NamedTemporaryFile(dir=folder, prefix=f"{path.name}.", suffix=".partial"):
+            return ""
+    except OSError as error:
+        return (error.strerror or str(error)).lower()

@@ -22,8 +22,8 @@ from rich.text import Text
 
 from gradmatrix.compare.comparison import Verdict
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import NO_GRAD_FN
-from gradmatrix.core.text import counted, one_line, plain
+from gradmatrix.core.outcomes import NO_GRAD_FN, Phase, phase_of
+from gradmatrix.core.text import counted, few, one_line, plain, tally
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
 from gradmatrix.publish.comparison import (
@@ -138,7 +138,7 @@ class Display:
 
 
 def show_summary(console: Console, summary: Summary) -> None:
-    """One line about what was done for a stack, and its notice."""
+    """Print what was done for a stack, and its notice."""
     text = (
         f"{summary.stack}: {counted(summary.executed, 'cell')} ran, {summary.kept} are up to date, "
         f"{summary.settled} need no run"
@@ -151,7 +151,7 @@ def show_summary(console: Console, summary: Summary) -> None:
 
 
 def show_fallen_behind(console: Console, packages: Sequence[LockedPackage]) -> None:
-    """One line for each package of which the resolver took an old release."""
+    """Print a line for each package of which the resolver took an old release."""
     for package in packages:
         text = (
             f"  ⚠ {package.name} {package.version} is {package.behind_days} days older "
@@ -168,7 +168,7 @@ def show_overview(
     *,
     verbose: bool = False,
 ) -> None:
-    """What trains on each stack, whether that was expected, and what to look at next.
+    """Print what trains on each stack, whether that was expected, and what to look at next.
 
     It fits on a screen of 40 lines and 100 columns.
 
@@ -216,7 +216,7 @@ def counts_by_scenario(records: Collection[Record], stacks: Sequence[str]) -> Ta
 def show_counts_by_stack(
     console: Console, records: Collection[Record], stacks: Sequence[str]
 ) -> None:
-    """A line for each stack."""
+    """Print a line for each stack."""
     width = max(map(len, stacks))
     for stack in stacks[:MOST_STACKS]:
         text = f"{stack:{width}}  {count(records, stack)} train"
@@ -240,7 +240,7 @@ def count(records: Iterable[Record], stack: str, *, misuse: bool = False) -> str
 
 
 def show_agreement(console: Console, agreement: Agreement) -> None:
-    """How many cells have the published verdict, and the first that have another one."""
+    """Print how many cells have the published verdict, and the first that have another one."""
     if not agreement.compared:
         console.print("None of these cells ran here: this is the published matrix.")
         return
@@ -255,29 +255,29 @@ def show_agreement(console: Console, agreement: Agreement) -> None:
 
 
 def show_expected(console: Console, failures: Sequence[Record]) -> None:
-    """How many failures are the ones that scenarios are there to show."""
+    """Print how many cells do not train, by role, and which of them are expected to fail."""
     roles = Counter(record.role for record in failures)
     trained = [role for role in Role if role is not Role.MISUSE and roles[role]]
     if not trained:
         return
     total = sum(roles[role] for role in trained)
-    by_role = ", ".join(f"{roles[role]} {role}" for role in trained)
+    by_role = tally({role.value: roles[role] for role in trained})
     do = "does" if total == 1 else "do"
     console.print(Text(f"{counted(total, 'cell')} {do} not train ({by_role})."))
     if roles[Role.REPORTED]:
         console.print(
-            "Cells with the role reported repeat a failure that somebody reported: on the affected\n"
+            "Cells with the role reported repeat a failure that users reported: on the affected\n"
             "stacks they are expected to fail."
         )
 
 
 def show_next(console: Console, failures: Sequence[Record], tables: Path, *, verbose: bool) -> None:
-    """Commands and files to look at."""
-    rows = [(str(nearest_path(tables / "matrix.md")), "every cell (also csv, json, parquet)")]
+    """Print commands and files to look at."""
+    rows = [(str(short_path(tables / "matrix.md")), "every cell (also csv, json, parquet)")]
     if failures and not verbose:
         rows.append(("nox -s table -- -v", "every failure with its message"))
     if failures:
-        rows.append((f"gradmatrix why {nearest_name(failures[0])}", "why this cell fails"))
+        rows.append((f"gradmatrix why {cell_name(failures[0])}", "why this cell fails"))
         stack = failures[0].cell.stack
         rows.append((f"gradmatrix upgrade {stack} --to latest", "what an upgrade would change"))
     console.print(Text("\nNext", style="bold"))
@@ -287,20 +287,20 @@ def show_next(console: Console, failures: Sequence[Record], tables: Path, *, ver
     console.print(Text("gradmatrix X is nox -s gradmatrix -- X in a checkout.", style="dim"))
 
 
-def nearest_name(record: Record) -> str:
+def cell_name(record: Record) -> str:
     """A cell as people type it."""
     cell = record.cell
     return f"{cell.stack}/{cell.scenario}/{cell.variant}"
 
 
-def nearest_path(path: Path) -> Path:
+def short_path(path: Path) -> Path:
     """``path`` as seen from the working directory, if it is below."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -> None:
-    """Every judged cell, a column for each stack; misuse in a section of its own."""
+    """Print every judged cell with a column for each stack; misuse is in a table of its own."""
     chosen = [
         row for row in rows_of(published.records, published.scenarios) if row.stack in set(stacks)
     ]
@@ -322,7 +322,7 @@ def show_matrix(console: Console, published: Published, stacks: Sequence[str]) -
 
 
 def show_grid(console: Console, title: str, whole: Grid) -> None:
-    """A grid as one table, or as several if the console is too narrow."""
+    """Print a grid as one table, or as several if the console is too narrow."""
     fit = max(1, (console.width - NAMES_WIDTH) // COLUMN_WIDTH)
     for start in range(0, len(whole.stacks), fit):
         console.print(rich_table(title, whole.columns(start, start + fit)))
@@ -350,7 +350,7 @@ def rich_table(title: str, part: Grid) -> Table:
 
 
 def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
-    """One line for each failed cell, and the command that repeats one.
+    """Print a line for each failed cell, and the command that repeats one.
 
     A terminal cuts a line at its width; a file and a log of CI get the whole line.
     """
@@ -358,12 +358,12 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     if not red:
         return
     roles = Counter(record.role.value for record in red)
-    counts = ", ".join(f"{roles[role.value]} {role.value}" for role in Role if roles[role.value])
+    counts = tally({role.value: roles[role.value] for role in Role})
     console.print(Text(f"\nDid not pass: {counts}", style="bold"))
     whole = {
         record.cell.stack: record
         for record in red
-        if record.outcome.startswith(("resolve:", "install:"))
+        if phase_of(record.outcome) in {Phase.RESOLVE, Phase.INSTALL}
     }
     for stack, record in whole.items():
         text = f"  ✗ {stack}  all of its cells  {record.outcome}  {one_line(record.message)}"
@@ -372,8 +372,8 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     if not red:
         return
     for record in red:
-        told = record.outcome.startswith(("gradient:", NO_GRAD_FN))
-        gradient = f" (gradient {record.gradient})" if record.gradient and not told else ""
+        is_shown = record.outcome == NO_GRAD_FN or phase_of(record.outcome) is Phase.GRADIENT
+        gradient = f" (gradient {record.gradient})" if record.gradient and not is_shown else ""
         where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant} ({record.role})"
         console.print(
             Text(f"  ✗ {where}  {record.outcome}{gradient}  {one_line(record.message)}"),
@@ -387,13 +387,11 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
 
 
 def show_plan(console: Console, scenarios: Mapping[str, Scenario]) -> None:
-    """The scenarios and their variants, one line each."""
+    """Print a line for each scenario and variant."""
     for scenario in scenarios.values():
         roles = Counter(variant.role.value for variant in scenario.variants)
         console.print(Text(f"{scenario.name}: {scenario.title}", style="bold"))
-        console.print(
-            Text("  " + ", ".join(f"{count} {role}" for role, count in roles.items()), style="dim")
-        )
+        console.print(Text(f"  {tally(roles)}", style="dim"))
         for variant in scenario.variants:
             console.print(
                 Text(f"  {variant.name:30} {variant.role.value:9} {variant.summary}"),
@@ -414,13 +412,13 @@ MARKS = {
 }
 SIZES = {Size.MORE: "red", Size.LESS: "green", Size.SAME: "", Size.INCONCLUSIVE: "yellow"}
 MOST_DRIFTED = 8
-"""Lines of drift that are shown; a report in a file has all."""
+"""The most differences of losses that are shown; a report in a file has all of them."""
 MOST_TRANSITIVE = 12
-"""Packages that nobody asked for by name, and that are named."""
+"""The most packages that are named of those that no stack requires by name."""
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:
-    """The whole report."""
+    """Print a comparison: the verdict, the changed cells, speed, losses and packages."""
     line(console, comparison.headline, VERDICTS[comparison.verdict])
     line(console, sides(comparison), "dim")
     line(console, summary(comparison), "dim")
@@ -438,7 +436,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
 
 
 def show_section(console: Console, section: Section) -> None:
-    """A title, and its causes."""
+    """Print a section: its title and its causes."""
     line(console, "")
     line(console, f"{section.title} ({section.count})", "bold")
     line(console, section.note, "dim")
@@ -447,7 +445,7 @@ def show_section(console: Console, section: Section) -> None:
 
 
 def show_item(console: Console, item: Item) -> None:
-    """A cause, its cells, its diagnosis, and what to do."""
+    """Print a cause: its cells, its diagnosis and its remedy."""
     line(console, f"{item.mark} {item.title}", MARKS.get(item.change, ""), 2)
     for each in item.cells:
         line(console, str(each), "bold", 4)
@@ -458,7 +456,7 @@ def show_item(console: Console, item: Item) -> None:
 
 
 def show_speed(console: Console, comparison: Comparison) -> None:
-    """What was measured side by side."""
+    """Print what was measured side by side."""
     line(console, "")
     line(console, "Speed and memory", "bold")
     line(console, measuring(comparison), "dim")
@@ -481,15 +479,15 @@ def show_speed(console: Console, comparison: Comparison) -> None:
 
 
 def show_drift(console: Console, comparison: Comparison) -> None:
-    """How far losses drifted apart, the largest differences."""
-    told = drift_summary(comparison)
-    if not told:
+    """Print how far losses drifted apart, the largest differences first."""
+    drift = drift_summary(comparison)
+    if not drift:
         return
     line(console, "")
     line(console, "Drift of losses", "bold")
     line(
         console,
-        f"{told} Differences are relative to the largest loss of both sides; stated, not judged.",
+        f"{drift} Differences are relative to the largest loss of both sides. They are not judged.",
         "dim",
     )
     apart = [each for each in drifted(comparison) if each.largest]
@@ -498,27 +496,29 @@ def show_drift(console: Console, comparison: Comparison) -> None:
     if len(apart) > MOST_DRIFTED:
         line(
             console,
-            f"… and {len(apart) - MOST_DRIFTED} more lines, smaller ones: they are in a report.",
+            f"… and {len(apart) - MOST_DRIFTED} more with smaller differences. A report in a file has all of them.",
             "dim",
             2,
         )
 
 
 def show_packages(console: Console, pair: Pair, *, several: bool) -> None:
-    """What moved, what came with it on one line."""
+    """Print which packages changed; those that no stack requires by name are on one line."""
     line(console, "")
-    line(console, f"What moved{f' of {pair.candidate.name}' if several else ''}", "bold")
+    line(console, f"Changed packages{f' of {pair.candidate.name}' if several else ''}", "bold")
     line(console, moved_summary(pair), "dim")
     for each in direct(pair):
         line(console, f"{each.name:20} {move(each)}", "", 2)
     others = transitive(pair)
     if others:
-        more = f" and {len(others) - MOST_TRANSITIVE} more" if len(others) > MOST_TRANSITIVE else ""
-        line(console, f"with them: {', '.join(map(str, others[:MOST_TRANSITIVE]))}{more}", "dim", 2)
+        line(console, f"also: {few([*map(str, others)], MOST_TRANSITIVE)}", "dim", 2)
 
 
 def line(console: Console, text: str, style: str = "", indent: int = 0) -> None:
-    """A sentence; its further lines are indented like the first one, in a file it stays on one."""
+    """Print a sentence. On a terminal it is folded, and all its lines are indented.
+
+    In a file it stays on one line.
+    """
     shown = Text(one_line(text), style=style)
     if not text:
         console.print()

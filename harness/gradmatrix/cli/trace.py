@@ -15,10 +15,11 @@ from rich.text import Text
 
 from gradmatrix.cli import show as terminal
 from gradmatrix.cli.commands import TRACE
+from gradmatrix.cli.options import refuse_unwritable
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.core.text import one_line
+from gradmatrix.core.text import one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
@@ -47,7 +48,7 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     words = options.module if options.module is not None else options.script
     if not words:
         raise UserError(
-            "Nothing to trace.", cause="there is neither a script nor a module", next_step=TRACE
+            "Nothing to trace.", cause="no script and no module is named", next_step=TRACE
         )
     refuse_unwritable(options.output)
     command = command_line(interpreter(options.python), words, module=options.module is not None)
@@ -63,7 +64,7 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
 
 
 def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
-    """A remedy that the matrix knows; None without a matrix, which is no reason to stop."""
+    """A remedy that the matrix knows; None if there is no matrix."""
     try:
         published = project.published(project.store.everything().values())
     except (OSError, UserError):
@@ -71,18 +72,8 @@ def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) 
     return remedy_near(published, diagnosis, seen.environment)
 
 
-def refuse_unwritable(output: Path | None) -> None:
-    """UserError if the document could not be written after the script has run."""
-    if output is None or (output.absolute().parent.is_dir() and not output.is_dir()):
-        return
-    cause = "it is a folder" if output.is_dir() else "its folder does not exist"
-    raise UserError(
-        f"{output} cannot be written.", cause=cause, next_step="name a file in a folder that exists"
-    )
-
-
 def show(finding: Finding, console: Console) -> None:
-    """Print the report, below what the script printed."""
+    """Print the report on the error stream, after the output of the script."""
     style = "bold green" if finding.outcome == TRAINS else "bold red"
     console.print(
         Text.assemble("gradmatrix trace: ", (one_line(headline(finding)), style)), soft_wrap=True
@@ -112,7 +103,7 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
     if record.observation is None:
         return
     if record.inputs.get("observer", "")[:16] != observer_digest()[:16]:
-        yield "The observer has changed since this record was made. Run the cell again for news."
+        yield "The observer has changed since this record was made. Run the cell again for an up-to-date diagnosis."
     if found is not None:
         remedy = remedy_on_its_stack(
             found.cause, published.scenarios, published.records, record.cell
@@ -123,7 +114,7 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
 
 
 def check_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Check an environment; the exit code is 1 if it fails where the nearest stack does not."""
+    """Check an environment; the exit code is 1 if a cell fails otherwise than on the nearest stack."""
     selection = project.selection(
         scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
@@ -143,29 +134,28 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
 
 
 def check_lines(report: Report) -> Iterator[str]:
-    """The report for a person."""
-    yield f"{report.python}: {listed(report.versions)}"
+    """The report as lines of text."""
+    yield f"{report.python}: {versioned(report.versions)}"
     if report.nearest:
         differs = {n: v for n, v in report.nearest_versions.items() if report.versions.get(n) != v}
-        yield f"nearest published stack: {report.nearest}{f', which has {listed(differs)}' if differs else ''}"
+        yield f"nearest published stack: {report.nearest}{f', which has {versioned(differs)}' if differs else ''}"
     else:
         yield "there is no published stack to compare with"
     yield from section(report, misuse=False)
     yield from section(report, misuse=True)
     if report.unjudged:
-        counts = Counter(cell.outcome for cell in report.unjudged)
-        yield f"\nNot judged: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
+        yield f"\nNot judged: {tally(Counter(cell.outcome for cell in report.unjudged))}"
     if report.better:
         names = ", ".join(
             f"{cell.scenario}/{cell.variant} ({cell.nearest})" for cell in report.better
         )
         yield f"\nIt passes {len(report.better)} cells that {report.nearest} fails: {names}"
     if report.unexpected:
-        yield f"\n{len(report.unexpected)} of these failures differ from {report.nearest}; see each cell."
+        yield f"\n{len(report.unexpected)} of these failures differ from {report.nearest}: see each cell."
 
 
 def section(report: Report, *, misuse: bool) -> Iterator[str]:
-    """The failing cells with their reasons, grouped by the published stacks that fail alike."""
+    """The failing cells with reasons, grouped by the published stacks that fail in the same way."""
     judged = sum(
         cell.passed is not None and (cell.role.value == "misuse") is misuse for cell in report.cells
     )
@@ -173,20 +163,20 @@ def section(report: Report, *, misuse: bool) -> Iterator[str]:
     if not judged:
         return
     what = (
-        f"says nothing about {len(failing)} of {judged} kinds of misuse"
+        f"does not report {len(failing)} of {judged} kinds of misuse"
         if misuse
         else f"fails {len(failing)} of {judged}"
     )
     yield f"\nYour environment {what}{':' if failing else '.'}"
     for words, cells in report.groups(misuse=misuse).items():
         yield f"\n  {len(cells)} {words}:"
-        yield from told(cells, report.nearest)
+        yield from cell_lines(cells, report.nearest)
 
 
-def told(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
-    """Each cell with its outcome; cells with the same reason share it, below the last of them."""
-    said = [why(cell) for cell in cells]
-    for cell, lines, following in zip(cells, said, [*said[1:], ()], strict=True):
+def cell_lines(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
+    """Each cell with its outcome. Consecutive cells with the same reason have it once, at the end."""
+    reasons = [why(cell) for cell in cells]
+    for cell, lines, following in zip(cells, reasons, [*reasons[1:], ()], strict=True):
         device = "" if cell.device == "cpu" else f" ({cell.device})"
         differs = (
             ""
@@ -199,18 +189,14 @@ def told(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
 
 
 def why(cell: Checked) -> tuple[str, ...]:
-    """The diagnosis and the remedy, or else the message."""
+    """The diagnosis and the remedy of a cell; its message if there is no diagnosis."""
     text = explain(cell.diagnosis, cell.remedy) if cell.diagnosis else (cell.message,)
     return tuple(one_line(line) for line in text if line)
 
 
-def listed(versions: dict[str, str]) -> str:
-    """Names and versions."""
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
 def capsule_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Write or print a script that reproduces a cell."""
+    refuse_unwritable(options.output)
     record = found(options.cell, project)
     scenario = address.scenario_of(record, project)
     capsule.refuse(record, scenario, everything=options.any)
@@ -228,15 +214,9 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     if options.output is None:
         sys.stdout.write(text)
         return 0
-    if not options.output.absolute().parent.is_dir():
-        raise UserError(
-            f"{options.output} cannot be written.",
-            cause="its folder does not exist",
-            next_step="make the folder first",
-        )
     files.write_atomically(options.output, text.encode())
     console.print(
-        Text(f"{options.output} is written. To see it fail: uv run {options.output}"),
+        Text(f"Written: {options.output}. To see it fail: uv run {options.output}"),
         soft_wrap=True,
     )
     return 0
@@ -265,7 +245,7 @@ def found(text: str, project: Project) -> Record:
 
 
 def side_by_side(here: again.Reproduced) -> Table:
-    """The published verdict and the one of this machine."""
+    """A table with the published verdict and that of this machine."""
     then = here.published
     table = Table(
         "",

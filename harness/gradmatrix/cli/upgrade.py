@@ -8,20 +8,19 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.text import Text
 
 from gradmatrix.cli import show
+from gradmatrix.cli.options import refuse_unwritable, warn
 from gradmatrix.compare import upgrade
 from gradmatrix.compare.comparison import Results, compare_stacks
 from gradmatrix.compare.recorded import paired, read
 from gradmatrix.compare.sides import Reading, path_of
 from gradmatrix.compare.upgrade import Plan, Timing
-from gradmatrix.core import files as disk
 from gradmatrix.core.errors import UserError, did_you_mean
+from gradmatrix.core.files import write_atomically
 from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.publish.comparison import move
@@ -34,6 +33,8 @@ from gradmatrix.stacks.config import Script
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
 
     from gradmatrix.compare.comparison import Comparison
     from gradmatrix.compare.resolution import Resolved
@@ -61,8 +62,7 @@ def compare_command(options: argparse.Namespace, project: Project, console: Cons
         notes = (*notes, SAME)
     comparison = compare_stacks((baseline.name, candidate.name), pairs, scenarios, notes=notes)
     report(options, comparison, console)
-    for problem in dict.fromkeys([*baseline.problems, *candidate.problems]):
-        warn(problem)
+    warn([*baseline.problems, *candidate.problems])
     return comparison.exit_code
 
 
@@ -94,34 +94,11 @@ def refuse(options: argparse.Namespace) -> None:
     if files.count(STANDARD_OUTPUT) > 1:
         raise UserError(
             "Two reports cannot both go to the standard output.",
-            cause="nobody could tell where the second begins",
+            cause="the second would follow the first without a mark",
             next_step="write one of them to a file",
         )
     for target in files:
-        cause = obstacle(Path(target)) if target != STANDARD_OUTPUT else ""
-        if cause:
-            raise UserError(
-                f"{target} cannot be written.",
-                cause=cause,
-                next_step="name a file in a folder that can be written to",
-            )
-
-
-def obstacle(path: Path) -> str:
-    """Why a file cannot be written at ``path``, found by writing one beside it; empty if it can."""
-    try:
-        if path.is_dir():
-            return "it is a folder"
-        if path.exists() and not path.is_file():
-            return "it is not an ordinary file"
-        if not path.absolute().parent.is_dir():
-            return "its folder does not exist"
-        with NamedTemporaryFile(
-            dir=path.absolute().parent, prefix=f"{path.name}.", suffix=".partial"
-        ):
-            return ""
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
+        refuse_unwritable(Path(target) if target != STANDARD_OUTPUT else None)
 
 
 def write(target: str, content: bytes) -> None:
@@ -131,7 +108,7 @@ def write(target: str, content: bytes) -> None:
         sys.stdout.buffer.write(content)  # UTF-8, whatever the terminal has
         sys.stdout.buffer.flush()
     else:
-        disk.write_atomically(Path(target), content)
+        write_atomically(Path(target), content)
 
 
 def chosen(asked: Sequence[str], pairs: Sequence[tuple[Results, Results]]) -> set[str]:
@@ -146,13 +123,6 @@ def of_scenarios(side: Results, names: set[str]) -> Results:
     """A side with the cells of these scenarios alone."""
     return replace(
         side, records={key: record for key, record in side.records.items() if key.scenario in names}
-    )
-
-
-def warn(problem: str) -> None:
-    """Print on the error stream what could not be read."""
-    Console(stderr=True, highlight=False).print(
-        Text(f"warning: {plain(problem)}", style="yellow"), soft_wrap=True
     )
 
 
@@ -247,9 +217,9 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
     except OSError as error:
         raise UserError(
             f"{comparison.headline} But a report cannot be written: {error}.",
-            cause="the place cannot be written, or the disk is full",
-            next_step=f"The comparison is kept in {path}. The same command with another place "
-            "runs no cell again.",
+            cause="the file cannot be written, or the disk is full",
+            next_step=f"The comparison is kept in {path}. Run the command again with another "
+            "file: no cell runs again.",
         ) from error
     if not quiet(options):
         console.print(Text(f"kept: {path}"), style="dim", soft_wrap=True)
@@ -313,7 +283,7 @@ def timing(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Timing
 
 
 def what_moves(baseline: Resolved, candidate: Resolved) -> Iterator[str]:
-    """The two sides and what differs between their locks: the first thing that one wants to see."""
+    """The two sides, and which packages differ between their locks."""
     yield f"{baseline.side.name} → {candidate.side.name}"
     for each in (baseline, candidate):
         yield from (f"  note: {one_line(notice)}" for notice in each.side.notices)
@@ -323,7 +293,8 @@ def what_moves(baseline: Resolved, candidate: Resolved) -> Iterator[str]:
         return
     direct = [each for each in moves if each.direct]
     others = [each for each in moves if not each.direct]
-    yield f"{len(moves)} packages differ, {len(direct)} of them asked for by name:"
+    differ = "1 package differs" if len(moves) == 1 else f"{len(moves)} packages differ"
+    yield f"{differ}, {len(direct)} of them required by name:"
     width = max(len(each.name) for each in moves)
     yield from (f"  {each.name:{width}}  {move(each)}" for each in direct)
     yield from (

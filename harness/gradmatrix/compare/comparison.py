@@ -542,9 +542,11 @@ def headline(verdict: Verdict, basis: Basis, groups: Iterable[Group] = ()) -> st
     if not basis.compared and not basis.inconclusive:
         parts.insert(0, "no cell was judged on both sides")
     elif basis.compared and not basis.passing:
-        parts.insert(0, f"{cells(basis.compared)} compared, and none passes on either side")
+        parts.insert(
+            0, f"{counted(basis.compared, 'cell')} compared, and none passes on either side"
+        )
     if verdict is Verdict.SAFE:
-        parts.insert(0, f"nothing regressed in {cells(basis.compared)}")
+        parts.insert(0, f"nothing regressed in {counted(basis.compared, 'cell')}")
     return f"{OPENING[verdict]}: {', '.join(parts)}."
 
 
@@ -552,8 +554,8 @@ def against(basis: Basis, causes: int) -> Iterator[str]:
     """What speaks against the candidate, or is inconclusive."""
     regressed = basis.training.regressed
     if regressed:
-        by = f" ({causes} cause{'s' if causes > 1 else ''})" if 0 < causes < regressed else ""
-        yield f"{cells(regressed)} regressed{by}"
+        by = f" ({counted(causes, 'cause')})" if 0 < causes < regressed else ""
+        yield f"{counted(regressed, 'cell')} regressed{by}"
     if basis.misuse.regressed:
         yield silenced(basis.misuse.regressed)
     for words, ratios in (
@@ -563,11 +565,11 @@ def against(basis: Basis, causes: int) -> Iterator[str]:
         grown = [ratio for ratio in ratios if ratio.verdict is Size.MORE]
         if grown:
             worst = max(ratio.ratio for ratio in grown)
-            yield f"{cells(len(grown))} {words[Size.MORE]} (at worst ×{worst:.3g})"
+            yield f"{counted(len(grown), 'cell')} {words[Size.MORE]} (at worst ×{worst:.3g})"
     if basis.inconclusive:
-        yield f"{cells(basis.inconclusive)} inconclusive"
+        yield f"{counted(basis.inconclusive, 'cell')} inconclusive"
     if basis.missing:
-        yield f"{cells(basis.missing)} {'was' if basis.missing == 1 else 'were'} not run on the candidate"
+        yield f"{counted(basis.missing, 'cell')} {'was' if basis.missing == 1 else 'were'} not run on the candidate"
 
 
 def silenced(count: int) -> str:
@@ -602,12 +604,12 @@ def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
     """Cells that were measured without a result."""
     failed = sum(each.step_time is None for each in measured)
     if failed:
-        yield f"{failed} of {cells(len(measured))} could not be measured"
+        yield f"{failed} of {counted(len(measured), 'cell')} could not be measured"
     unsure = sum(
         Size.INCONCLUSIVE in sizes(each) for each in measured if each.step_time is not None
     )
     if unsure:
-        yield f"speed or memory of {unsure} of {cells(len(measured))} is inconclusive"
+        yield f"speed or memory of {unsure} of {counted(len(measured), 'cell')} is inconclusive"
 
 
 def times(measured: Iterable[Measured]) -> list[Ratio]:
@@ -618,11 +620,6 @@ def times(measured: Iterable[Measured]) -> list[Ratio]:
 def memories(measured: Iterable[Measured]) -> list[Ratio]:
     """The ratios of peak memory."""
     return [each.memory for each in measured if each.memory is not None]
-
-
-def cells(count: int) -> str:
-    """``1 cell``, ``2 cells``."""
-    return counted(count, "cell")
 
 
 SEVERITY = (Size.MORE, Size.INCONCLUSIVE, Size.SAME, Size.LESS)

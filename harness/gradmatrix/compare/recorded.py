@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from gradmatrix.compare import RUNS
 from gradmatrix.compare.comparison import Results
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.files import read_lines
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock, Record
     from gradmatrix.run.project import Project
-
-
-FORMS = (
-    "a stack of this checkout, a results folder, a file of records (.jsonl), "
-    "or COMMIT:FOLDER of this repository"
-)
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,7 @@ def read(text: str, project: Project) -> Recorded:
         with unpacked(revision, folder, project) as there:
             return recorded_folder(text, there, project)
     raise UserError(
-        f"There is no run {text!r}.", cause=did_you_mean(text, known), next_step=f"a run is {FORMS}"
+        f"There is no run {text!r}.", cause=did_you_mean(text, known), next_step=f"a run is {RUNS}"
     )
 
 
@@ -135,7 +130,7 @@ def recorded(
             cause=one_line(problems[0])
             if problems
             else "it has no file of records (.jsonl) with a line in it",
-            next_step=f"a run is {FORMS}",
+            next_step=f"a run is {RUNS}",
         )
     sides = {}
     for stack, found in sorted(by_stack.items()):
@@ -175,7 +170,7 @@ def unpacked(revision: str, folder: str, project: Project) -> Iterator[Path]:
         raise UserError(
             f"There is no run {revision}:{folder}.",
             cause=one_line(done.stderr.decode(errors="replace")),
-            next_step=f"a run is {FORMS}",
+            next_step=f"a run is {RUNS}",
         )
     with TemporaryDirectory() as place:
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:

@@ -146,7 +146,7 @@ def as_built(lock: Lock, there: Lock) -> Lock:
 
 
 def changed(baseline: Side, edits: Sequence[Edit], *, latest: bool, as_of: dt.date | None) -> Side:
-    """The candidate: it keeps the versions of the baseline that nobody wants changed."""
+    """The candidate: it keeps the versions of the baseline if nothing asks for a change."""
     names = {each.name for each in edits}
     words = [requirements.LATEST] * latest + [each.text for each in edits if not each.twin]
     asked = requirements.edited(baseline.asked, edits, latest=latest)

@@ -50,7 +50,7 @@ class Side:
     requirements: tuple[str, ...]
     """What the resolver gets."""
     asked: tuple[str, ...]
-    """What somebody asked for; the requirements of a candidate are made of these."""
+    """What the user requires; the requirements of a candidate are made of these."""
     constraints: tuple[str, ...] = ()
     preferred: str = ""
     """The text of a lock; a candidate keeps its versions if it can."""
@@ -179,7 +179,7 @@ def of_folder(path: Path, project: Project, reading: Reading) -> Side:
 
 
 TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
-"""Packages that environments are made with. Nobody asked for them."""
+"""Packages that every environment has, so that they count as no requirement of the user."""
 
 
 def of_environment(path: Path, threads: int) -> Side:

@@ -299,14 +299,14 @@ def rounds(sides: Ran, keys: Collection[Key], plan: Plan) -> list[Repeats]:
     there = set.intersection(*(set(records) for _, records in sides))
     everything = with_partners(keys, plan.scenarios) & there
     open_ones = {(key.scenario, key.device) for key in everything if is_open(key, sides, numbers)}
-    anew = {key for key in everything if (key.scenario, key.device) in open_ones}
+    rerun = {key for key in everything if (key.scenario, key.device) in open_ones}
     found: list[Repeats] = []
     for run, _ in sides:
         ended = []
         for number in numbers:
             run.stage(f"changed cells again, {number} of {plan.repeats}")
-            kept = run.again(number, everything - anew, fresh=plan.selection.fresh)
-            ended.append(kept | run.again(number, anew, fresh=True))
+            kept = run.again(number, everything - rerun, fresh=plan.selection.fresh)
+            ended.append(kept | run.again(number, rerun, fresh=True))
         found.append(
             {key: tuple(outcomes[key] for outcomes in ended if key in outcomes) for key in keys}
         )

@@ -134,6 +134,11 @@ def row_of(outcome: str) -> Row:
     raise ValueError(f"{outcome!r} is no outcome that this release knows")
 
 
+def phase_of(outcome: str) -> Phase | None:
+    """Where a cell failed; None for ``trains``. ValueError for a text that is no outcome."""
+    return row_of(outcome).phase
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The verdict on a cell. ValueError for a text that is no outcome."""

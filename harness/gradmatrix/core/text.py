@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 CONTROL = re.compile(
     r"(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]"  # moves the cursor of a terminal or changes its colours
@@ -38,6 +38,16 @@ def listed(names: Iterable[str], last: str = "and") -> str:
     """All of ``names``: ``a, b and c``; empty for none."""
     *others, final = list(names) or [""]
     return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def tally(counts: Mapping[str, int]) -> str:
+    """How often there is each: ``2 regressed, 1 fixed``; empty if there is none."""
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
+def versioned(versions: Mapping[str, str | None]) -> str:
+    """Packages with their versions: ``torch 2.13.0, peft 0.19.1``; those without one are left out."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 
 def few(names: Sequence[str], most: int, separator: str = ", ") -> str:

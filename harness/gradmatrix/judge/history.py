@@ -3,7 +3,7 @@
 A publication adds an entry if a cell is new or gone, if its verdict (outcome, gradient status, pass
 or fail) or its role changed, and if the same verdict was reached with another lock or on another
 kind of machine. A change of our own code alone (observer, judge, scenario, steps) that leaves the
-verdict as it was adds none: it touches every cell at once and says nothing about any of them. To
+verdict as it was adds none: it touches every cell and says nothing about any of them. To
 tell it from a moved lock, a record is compared with the record that was published last, and not
 only with the last entry. An outcome that is about the machine only (no such device, no network, a
 full disk) is never an entry.

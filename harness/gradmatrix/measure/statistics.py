@@ -154,7 +154,7 @@ class Measured(Frozen, frozen=True, kw_only=True):
     """Servers per side, including those that replaced others. If none can fork: the places of
     servers."""
     processes: int
-    """Processes that they forked, per side; each ran the script anew."""
+    """Processes that they forked, per side; each ran the whole script."""
     blocks: int
     """Timed blocks per side."""
     steps: int

@@ -344,7 +344,7 @@ def distrust_job(record: Record, shard: Shard | None) -> Iterator[str]:
 def shard_of(folder: Path, path: Path, plan: Shards) -> Shard | None:
     """The job that left ``path``: ``folder``, or else a folder in it, is called NAME or records-NAME.
 
-    Folders further down do not count: whoever wrote the files chose their names.
+    Folders further down do not count: the job that wrote the files chose their names.
     """
     names = {shard.name: shard for shard in plan.shards}
     names |= {f"records-{shard.name}": shard for shard in plan.shards}
@@ -443,7 +443,7 @@ def take(
     """Add records to the journal, each stack's in one step; return how many were new.
 
     Another run of a stack may append to the same journal: the two wait for each other, and
-    ``waiting`` is told the stack.
+    ``waiting`` is called with the stack.
     """
     by_stack: dict[str, list[Record]] = defaultdict(list)
     for record in found:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import NO_GRAD_FN
-from gradmatrix.core.text import counted
+from gradmatrix.core.outcomes import NO_GRAD_FN, Phase, phase_of
+from gradmatrix.core.text import counted, tally
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
 
@@ -265,7 +265,7 @@ def title(group: Group) -> str:
 
 def shows_gradient(outcome: str) -> bool:
     """Whether the outcome already shows the gradient status, or it does not matter."""
-    return outcome.startswith(("gradient:", NO_GRAD_FN, "relation:"))
+    return outcome == NO_GRAD_FN or phase_of(outcome) in {Phase.GRADIENT, Phase.RELATION}
 
 
 def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:
@@ -312,10 +312,7 @@ def course(each: CellChange) -> str:
 def summary(comparison: Comparison) -> str:
     """Return how many cells there are of each change, unchanged ones included."""
     found = Counter(each.change for each in comparison.cells)
-    counts = (
-        ", ".join(f"{found[change]} {change.value}" for change in Change if found[change])
-        or "nothing to compare"
-    )
+    counts = tally({change.value: found[change] for change in Change}) or "nothing to compare"
     failing = sum(
         each.change is Change.UNCHANGED and fails(each.after) for each in comparison.cells
     )
@@ -381,8 +378,8 @@ def drift_summary(comparison: Comparison) -> str:
         f"within {CLOSE:g}": close,
         "further apart": len(largest) - identical - close,
     }
-    found = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-    return f"Losses from the same seed in {len(largest)} cells that train on both sides: {found}."
+    cells = counted(len(largest), "cell")
+    return f"Losses from the same seed in {cells} that train on both sides: {tally(counts)}."
 
 
 NOT_MEASURED = (
@@ -571,9 +568,10 @@ def moved_summary(pair: Pair) -> str:
     if not pair.moved:
         return "No package changed."
     counts = Counter(kind(each) for each in pair.moved)
-    kinds = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    kinds = tally(dict(counts.most_common()))
     by_name = f"{len(direct(pair))} of them required by name"
-    return f"{len(pair.moved)} packages differ ({kinds}), {by_name}."
+    differ = "1 package differs" if len(pair.moved) == 1 else f"{len(pair.moved)} packages differ"
+    return f"{differ} ({kinds}), {by_name}."
 
 
 def kind(each: PackageMove) -> str:

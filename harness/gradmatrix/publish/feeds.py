@@ -19,7 +19,7 @@ import msgspec
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.text import code, one_line, unlinked
+from gradmatrix.core.text import code, counted, one_line, tally, unlinked
 from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.publish.site import links
@@ -88,7 +88,7 @@ def entry(flips: Sequence[Flip], base: str) -> ET.Element:
     """Return the entry for one publication of one stack."""
     stack, published = flips[0].cell.stack, flips[0].after.published
     element = ET.Element("entry")
-    text(element, "title", f"{stack}: {counted(flips)}")
+    text(element, "title", f"{stack}: {count_changes(flips)}")
     text(element, "id", uuid.uuid5(NAMESPACE, f"{stack} {moment(published)}").urn)
     text(element, "updated", moment(published))
     ET.SubElement(
@@ -101,14 +101,12 @@ def entry(flips: Sequence[Flip], base: str) -> ET.Element:
     return element
 
 
-def counted(flips: Sequence[Flip]) -> str:
+def count_changes(flips: Sequence[Flip]) -> str:
     """Return how many changes there are of each kind. Changes in our own code are counted separately."""
     ours = sum(flip.ours_alone for flip in flips)
     count = Counter(flip.kind for flip in flips if not flip.ours_alone)
-    words = [f"{count[kind]} {kind}" for kind in Change if count[kind]]
-    return ", ".join(
-        words + [f"{ours} re-computed after a change of our own measurement"] * (ours > 0)
-    )
+    kinds = {kind.value: count[kind] for kind in Change}
+    return tally({**kinds, "re-computed after a change of our own measurement": ours})
 
 
 def lines(flips: Sequence[Flip]) -> Iterator[str]:
@@ -239,10 +237,12 @@ def summary(found: Sequence[Reported]) -> str:
     """Return how many cells are regressed, and for how many our own code changed too."""
     if not found:
         return "No cell of the published matrix has regressed."
-    count = "1 cell has" if len(found) == 1 else f"{len(found)} cells have"
+    has = "has" if len(found) == 1 else "have"
     unsure = sum(bool(each.ours) for each in found)
     also = f" For {unsure} of them our own measurement changed as well." if unsure else ""
-    return f"{count} regressed: passed with an earlier lock of the same stack, fails now.{also}"
+    count = counted(len(found), "cell")
+    what = "passed with an earlier lock of the same stack, fails now"
+    return f"{count} {has} regressed: {what}.{also}"
 
 
 def sections(found: Iterable[Reported]) -> Iterator[tuple[str, list[Reported]]]:

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.compare import history
-from gradmatrix.core import files as disk
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import held, write_atomically, write_in_pieces
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
 from gradmatrix.publish.claims import claims as claims_file
@@ -83,7 +82,7 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
     Returns:
         Whether anything was written: False if everything was up to date.
     """
-    with disk.held(project.work / "publish.lock"), without_collector():
+    with held(project.work / "publish.lock"), without_collector():
         if is_current(project, site=site, base_url=base_url):
             return False
         for left in leftovers(project.results):
@@ -153,7 +152,7 @@ def beside(work: Callable[[], None], *, apart: bool) -> Iterator[None]:
 def write_data(folder: Path, results: Results) -> None:
     """Write every file of ``FORMATS`` atomically."""
     for name, each in FORMATS.items():
-        disk.write_in_pieces(folder / name, each.pieces(results))
+        write_in_pieces(folder / name, each.pieces(results))
 
 
 def write_site(
@@ -184,9 +183,7 @@ def write_site(
     written = sorted({*pages, *write(project.results, files)})
     for path in pages_in(project.results).difference(written):
         (project.results / path).unlink(missing_ok=True)
-    disk.write_atomically(
-        project.results / PAGES, "".join(f"{path}\n" for path in written).encode()
-    )
+    write_atomically(project.results / PAGES, "".join(f"{path}\n" for path in written).encode())
 
 
 def copy_locks(project: Project, table: Table) -> None:
@@ -195,7 +192,7 @@ def copy_locks(project: Project, table: Table) -> None:
         for name in (f"{lock.stack}.json", f"{lock.stack}.txt"):
             with contextlib.suppress(FileNotFoundError):  # an unresolved stack has no text
                 content = (project.locks_folder / name).read_bytes()
-                disk.write_atomically(project.results / "locks" / name, content)
+                write_atomically(project.results / "locks" / name, content)
 
 
 class Column(Frozen, frozen=True):
@@ -366,7 +363,7 @@ def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | N
     """Remember a publication. ``made_of`` has the stamps of the sources from before they were read."""
     written = stamps([*outputs(project, site=site), *kept_records(project)])
     done = Remembered(stamps=made_of | written, base_url=base_url)
-    disk.write_atomically(_path(project, site=site), msgspec.json.encode(done))
+    write_atomically(_path(project, site=site), msgspec.json.encode(done))
 
 
 def outputs(project: Project, *, site: bool) -> list[Path]:

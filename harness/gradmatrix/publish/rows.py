@@ -11,11 +11,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from sys import intern
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import Frame, Frozen, Rate
-from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS, Phase, phase_of
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose
 
@@ -158,34 +158,43 @@ def diagnosis(record: Record, remedies: Remedies) -> Explained | None:
 DIGITS = 2
 """Significant digits of a rate in a table. The next one is noise, and would change with every run."""
 SYMBOLS = {True: "✓", False: "✗", None: "–"}
-WITHOUT_A_WORD = ("resolve:", "install:", "import:", "process:")
-"""Outcomes that do not show whether the stack would have reported a misuse."""
+WITHOUT_A_WORD = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.PROCESS})
+"""Failures in these phases do not show whether the stack would have reported a misuse."""
 
 
-def words(row: Row) -> str:
-    """Return a cell for a table: a symbol and words, never colour alone."""
+class CellText(NamedTuple):
+    """A cell in words, never in colour alone."""
+
+    word: str
+    """A symbol and a word."""
+    note: str
+    """Steps per second or another fact; may be empty."""
+    line: str
+    """Both on one line."""
+
+
+def cell_text(row: Row) -> CellText:
+    """Return what tables show of a cell."""
     symbol = SYMBOLS[row.passed]
-    if (
-        row.role is Role.MISUSE
-        and row.passed is not None
-        and not row.outcome.startswith(WITHOUT_A_WORD)
-    ):
+    word = f"{symbol} {row.outcome}"
+    if row.role is Role.MISUSE and is_heard(row):
         if row.passed:
-            return f"{symbol} says so: {row.outcome}"
+            return CellText(f"{symbol} says so", row.outcome, f"{symbol} says so: {row.outcome}")
         if row.raised is None:
-            return f"{symbol} silent: {row.outcome}"
+            return CellText(f"{symbol} silent", row.outcome, f"{symbol} silent: {row.outcome}")
     if row.outcome == TRAINS:
-        return (
-            f"{symbol} {TRAINS}"
-            if row.steps_per_s is None
-            else f"{symbol} trains, {rate(row.steps_per_s.median)}"
-        )
-    text = f"{symbol} {row.outcome}"
-    if row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith(
-        "gradient:"
-    ):
-        return f"{text} (gradient {row.gradient})"
-    return text
+        fast = rate(row.steps_per_s.median) if row.steps_per_s is not None else ""
+        return CellText(word, fast, f"{word}, {fast}" if fast else word)
+    arrived = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL}
+    if arrived and phase_of(row.outcome) is not Phase.GRADIENT:
+        note = f"gradient {row.gradient}"
+        return CellText(word, note, f"{word} ({note})")
+    return CellText(word, "", word)
+
+
+def is_heard(row: Row) -> bool:
+    """Whether the cell was judged and came far enough to show what the stack reports."""
+    return row.passed is not None and phase_of(row.outcome) not in WITHOUT_A_WORD
 
 
 def rate(per_second: float) -> str:
@@ -209,7 +218,7 @@ class Grid:
 
 def grid(rows: Iterable[Row], scenarios: Mapping[str, Scenario], stacks: Sequence[str]) -> Grid:
     """Return cells in words, in the order of the scenarios' variants. Cells without a record are "not run"."""
-    by_cell = {(row.stack, row.scenario, row.variant): words(row) for row in rows}
+    by_cell = {(row.stack, row.scenario, row.variant): cell_text(row).line for row in rows}
     pairs = sorted(
         {(scenario, variant) for _, scenario, variant in by_cell}, key=row_order(scenarios)
     )

@@ -267,7 +267,7 @@ class Project:
         return [stack for stack in stacks if self.current_lock(stack) is None]
 
     def relock(self, stack: Stack) -> Lock:
-        """Resolve ``stack`` anew and write its lock.
+        """Resolve ``stack`` again and write its lock.
 
         Raises:
             NoSuchRelease: if it asks for what the index did not have on its day.
@@ -478,6 +478,6 @@ def lock_of(record: Record, project: Project) -> Lock:
         return lock
     raise UserError(
         f"The lock of {record.cell.stack} is not the one that {record.cell} was run with.",
-        cause="it is missing or incomplete" if lock is None else "the stack was locked anew",
+        cause="it is missing or incomplete" if lock is None else "the stack was locked again",
         next_step=f"git checkout results/locks, or run the stack: gradmatrix run {record.cell.stack}",
     )

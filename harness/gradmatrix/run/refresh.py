@@ -260,7 +260,7 @@ def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collectio
 
 
 def _silence(releases: Sequence[Release]) -> str:
-    """Why nobody can see what is new among ``releases``; empty if one can."""
+    """Why it is not known what is new among ``releases``; empty if it is."""
     if not releases:
         return "has no release"
     return "" if any(release.uploaded for release in releases) else "has no dates for the releases"

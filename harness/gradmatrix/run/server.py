@@ -1,4 +1,8 @@
-"""Talk to the server inside the tested environment: start it, run cells one at a time, never hang."""
+"""The server inside the tested environment, seen from the host.
+
+It is started, runs one cell at a time, and is ended if it does not answer in time. The messages are
+described in ``observe/protocol.py``.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +30,11 @@ if TYPE_CHECKING:
 
 SERVER = Path(__file__).resolve().parent.parent / "observe" / "server.py"
 CAN_FORK = sys.platform == "linux"
-"""Elsewhere a fork after importing torch is not safe (macOS) or not to be had (Windows)."""
+"""Elsewhere a fork after importing torch is not safe (macOS) or does not exist (Windows)."""
 POLL_S = 0.5
 IMPORT_TIMEOUT_S = 600.0
 GRACE_S = 10.0
-"""For a server that has closed its end of the pipe to end."""
+"""The time that a server has to end after it has closed its end of the pipe."""
 
 
 class _Ready(msgspec.Struct, tag_field="event", tag="ready"):
@@ -43,13 +47,13 @@ class _Ready(msgspec.Struct, tag_field="event", tag="ready"):
 
 
 class Started(msgspec.Struct, tag_field="event", tag="started"):
-    """A cell's process runs."""
+    """The process of a cell has started."""
 
     pid: int
 
 
 class CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
-    """A cell's process is gone."""
+    """The process of a cell has ended."""
 
     pid: int
     signal: int | None
@@ -66,11 +70,11 @@ READY, STARTED, ENDED = (
     msgspec.json.Decoder(CellEnded),
 )
 OBSERVATION = msgspec.json.Decoder(Observation)
-"""Made at once: several threads that make the first one of a type at the same time crash msgspec."""
+"""Made on import: msgspec crashes if several threads make the first decoder of a type together."""
 
 
 class ServerDied(Exception):
-    """The server ended before it answered; ``log`` is the end of what it printed."""
+    """The server ended before it answered, or does not keep to the protocol."""
 
     def __init__(self, ended: Ended) -> None:
         super().__init__(f"the server ended: {ended}")
@@ -92,18 +96,18 @@ class Request:
     memory_bytes: int | None
     observe: bool = True
     arguments: tuple[str, ...] | None = None
-    """Of a user's own script."""
+    """The arguments of a user's own script; None for a scenario."""
     working_directory: Path | None = None
     paced: bool = False
-    """A block of steps at a time, each when it is told to."""
+    """Whether the cell waits for a message before each block of steps."""
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Where the script lies, and where it runs."""
+        """The folders of the script, of its files, and in which it runs."""
         return self.script.parent, self.directory, self.working_directory or self.directory
 
     def line(self) -> str:
-        """The request as the server reads it."""
+        """The request in the format of the protocol."""
         message = {
             "schema": SCHEMA,
             "script": str(self.script),
@@ -126,14 +130,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back from a cell: an observation or none, and how its process ended."""
+    """What a cell left: its observation, if there is one, and how its process ended."""
 
     observation: Observation | None
     ended: Ended
     wall_s: float
     """Seconds from the request to the end of the cell's process."""
     import_s: float = 0.0
-    """Seconds the server then spent importing what this cell had to import by itself."""
+    """Seconds in which the server then imported what this cell had to import by itself."""
 
 
 @dataclass
@@ -150,11 +154,11 @@ class Server:
     import_s: float = field(default=0.0, init=False)
     imports: dict[str, Raised | None] = field(default_factory=dict, init=False)
     threads: int = field(default=1, init=False)
-    """Threads of the server's process: with more than one, a fork may find a lock that nobody gives back."""
+    """Threads of the server's process. With more than one, a fork may wait forever for a lock."""
     cuda_initialized: bool = field(default=False, init=False)
-    """A library opened CUDA in the server: a fork cannot use it any more."""
+    """Whether a library opened CUDA in the server; then its forks cannot use CUDA."""
     _cell: int | None = field(default=None, init=False)
-    """The running cell's process, which leads a group of its own."""
+    """The process of the running cell, which leads a group of its own."""
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -197,7 +201,7 @@ class Server:
         self.close()
 
     def run(self, request: Request) -> Answer:
-        """Run one cell; whatever it does, this returns when its time is up at the latest."""
+        """Run one cell. This returns at its time limit, whatever the cell does."""
         request.directory.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         output = request.directory / "output.txt"
@@ -215,7 +219,7 @@ class Server:
                 self.close()
                 ended = Ended(timed_out=timed_out, lost=not timed_out, output_tail=tail(output))
             else:
-                kill_group(event.pid)  # what the script left running
+                kill_group(event.pid)  # processes that the script left behind
                 self._cell = None
                 self.threads, self.cuda_initialized = event.threads, event.cuda_initialized
                 ended = Ended(
@@ -246,7 +250,7 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether it can run another cell."""
+        """Whether the server can run another cell."""
         return self._process.poll() is None
 
     def close(self) -> None:
@@ -261,12 +265,11 @@ class Server:
             kill_group(self._cell)
         kill_group(self._process.pid)
         self._process.wait()
-        self._reader.join(
-            timeout=1
-        )  # a stranger may have the other end: then whenever that is gone
+        # a process that the script started may keep the pipe open: the reader ends with it
+        self._reader.join(timeout=1)
 
     def send(self, line: str) -> None:
-        """A line to the server, or to the cell that reads in its place."""
+        """Send a line to the server, or to the running cell, which reads in its place."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode())
         self._process.stdin.flush()
@@ -274,7 +277,19 @@ class Server:
     def event(
         self, kind: msgspec.json.Decoder[Event], deadline: float, watch: Path | None = None
     ) -> Event | None:
-        """The server's next event, None at the deadline; ServerDied where it is gone or does not keep the protocol."""
+        """Wait for the server's next event.
+
+        Args:
+            kind: Decodes the expected event.
+            deadline: By the monotonic clock, in seconds.
+            watch: A file of output, which is cut back while it grows too long.
+
+        Returns:
+            The event; None at the deadline.
+
+        Raises:
+            ServerDied: if the server has ended, or sends something else.
+        """
         line = self.line(deadline, watch)
         try:
             return None if line is None else kind.decode(line)
@@ -282,7 +297,7 @@ class Server:
             raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
 
     def line(self, deadline: float, watch: Path | None = None) -> bytes | None:
-        """The next event as it came; a script that prints without end has its output ``watch`` cut back meanwhile."""
+        """The next line of the server, as ``event`` waits for it."""
         while True:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
@@ -295,12 +310,12 @@ class Server:
         if watch is not None:
             cut_back(watch)
         if not line:
-            self._lines.put(line)  # whoever asks again finds the end again
+            self._lines.put(line)  # the next call finds the end too
             raise ServerDied(self._ended())
         return line
 
     def _ended(self) -> Ended:
-        """How the process ended, which it does at once when it has closed its end: if not, it is made to."""
+        """How the server ended; it is killed if it does not end soon after closing the pipe."""
         try:
             code = self._process.wait(timeout=GRACE_S)
         except subprocess.TimeoutExpired:
@@ -312,7 +327,10 @@ class Server:
 
 
 def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
-    """Put every line of ``stream`` into ``lines``, an empty one at its end, and close it: Windows polls no pipes."""
+    """Put every line of ``stream`` into ``lines``, then an empty one, and close the stream.
+
+    It runs in a thread, because Windows cannot poll a pipe.
+    """
     with contextlib.suppress(OSError, ValueError), stream:
         for line in stream:
             lines.put(line)
@@ -320,7 +338,7 @@ def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
 
 
 def read_observation(directory: Path) -> Observation | None:
-    """The observation a cell left in ``directory``; None where there is none, or what is there is not ours."""
+    """The observation that a cell left in ``directory``; None if there is none, or it cannot be read."""
     try:
         return OBSERVATION.decode((directory / "observation.json").read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

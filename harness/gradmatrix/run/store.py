@@ -1,7 +1,8 @@
-"""Records on disk: an append-only journal of this checkout, and the published records in ``results/``.
+"""Records on disk: the journal of this checkout, and the published records in ``results/``.
 
-A line is appended and synced the moment a cell ends. Reading never fails on a line that a killed run left half
-written: it is reported and skipped. The newest record of a cell is the cell.
+A record is appended to the journal and synced as soon as its cell ends. A line that cannot be read,
+for example because a run was killed while it wrote, is reported and skipped. Of several records of
+a cell the newest one counts.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ _DECODER = msgspec.json.Decoder(Record)
 
 @dataclass(frozen=True)
 class AsPublished:
-    """A published file as it was read."""
+    """The content of a published file."""
 
     path: Path
     records: list[Record]
     damaged: list[bytes]
-    """The lines that could not be read, or are of another stack."""
+    """The lines that could not be read, or belong to another stack."""
 
 
 @dataclass
 class Store:
-    """The records of one checkout. ``problems`` collects what could not be read, one sentence each."""
+    """The records of one checkout. ``problems`` has a sentence for each line that was skipped."""
 
     journal: Path
     published: Path
     problems: list[str] = field(default_factory=list)
     _seen: dict[Path, tuple[tuple[int, int], list[Record]]] = field(default_factory=dict)
-    """What a file held when it was last read, under its modification time and size."""
+    """The records of each file that was read, with its modification time and size at that moment."""
     _foreign: dict[Path, str] = field(default_factory=dict)
-    """The files that hold records of another schema, and which."""
+    """The files with records of another schema, and what was found."""
     _as_published: AsPublished | None = None
     """The published file of the stack that was read last."""
 
     def append(self, record: Record) -> None:
-        """Add one line to the journal of the record's stack; on disk when this returns."""
+        """Add a line to the journal of the record's stack. It is on disk when this returns."""
         self.journal.mkdir(parents=True, exist_ok=True)
         path = self._file(self.journal, record.cell.stack)
         line = encode(record)
@@ -62,7 +63,7 @@ class Store:
             if size and file.seek(size - 1) >= 0 and file.read(1) != b"\n":
                 line = b"\n" + line  # a killed run left half a line
             while line:
-                line = line[file.write(line) :]  # a nearly full disk takes a part
+                line = line[file.write(line) :]  # a nearly full disk may take only a part
             os.fsync(file.fileno())
 
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
@@ -77,7 +78,7 @@ class Store:
         }
 
     def of_stack(self, stack: str) -> dict[Cell, Record]:
-        """The newest record of each cell of ``stack``, published ones included; nothing of it is kept in memory."""
+        """The newest record of each cell of ``stack``, published or not. They are not kept in memory."""
         path = self._file(self.published, stack)
         damaged: list[bytes] = []
         published = list(self._decoded(path, stack, damaged))
@@ -88,14 +89,14 @@ class Store:
         )
 
     def refuse_other_schema(self, stack: str) -> None:
-        """UserError where the published file of ``stack`` has records of another schema; that it can be replaced."""
+        """UserError if the published file of ``stack`` has records of another schema."""
         path = self._file(self.published, stack)
         if self._as_published is None or self._as_published.path != path:
             self._read(path)
         if path in self._foreign:
             raise UserError(
-                f"{path.name} cannot be published anew: {self._foreign[path]}.",
-                cause="another release of gradmatrix wrote it, and to write the file anew would lose what it has",
+                f"{path.name} cannot be published again: {self._foreign[path]}.",
+                cause="another release of gradmatrix wrote these records; publishing would delete them",
                 next_step="update this checkout, or move the file away",
             )
 
@@ -105,24 +106,24 @@ class Store:
         return self._as_published is not None and bool(self._as_published.damaged)
 
     def everything(self) -> dict[Cell, Record]:
-        """The newest record of each cell, published ones included."""
+        """The newest record of each cell of every stack, published or not."""
         files = sorted({*self.published.glob("*.jsonl"), *self.journal.glob("*.jsonl")})
         return newest((record for path in files for record in self._read(path)), keep_judged=True)
 
     def publish(self, stack: str, records: Iterable[Record]) -> None:
-        """Write one line per cell, in a stable order, to ``results/records/``: a night's change is a readable diff.
+        """Write one line for each cell to ``results/records/``, in a stable order for readable diffs.
 
-        UserError where this would drop records of another schema; a stack without records keeps its file, and a line
-        that could not be read stays, at the end.
+        A stack without records keeps its file. Lines that could not be read are kept at its end.
+
+        Raises:
+            UserError: if this would delete records of another schema.
         """
         self.refuse_other_schema(stack)
         ordered = sorted(records, key=lambda record: record.cell)
         path, before = self._file(self.published, stack), self._as_published
         if before is None or before.path != path:
             before = AsPublished(path, [], [])
-        if (
-            ordered and before.records != ordered
-        ):  # to compare is quick: mostly the very same objects
+        if ordered and before.records != ordered:  # quick: these are mostly the same objects
             damaged = (line + b"\n" for line in before.damaged)
             write_atomically(path, b"".join(chain(map(encode, ordered), damaged)))
 
@@ -130,7 +131,7 @@ class Store:
         return folder / f"{stack}.jsonl"
 
     def _read(self, path: Path) -> list[Record]:
-        """The records of a file, from memory where it did not change since it was last read."""
+        """The records of a file; from memory if the file has not changed since it was last read."""
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -143,7 +144,13 @@ class Store:
     def _decoded(
         self, path: Path, stack: str | None = None, damaged: list[bytes] | None = None
     ) -> Iterator[Record]:
-        """The records of a file, of ``stack`` alone; what cannot be read is a problem, and goes to ``damaged``."""
+        """The records of a file.
+
+        Args:
+            path: The file.
+            stack: If given, a record of another stack counts as a line that cannot be read.
+            damaged: Gets the lines that cannot be read. Each is also added to ``problems``.
+        """
         for line in read_lines(path, decode):
             record, problem = line.value, line.problem
             if record is not None and stack in {None, record.cell.stack}:
@@ -183,7 +190,7 @@ def decode(line: bytes) -> Record:
 
 @lru_cache(maxsize=1024)
 def unknown(outcome: str) -> str | None:
-    """Why nobody knows this outcome; None for one that is known. There are few of them, and many records."""
+    """Why this release does not know the outcome; None if it does. Cached: outcomes are few."""
     try:
         Outcome(outcome)
     except ValueError as error:
@@ -192,29 +199,23 @@ def unknown(outcome: str) -> str | None:
 
 
 def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
-    """The newest record of each cell; of two of the same moment the later line.
+    """The newest record of each cell; of two with the same time the later line.
 
-    With ``keep_judged`` a record that speaks of a machine only (it has no such device, no network) never hides
-    one that speaks of the stack: who runs the matrix without a GPU keeps what one with a GPU has published. And a
-    cell that was settled again without running, as it was before, keeps its record: its line would differ by a time.
+    With ``keep_judged``, an older record is kept in two cases: if it has an observation and the newer
+    one says something about the machine only (a machine without a GPU keeps what one with a GPU has
+    published), and if both are of a cell that did not run and say the same (only the time differs).
     """
     found: dict[Cell, Record] = {}
     for record in sorted(records, key=lambda each: each.recorded_at):
         known = found.get(record.cell)
-        if (
-            not keep_judged
-            or known is None
-            or not (_hides_nothing(record, known) or _says_the_same(record, known))
-        ):
+        if not (keep_judged and known is not None and _adds_nothing(record, known)):
             found[record.cell] = record
     return found
 
 
-def _hides_nothing(record: Record, known: Record) -> bool:
-    return known.observation is not None and record.outcome in OF_THE_MACHINE
-
-
-def _says_the_same(record: Record, known: Record) -> bool:
-    if record.observation is not None or known.observation is not None:
-        return False
-    return (record.key, record.outcome, record.message) == (known.key, known.outcome, known.message)
+def _adds_nothing(record: Record, known: Record) -> bool:
+    """Whether a newer record says nothing new about the stack."""
+    if known.observation is not None:
+        return record.outcome in OF_THE_MACHINE
+    before = (known.key, known.outcome, known.message)
+    return record.observation is None and before == (record.key, record.outcome, record.message)

@@ -565,7 +565,7 @@ def listing(python: Path, threads: int) -> Listing:
 
 
 def lock_of(python: Path, found: Listing) -> Lock:
-    """The packages of an environment as a lock that nobody resolved; UserError without torch."""
+    """The packages of an environment as a lock without a resolution; UserError without torch."""
     versions: dict[str, str] = {}
     for each in found.distributions:  # of two versions the first one is imported
         versions.setdefault(canonicalize_name(each.name), each.version)
@@ -589,5 +589,5 @@ def lock_of(python: Path, found: Listing) -> Lock:
 
 
 def installed(python: Path, threads: int) -> Lock:
-    """What is installed in the environment of ``python``, as a lock that nobody resolved."""
+    """What is installed in the environment of ``python``, as a lock without a resolution."""
     return lock_of(python, listing(python, threads))

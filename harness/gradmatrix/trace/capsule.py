@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import SHOWN, Gradient
 from gradmatrix.core.outcomes import NONFINITE_LOSS, Outcome, Phase
-from gradmatrix.core.text import one_line
+from gradmatrix.core.text import one_line, versioned
 from gradmatrix.judge.verdict import GOT
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
 from gradmatrix.stacks.lock import cutoff
@@ -167,7 +167,7 @@ def _wrapped(words: Iterable[str]) -> list[str]:
 
 def docstring(record: Record, lock: Lock, scenario: Scenario, file: str, *, is_silent: bool) -> str:
     """What fails, how, with which versions, and how to see it."""
-    versions = ", ".join(f"{name} {version}" for name in SHOWN if (version := lock.version(name)))
+    versions = versioned({name: lock.version(name) for name in SHOWN})
     where = f"With {versions} on Python {lock.python} ({record.cell.device.upper()})"
     message = one_line(record.message)
     if is_silent:

@@ -22,7 +22,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, Outcome
-from gradmatrix.core.text import counted
+from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
     Diagnosis,
@@ -321,13 +321,8 @@ def report(finding: Finding) -> list[str]:
     lines += [f"could not be watched: {trouble}" for trouble in finding.trouble]
     if finding.observation is not None:
         versions = finding.observation.environment
-        lines.append(
-            ", ".join(
-                f"{name} {versions[name]}"
-                for name in versions
-                if name not in {"cpu", "system", "cuda"} and versions[name]
-            )
-        )
+        machine = {"cpu", "system", "cuda"}
+        lines.append(versioned({n: v for n, v in versions.items() if n not in machine}))
     return lines
 
 

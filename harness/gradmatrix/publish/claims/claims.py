@@ -148,7 +148,7 @@ class Expectation(Sign, frozen=True, kw_only=True):
 
 
 class Claim(Frozen, frozen=True):
-    """A sentence that somebody published, and how to test it."""
+    """A published sentence, and how to test it."""
 
     id: str
     scenario: str

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, Phase, phase_of
 from gradmatrix.judge.versions import separate
 from gradmatrix.publish.claims.claims import Boundary, Evidence, Judged, Span, Tested, Verdict
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gradmatrix.publish.claims.claims import Claim, Expectation, Sign
     from gradmatrix.publish.rows import Row, Table
 
-NEVER_TRIED = ("resolve:", "install:", "import:", "setup:", "process:")
-"""Outcomes of cells that never started to train. They count only for a claim that names them."""
+NEVER_TRIED = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.SETUP, Phase.PROCESS})
+"""Phases in which a cell failed before it trained. They count only for a claim that names them."""
 SAME_MEMORY = 0.01
 """Peaks count as the same if they differ by less than this part of the larger one."""
 SAME_SPEED = 0.05
@@ -222,7 +222,7 @@ def shows(matrix: Cells, row: Row | None, sign: Sign) -> bool | None:
     """Whether ``row`` shows all that ``sign`` names; None if the row cannot decide it."""
     if row is None or row.passed is None:
         return None
-    if row.outcome.startswith(NEVER_TRIED) and not any(
+    if phase_of(row.outcome) in NEVER_TRIED and not any(
         _is(row, text) for text in sign.outcomes if ":" in text
     ):
         return None

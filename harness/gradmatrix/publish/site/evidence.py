@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Phase
-from gradmatrix.core.text import counted, plain
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Phase, phase_of
+from gradmatrix.core.text import counted, plain, versioned
 from gradmatrix.judge.diagnosis import format_frame, merge_numbered
 from gradmatrix.judge.relations import close
 from gradmatrix.publish.site import links, plots
@@ -56,7 +56,7 @@ DISAGREEMENT = re.compile(
 RTOL = 1e-3
 """The tolerance if the relation is no longer in the scenario."""
 MEBI = 2**20
-NO_CAPSULE = (f"{Phase.RESOLVE}:", f"{Phase.INSTALL}:", f"{Phase.RELATION}:")
+NO_CAPSULE = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.RELATION})
 ROOT = "../"
 ROLE = {role: f"Its role: {role.value} ({ROLES[role.value]})." for role in Role}
 HERE = ready("<!-- cells -->")
@@ -89,9 +89,7 @@ def evidence_page(
         lock=lock,
         contents=ready("".join(each.contents for each in sections)),
         articles=HERE,
-        environment=", ".join(
-            f"{name} {version}" for name, version in environment.items() if version
-        ),
+        environment=versioned(environment),
         absent=sorted({row.device for row in rows if row.outcome == NO_DEVICE}),
     )
     before, _, after = frame.partition(
@@ -303,7 +301,7 @@ def further(row: Row) -> str:
 
 def has_capsule(row: Row) -> bool:
     """Whether one script can show the failure: the cell ran and failed by itself."""
-    return row.passed is False and not row.outcome.startswith(NO_CAPSULE)
+    return row.passed is False and phase_of(row.outcome) not in NO_CAPSULE
 
 
 def observed(seen: Observation, environment: Mapping[str, str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.text import versioned
 from gradmatrix.publish.site import history as chronicle
 from gradmatrix.publish.site import links, plots
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
@@ -132,11 +133,7 @@ def summed_up(view: View, lock: Lock, device: str, judged: list[Row]) -> Summary
             reported.setdefault(row.scenario, []).append(row)
     return Summary(
         lock,
-        ", ".join(
-            f"{name} {version}"
-            for name in SHOWN
-            if (version := view.versions[lock.stack].get(name))
-        ),
+        versioned({name: view.versions[lock.stack].get(name) for name in SHOWN}),
         device,
         [count(scenario, rows) for scenario, rows in reported.items()],
         count("", [row for rows in reported.values() for row in rows]),

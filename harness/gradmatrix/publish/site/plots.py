@@ -79,7 +79,7 @@ class Axis(NamedTuple):
         return f'<text x="0" y="{bottom + 12}">{first}</text>{newest}'
 
     def titled(self, titles: Sequence[str], high: float) -> str:
-        """Return an area over each stack that shows its value to whoever points at it."""
+        """Return an area over each stack that shows its value if the pointer is on it."""
         areas = (
             f'<rect class="area" x="{place * self.step:.1f}" y="0" width="{self.step:.1f}" '
             f'height="{high:g}"><title>{safe(title)}</title></rect>'
@@ -108,7 +108,7 @@ def along(
         failed: The places of the stacks on which the variant fails. They have a mark at the bottom.
         description: The plot in words, and the unit.
         axis: The stacks.
-        titles: What each stack shows to whoever points at it.
+        titles: What each stack shows if the pointer is on it.
     """
     label, unit = description
     top = max((each.high for each in values if each is not None), default=0)
@@ -145,7 +145,7 @@ def strip(runs: Sequence[tuple[str, int]], label: str, axis: Axis, titles: Seque
         runs: Consecutive stacks with the same outcome: the class of their cells, and how many they are.
         label: The strip in words.
         axis: The stacks.
-        titles: What each stack shows to whoever points at it.
+        titles: What each stack shows if the pointer is on it.
     """
     x, shapes = 0.0, []
     for kind, length in runs:

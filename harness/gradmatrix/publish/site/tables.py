@@ -11,10 +11,9 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradmatrix.core.model import SHOWN, Gradient, Role
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.judge.versions import moves
-from gradmatrix.publish.rows import SYMBOLS, WITHOUT_A_WORD, lacks_device, rate
+from gradmatrix.publish.rows import cell_text, lacks_device
 from gradmatrix.publish.site import links
 from gradmatrix.publish.site.markup import ready, safe
 
@@ -218,27 +217,9 @@ NOT_RUN = Shown("x", "not run", "")
 
 
 def shown(row: Row) -> Shown:
-    """Return a cell in two short lines, with the same words as ``rows.words``."""
-    kind, symbol = KINDS[row.passed], SYMBOLS[row.passed]
-    if row.outcome == TRAINS and row.role is not Role.MISUSE:
-        return Shown(
-            kind,
-            f"{symbol} {TRAINS}",
-            "" if row.steps_per_s is None else rate(row.steps_per_s.median),
-        )
-    if (
-        row.role is Role.MISUSE
-        and row.passed is not None
-        and not row.outcome.startswith(WITHOUT_A_WORD)
-    ):
-        if row.passed:
-            return Shown(kind, f"{symbol} says so", row.outcome)
-        if row.raised is None:
-            return Shown(kind, f"{symbol} silent", row.outcome)
-    flows = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL} and not row.outcome.startswith(
-        "gradient:"
-    )
-    return Shown(kind, f"{symbol} {row.outcome}", f"gradient {row.gradient}" if flows else "")
+    """Return a cell in two short lines."""
+    found = cell_text(row)
+    return Shown(KINDS[row.passed], found.word, found.note)
 
 
 def table_cell(row: Row | None, root: str) -> str:
