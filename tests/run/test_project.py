@@ -13,6 +13,7 @@ import pytest
 
 from gradmatrix.core import files
 from gradmatrix.core.model import Role
+from gradmatrix.publish import publication
 from gradmatrix.publish.publication import is_current, publish
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.project import Project
@@ -101,14 +102,14 @@ def test_what_another_publisher_recorded_is_not_lost(
     @contextmanager
     def after_another(path: Path) -> Iterator[None]:
         """A lock that another session held, which recorded a cell and published it."""
-        monkeypatch.setattr(files, "held", held)
+        monkeypatch.setattr(publication, "held", held)
         other = Project.at(project.root)
         other.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
         publish(other)
         with held(path):
             yield
 
-    monkeypatch.setattr(files, "held", after_another)
+    monkeypatch.setattr(publication, "held", after_another)
     publish(project)
     assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(project.root, "results"))
 
