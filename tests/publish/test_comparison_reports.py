@@ -1,6 +1,6 @@
 """A comparison in every form: what is written, compared with the files in tests/golden/.
 
-After a wanted change of a renderer: ``UPDATE_GOLDEN=1 pytest tests/test_comparison_reports.py``, and read the diff.
+After a wanted change of a renderer: ``UPDATE_GOLDEN=1 pytest tests/publish/test_comparison_reports.py``, and read the diff.
 """
 
 from __future__ import annotations

@@ -325,9 +325,9 @@ def test_a_scenario_of_ours_has_the_variants_and_roles_of_its_contract(name: str
     assert expected == {variant: role for variant, role in found.items() if variant in expected}
 
 
-def test_the_scenarios_of_ours_are_all_under_contract() -> None:
-    """Five cases, five pages."""
-    assert sorted(CONTRACT) == list(scenarios.load_all(FOLDER))
+def test_the_scenarios_under_contract_are_all_there() -> None:
+    """Results are looked up by their names; further scenarios are welcome."""
+    assert set(CONTRACT) <= set(scenarios.load_all(FOLDER))
 
 
 @pytest.mark.parametrize("name", CONTRACT)

@@ -1,6 +1,6 @@
 """A published failure as one script: what it asks for, what it says, and that it fails as was published.
 
-After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/test_capsule.py``, and read the diff.
+After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/trace/test_capsule.py``, and read the diff.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def register_matrix(commands: Commands) -> None:
     )  # fmt: skip
     add(
         commands, "publish", "matrix.publish_command",
-        "write the published matrix: results/ with its pages, and the tables of README.md",
+        "write the published matrix: results/ with its pages, and the table of README.md",
         flag("--local", "write the tables and pages to results/local/, and publish nothing"),
         BASE_URL,
     )  # fmt: skip

@@ -266,7 +266,7 @@ def show_expected(console: Console, failures: Sequence[Record]) -> None:
     console.print(Text(f"{counted(total, 'cell')} {do} not train ({by_role})."))
     if roles[Role.REPORTED]:
         console.print(
-            "Cells with the role reported repeat a failure that users reported: on the affected\n"
+            "Cells with the role reported repeat a failure that users reported: on the affected "
             "stacks they are expected to fail."
         )
 

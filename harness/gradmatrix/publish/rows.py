@@ -37,7 +37,7 @@ class Explained(Frozen, frozen=True):
     cause: str
     module: str | None
     place: Frame | None
-    """The responsible line of code; ``causes.spot`` has it as text."""
+    """The responsible line of code; ``diagnosis.format_frame`` has it as text."""
     text: tuple[str, ...]
     """Two to six lines. The last one says what to do."""
     remedy: str | None

@@ -210,9 +210,10 @@ NOTHING_TRAINABLE = "nothing is trainable"
 
 
 def main_of(record: Record) -> str | None:
-    """A ``main()`` that trains and exits with 1 if the recorded failure happens.
+    """A ``main()`` that trains and exits with 1 if the recorded failure happens; None if it raises.
 
-    None if it raises.
+    Raises:
+        UserError: if the failure raises nothing and no check for it is known here.
     """
     outcome = Outcome(record.outcome)
     if record.observation is not None and record.observation.raised is not None:
@@ -229,7 +230,15 @@ def main_of(record: Record) -> str | None:
         return GRADIENTS.format(names=NAMES, good=good, got=GOT[status])
     if outcome.phase is Phase.UPDATE:
         return UPDATES
-    return LOSSES if record.outcome == NONFINITE_LOSS else None
+    if record.outcome == NONFINITE_LOSS:
+        return LOSSES
+    if record.observation is None:
+        return None
+    raise UserError(
+        f"No capsule can be written of {record.outcome}.",
+        cause="it raises nothing, and trace/capsule.py has no check for it",
+        next_step="add one to main_of in trace/capsule.py",
+    )
 
 
 NAMES = """
