@@ -423,7 +423,8 @@ WHAT is one of:
 exit code:
   0  nothing regressed, nothing got slower or needs more memory; a ratio that was not clear within
      the budget is reported as open
-  1  something regressed, got slower or needs more memory
+  1  something regressed (also: a misuse that was reported is now silent), got slower or needs more
+     memory
   2  the comparison could not be done: nothing resolves, a file cannot be read, …
   3  inconclusive: repeats disagree, the machine failed, or too little ran on both sides
 
