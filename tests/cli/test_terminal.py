@@ -196,8 +196,7 @@ def test_the_overview_says_what_trains_what_agrees_and_what_is_next(console: Con
         "",
         "4 of 4 cells agree with the published matrix.",
         "1 cell does not train (1 reported).",
-        "Cells with the role reported repeat a failure that users reported: on the affected stacks "
-        "they are expected to fail.",
+        "Cells with the role reported repeat a failure that users reported: on the affected stacks they are expected to fail.",
         "",
         "Next",
         "  results/local/matrix.md             every cell (also csv, json, parquet)",
