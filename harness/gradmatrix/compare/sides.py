@@ -28,6 +28,7 @@ from gradmatrix.compare.requirements import LATEST, Edit
 from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
 from gradmatrix.stacks import environment, uv
 from gradmatrix.stacks import lock as locks
+from gradmatrix.stacks.index import allows
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -64,8 +65,6 @@ class Side:
 
 
 PYLOCK = re.compile(r"pylock(?:\.[\w-]+)?\.toml")
-PATCHES = 100
-"""More than any minor version of Python has patch releases."""
 UNDERSTOOD = (
     "a stack of matrix.toml, a lock, a requirements file, a pyproject.toml, "
     "or the folder of an environment"
@@ -361,27 +360,21 @@ def python_for(path: Path, requires: str, project: Project, reading: Reading) ->
     """The Python to resolve for: the one asked for, or the newest of the matrix that is allowed."""
     known = sorted({stack.python for stack in project.matrix.stacks}, key=Version, reverse=True)
     try:
-        allowed = SpecifierSet(requires)
+        fits = [each for each in known if allows(requires, each)]
     except InvalidSpecifier as error:
         raise UserError(
             f"{path.name} has requires-python = {requires!r}, which cannot be read.",
             cause=str(error),
             next_step='write it like requires-python = ">=3.11"',
         ) from error
-    fits = [each for each in known if allows(allowed, each)]
     wanted = reading.python or (fits or known)[0]
-    if not allows(allowed, wanted):
+    if not allows(requires, wanted):
         raise UserError(
             f"{path.name} does not allow Python {wanted}.",
             cause=f"it has requires-python = {requires!r}",
             next_step="give --python a version that it allows, such as --python 3.12",
         )
     return wanted
-
-
-def allows(allowed: SpecifierSet, minor: str) -> bool:
-    """Whether a release of that minor version of Python is allowed."""
-    return any(allowed.contains(f"{minor}.{patch}") for patch in range(PATCHES))
 
 
 def has_label(requirement: Requirement) -> bool:

@@ -19,7 +19,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     import requests
     from pypi_simple import DistributionPackage
 
+PATCHES = 100
+"""More than a minor version of Python has patch releases."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
@@ -62,10 +65,20 @@ class Release:
     def fits(self, pythons: Collection[str]) -> bool:
         """Whether one of ``pythons``, such as ``3.11``, may install it."""
         try:
-            allowed = SpecifierSet(self.requires_python)
+            return not pythons or any(allows(self.requires_python, each) for each in pythons)
         except InvalidSpecifier:
             return True
-        return not pythons or any(allowed.contains(f"{python}.99") for python in pythons)
+
+
+@cache
+def allows(requires_python: str, minor: str) -> bool:
+    """Whether a patch release of a minor version of Python, such as ``3.11``, is allowed.
+
+    Raises:
+        InvalidSpecifier: if ``requires_python`` cannot be read
+    """
+    allowed = SpecifierSet(requires_python)
+    return any(allowed.contains(f"{minor}.{patch}") for patch in range(PATCHES))
 
 
 def newest(releases: Iterable[Release], as_of: dt.date) -> Release | None:
