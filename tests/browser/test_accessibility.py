@@ -24,13 +24,9 @@ LOOKS: dict[str, dict[str, Any]] = {
         "has_touch": True,
     },
 }
-QUICK_AND_SLOW = (
-    "light",
-    pytest.param("dark", marks=pytest.mark.slow),
-    pytest.param("phone", marks=pytest.mark.slow),
-)
+FIRST_PAGE = "index.html"
 PAGES = (
-    "index.html",
+    FIRST_PAGE,
     "index.html#role=reported&outcome=fail",
     "errors.html",
     "errors.html#q=element 0 of tensors does not require grad",
@@ -65,8 +61,16 @@ def violations(tab: Tab) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("look", QUICK_AND_SLOW)
-@pytest.mark.parametrize("pattern", PAGES)
+@pytest.mark.parametrize(
+    ("pattern", "look"),
+    [
+        pytest.param(
+            page, look, marks=() if (page, look) == (FIRST_PAGE, "light") else pytest.mark.slow
+        )
+        for page in PAGES
+        for look in LOOKS
+    ],
+)
 def test_nothing_serious_is_found(browser: Browser, site: Site, pattern: str, look: str) -> None:
     """In names, roles, contrast, order and reach of the keyboard."""
     context = browser.new_context(**LOOKS[look])

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock, Record
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = (
     "<script>document.title = 'hacked'; alert('h')</script>",
     "<img src=x onerror=\"alert('h')\">",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gradmatrix.core.model import Role
 from tests.browser.reading import Filter, expected, read
 from tests.conftest import waits_until
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
     from tests.browser.conftest import Site, Tab
+
+pytestmark = pytest.mark.slow
 
 MOST_STOPS = 400
 FOCUS = """

@@ -13,6 +13,8 @@ from tests.browser.test_accessibility import PAGES, longest
 if TYPE_CHECKING:
     from tests.browser.conftest import Site, Tab
 
+pytestmark = pytest.mark.slow
+
 WIDTH = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 """Of what there is, and of what is seen of it without scrolling sideways."""
 

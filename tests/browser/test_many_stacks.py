@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import BrowserContext, Page
 
+pytestmark = pytest.mark.slow
+
 NAMES = [f"s{number:02}" for number in range(WINDOW + 3)][::-1]
 """The stacks, the newest one first."""
 LINE = ("cpu", "sums", "plain")

@@ -84,7 +84,7 @@ def test_a_report_that_cannot_be_written_takes_no_answer_away(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     write(project.results, ran("first"))
-    monkeypatch.setattr("gradmatrix.core.files.write_atomically", full)
+    monkeypatch.setattr("gradmatrix.cli.upgrade.write_atomically", full)
     assert 2 == compare(project, "first", "first", "--json", str(tmp_path / "a.json"))
     assert capsys.readouterr().out.startswith("Safe: ")
 

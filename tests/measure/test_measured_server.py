@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.run.server import Request
 
-pytestmark = needs_fork
+pytestmark = [needs_fork, pytest.mark.slow]
 STEPS = 20
 
 

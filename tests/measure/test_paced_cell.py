@@ -18,7 +18,7 @@ from tests.pacing import MIB, SCRIPT, asks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = needs_fork
+pytestmark = [needs_fork, pytest.mark.slow]
 STEPS = 20
 SHORT_S = 2.0
 
