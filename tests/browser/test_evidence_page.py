@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tests.browser.conftest import Site, Tab
 
 
+pytestmark = pytest.mark.slow
+
+
 def newest(site: Site, outcome: str) -> Row:
     """A cell of the newest stack that has one with that outcome and an observation."""
     order = [stack.name for stack in site.matrix.stacks]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from tests.browser.conftest import Site, Tab
 
+pytestmark = pytest.mark.slow
+
 LABELS = {"any": "any", "pass": "passes ✓", "fail": "fails ✗", "open": "not judged –"}
 
 

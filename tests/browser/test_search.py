@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from tests.browser.conftest import Site, Tab
 
+pytestmark = pytest.mark.slow
+
 MESSAGE = "element 0 of tensors does not require grad and does not have a grad_fn"
 TRACEBACK = f"""
 Traceback (most recent call last):

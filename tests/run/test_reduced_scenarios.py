@@ -17,6 +17,8 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from gradmatrix.core.model import Scenario
 
+pytestmark = pytest.mark.slow
+
 REAL = [
     pytest.param(scenario, variant.name, id=f"{scenario.name}-{variant.name}")
     for scenario in scenarios.load_all(ROOT / "scenarios").values()
