@@ -206,7 +206,7 @@ def shortened(text: str, most: int = MOST_OF_A_LINE) -> str:
 
 
 HERE = Path(__file__).resolve().parent
-STYLES = (HERE / "static" / "style.css", HERE / "static" / "comparison.css")
+STYLES = (HERE / "static" / "style.css", HERE / "templates" / "comparison.css")
 """The style of the published pages, and what only this page needs."""
 TONES = {Verdict.SAFE: "p", Verdict.REGRESSIONS: "f", Verdict.INCONCLUSIVE: "h"}
 OF_CHANGES = {
