@@ -52,7 +52,7 @@ from gradmatrix.run import meaning
 from gradmatrix.run.plan import PACKAGE
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
-from gradmatrix.stacks import environment, uv
+from gradmatrix.stacks import environment, sandbox, uv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -360,7 +360,7 @@ class Workload:
         taken = []
         for steps in (0, 0, SAMPLE_STEPS):  # the first run fills the disk's cache
             began = time.perf_counter()
-            _run([str(python), str(script), str(steps)], environment.variables(1))
+            _run([str(python), str(script), str(steps)], sandbox.variables(1))
             taken.append(time.perf_counter() - began)
         return cls(python, script, taken[1], max(1e-6, (taken[2] - taken[1]) / SAMPLE_STEPS))
 
@@ -443,7 +443,7 @@ class Rivals:
             "basic",
         ]
         assert self.hyperfine is not None
-        _run([self.hyperfine, *options, *commands], environment.variables(1))
+        _run([self.hyperfine, *options, *commands], sandbox.variables(1))
         baseline, candidate = (
             each["times"]
             for each in msgspec.json.decode(exported.read_bytes(), type=dict[str, Any])["results"]
@@ -458,7 +458,7 @@ class Rivals:
         seconds = max(1.0, limit_s / 2 - 2 * self.workload.start_s)
         paths = os.pathsep.join([str(self.modules), str(self.workload.script.parent)])
         variables = {
-            **environment.variables(1),
+            **sandbox.variables(1),
             "PYTHONPATH": paths,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }

@@ -11,7 +11,7 @@ import pytest
 
 from gradmatrix.measure.servers import Broken, Exhausted, PacedCell
 from gradmatrix.run.server import Server
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 from tests.conftest import OLDEST, PATIENCE_S, ends, is_running, needs_fork, python_of
 from tests.pacing import MIB, SCRIPT, asks
 
@@ -30,7 +30,7 @@ class Bench:
         self.folder = folder
         self.count = 0
         self.server = Server(
-            python_of(OLDEST), [SCRIPT], folder / "server", environment.variables(1)
+            python_of(OLDEST), [SCRIPT], folder / "server", sandbox.variables(1)
         ).__enter__()
 
     def cell(

@@ -34,7 +34,7 @@ from gradmatrix.run.server import (
     kill_group,
     read_observation,
 )
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,12 +94,13 @@ def make_servers(
     """
     threads = settings.limits.threads
     cores = quietest(threads)
+    variables = sandbox.variables(threads, own=any(source.own for source in sources))
     members = [
         MeasuredServer(
             contender,
             directory / f"{side}-{number}",
             sources,
-            environment.variables(threads),
+            variables,
             cores,
             fork=settings.isolation == "fork",
         )

@@ -27,7 +27,7 @@ from gradmatrix.judge.verdict import (
 )
 from gradmatrix.run import scenarios
 from gradmatrix.run.server import CAN_FORK, Answer, Request, Server, ServerDied
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -152,7 +152,8 @@ class ServerPool:
         self.sources = sorted(sources)
         self.directory = directory
         self.stage = stage
-        self.variables = environment.variables(settings.limits.threads)
+        own = any(source.own for source in self.sources)
+        self.variables = sandbox.variables(settings.limits.threads, own=own)
         self.broken: dict[Source, Ended] = {}
         """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()

@@ -24,6 +24,7 @@ import msgspec
 from gradmatrix.core.files import cut_back, tail
 from gradmatrix.core.observation import SCHEMA, Observation, Raised
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,11 +174,11 @@ class Server:
         }
         start.write_text(json.dumps(message), encoding="utf-8")
         self._process = subprocess.Popen(
-            [str(self.python), str(SERVER), str(start)],
+            sandbox.alone([str(self.python), str(SERVER), str(start)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=self.directory,
-            env=dict(self.variables),
+            env={**self.variables, **sandbox.home(self.directory / "home")},
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -30,7 +30,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build, Failure, Lock, LockedPackage
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import BUILD, DISK_FULL, HASH_MISMATCH, NETWORK
-from gradmatrix.stacks import uv
+from gradmatrix.stacks import sandbox, uv
 from gradmatrix.stacks.lock import by_address, cutoff, hashless, requirements_path, without
 
 if TYPE_CHECKING:
@@ -410,27 +410,6 @@ def _python(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
-def variables(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables of cells: offline, reproducible, with this many threads."""
-    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
-    return {
-        **{key: value for key, value in environ.items() if key not in dropped},
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "WANDB_DISABLED": "true",
-        "WANDB_MODE": "offline",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONHASHSEED": "0",
-        "PYTHONNOUSERSITE": "1",
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads),
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS is not deterministic
-    }
-
-
 OLDEST_PYTHON = (3, 9)
 PROBE = (
     "import importlib.util, sys; "
@@ -552,7 +531,7 @@ def listing(python: Path, threads: int) -> Listing:
             capture_output=True,
             check=True,
             timeout=LISTING_TIMEOUT_S,
-            env=variables(threads),
+            env=sandbox.variables(threads),
             stdin=subprocess.DEVNULL,
         )
         return msgspec.json.decode(ran.stdout, type=Listing)
