@@ -20,6 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+if sys.platform == "linux":
+    import fcntl
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -144,8 +147,6 @@ def leave_network(libc: ctypes.CDLL) -> None:
 
 def loopback_up() -> None:
     """Switch the loopback interface on: libraries for distributed training need it."""
-    import fcntl  # Windows has none
-
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         name = b"lo".ljust(16, b"\0")
         asked = fcntl.ioctl(control, SIOCGIFFLAGS, name + bytes(24))
