@@ -11,6 +11,7 @@ from gradmatrix.core.outcomes import (
     TABLE,
     Outcome,
     Phase,
+    gradient_note,
     outcomes_by_phase,
     row_of,
 )
@@ -91,6 +92,45 @@ def test_the_spurious_outcomes_are_those_that_speak_of_the_machine() -> None:
     """Four reasons say nothing of the stack."""
     expected = {"resolve:index-unreachable", "install:network", "install:disk-full", "process:lost"}
     assert expected == {text for text in ["trains", *ALL] if Outcome(text).spurious}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ran", "shown"),
+    [
+        ("trains", True, True),
+        ("gradient:none", True, True),
+        ("process:signal-9", True, True),
+        ("relation:disagrees", True, False),
+        ("resolve:conflict", False, False),
+        ("install:build", False, False),
+        ("setup:no-device", False, False),
+        ("process:lost", False, False),
+    ],
+)
+def test_one_run_shows_what_ran_and_needs_no_other_variant(
+    outcome: str, ran: bool, shown: bool
+) -> None:
+    """A cell that was not installed or not judged never ran."""
+    assert (ran, shown) == (row_of(outcome).ran, row_of(outcome).shown_by_one_run)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "gradient", "expected"),
+    [
+        ("trains", "flowing", ""),
+        ("step:no-grad-fn", "none", ""),
+        ("gradient:zero", "zero", ""),
+        ("relation:disagrees", "flowing", ""),
+        ("update:none", "none", "gradient none"),
+        ("step:exception", "flowing", "gradient flowing"),
+        ("step:exception", None, ""),
+    ],
+)
+def test_a_gradient_status_is_noted_if_the_outcome_does_not_imply_it(
+    outcome: str, gradient: str | None, expected: str
+) -> None:
+    """An exception may come before or after the first gradients."""
+    assert expected == gradient_note(outcome, gradient)
 
 
 def test_what_is_not_judged_is_spurious_or_was_not_run() -> None:

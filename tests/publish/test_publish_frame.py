@@ -60,6 +60,7 @@ def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None
         ),
         (make_record("update:none", gradient=Gradient.PARTIAL), "✗ update:none (gradient partial)"),
         (make_record("gradient:partial", gradient=Gradient.PARTIAL), "✗ gradient:partial"),
+        (make_record("relation:disagrees", gradient=Gradient.FLOWING), "✗ relation:disagrees"),
         (make_record("setup:unsupported", passed=None), "– setup:unsupported"),
         (
             make_record(
@@ -76,12 +77,6 @@ def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None
 def test_a_cell_is_a_symbol_and_words(record: Record, expected: str) -> None:
     """Never colour alone."""
     assert expected == cell_text(as_row(record)).line
-
-
-def test_a_disagreement_with_another_variant_shows_that_its_gradient_flows() -> None:
-    """It trains, after all."""
-    record = make_record("relation:disagrees", gradient=Gradient.FLOWING)
-    assert "✗ relation:disagrees (gradient flowing)" == cell_text(as_row(record)).line
 
 
 def test_a_warning_is_its_first_line_and_told_once() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import NO_GRAD_FN, Phase, phase_of
+from gradmatrix.core.outcomes import gradient_note
 from gradmatrix.core.text import counted, tally
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
@@ -254,18 +254,10 @@ class Sections:
 def title(group: Group) -> str:
     """Return a group on one line: how it fails, and where."""
     words = MISUSE_WORDS.get(group.change, group.change.value) if group.misuse else ""
-    gradient = (
-        f" (gradient {group.gradient})"
-        if group.gradient and not shows_gradient(group.outcome)
-        else ""
-    )
+    note = gradient_note(group.outcome, group.gradient)
+    gradient = f" ({note})" if note else ""
     at = f" at {group.place.file}, {group.place.function}" if group.place is not None else ""
     return f"{f'{words}: ' if words else ''}{group.outcome}{gradient}{at}"
-
-
-def shows_gradient(outcome: str) -> bool:
-    """Whether the outcome already shows the gradient status, or it does not matter."""
-    return outcome == NO_GRAD_FN or phase_of(outcome) in {Phase.GRADIENT, Phase.RELATION}
 
 
 def said(group: Group, members: Sequence[CellChange]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import Frame, Frozen, Rate
-from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS, Phase, phase_of
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS, Phase, gradient_note, phase_of
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose
 
@@ -185,11 +185,8 @@ def cell_text(row: Row) -> CellText:
     if row.outcome == TRAINS:
         fast = rate(row.steps_per_s.median) if row.steps_per_s is not None else ""
         return CellText(word, fast, f"{word}, {fast}" if fast else word)
-    arrived = row.gradient in {Gradient.FLOWING, Gradient.PARTIAL}
-    if arrived and phase_of(row.outcome) is not Phase.GRADIENT:
-        note = f"gradient {row.gradient}"
-        return CellText(word, note, f"{word} ({note})")
-    return CellText(word, "", word)
+    note = gradient_note(row.outcome, row.gradient)
+    return CellText(word, note, f"{word} ({note})" if note else word)
 
 
 def is_heard(row: Row) -> bool:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradmatrix.core.model import SHOWN, Role
-from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Phase, phase_of
+from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, row_of
 from gradmatrix.core.text import counted, plain, versioned
 from gradmatrix.judge.diagnosis import format_frame, merge_numbered
 from gradmatrix.judge.relations import close
@@ -56,7 +56,6 @@ DISAGREEMENT = re.compile(
 RTOL = 1e-3
 """The tolerance if the relation is no longer in the scenario."""
 MEBI = 2**20
-NO_CAPSULE = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.RELATION})
 ROOT = "../"
 ROLE = {role: f"Its role: {role.value} ({ROLES[role.value]})." for role in Role}
 HERE = ready("<!-- cells -->")
@@ -301,7 +300,7 @@ def further(row: Row) -> str:
 
 def has_capsule(row: Row) -> bool:
     """Whether one script can show the failure: the cell ran and failed by itself."""
-    return row.passed is False and phase_of(row.outcome) not in NO_CAPSULE
+    return row.passed is False and row_of(row.outcome).shown_by_one_run
 
 
 def observed(seen: Observation, environment: Mapping[str, str]) -> Iterator[str]:
