@@ -109,13 +109,13 @@ def cut_back(path: Path) -> None:
 
 
 def tail(path: Path, most_bytes: int = 4000) -> str:
-    """The end of a text file; empty if there is no such file."""
+    """The end of a text file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - most_bytes))
             return file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 

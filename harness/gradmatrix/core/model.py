@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from gradmatrix.core.observation import Frozen, Observation, Rate, rate_of
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, row_of
 
 
 class Role(StrEnum):
@@ -180,6 +180,19 @@ class Record(Frozen, frozen=True):
     """The parts of ``key`` by name; ``--explain`` names the one that changed."""
     build: str = ""
     observation: Observation | None = None
+    repeats: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The judged outcomes of earlier runs with the same key, oldest first; not written if none."""
+
+    @property
+    def judged_runs(self) -> tuple[str, ...]:
+        """The outcomes of all its judged runs with this key, oldest first."""
+        earlier = self.repeats or ()
+        return (*earlier, self.outcome) if row_of(self.outcome).judged else earlier
+
+    @property
+    def flaky(self) -> bool:
+        """Whether its runs with this key ended differently: its inputs do not decide its outcome."""
+        return len(set(self.judged_runs)) > 1
 
     @property
     def steps_per_s(self) -> Rate | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import secrets
 import shutil
+import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,11 +37,16 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Scenario, Steps
     from gradmatrix.core.observation import Raised
+    from gradmatrix.core.outcomes import Outcome
     from gradmatrix.run.plan import Limits, Planned
 
 Isolation = Literal["fork", "fresh"]
-ATTEMPTS = 3
-"""How often a cell is tried if its process is lost for a reason that is not the cell's."""
+ATTEMPTS = 5
+"""How often a cell is tried, or a server started, if the machine's failures end it."""
+PAUSE_S = 0.5
+"""The pause before the second attempt; each further one is twice as long."""
+NEW_SERVER_FROM = 2
+"""The attempt, counted from 0, from which a cell gets a server of its own: this one may be at fault."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,8 @@ class ServerPool:
         """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()
         """Users' own scripts whose libraries end a server: their cells import everything themselves."""
+        self.repeated: Counter[str] = Counter()
+        """How often the machine's failures made a repeat necessary, by outcome."""
         self.import_s = 0.0
         self.cells_s = 0.0
         self._server: Server | None = None
@@ -166,12 +176,13 @@ class ServerPool:
     def run_cells(self, cells: Sequence[Planned]) -> Iterator[tuple[Planned, Finished, Path]]:
         """Run one cell after the other; each is yielded when it ends.
 
-        With it comes the folder of its files, which is deleted before the next cell starts.
+        With it comes the folder of its files, which is deleted before the next cell starts. No cell
+        can guess the folder of a later one and leave an observation there.
         """
         for number, cell in enumerate(cells):
             place = f"{number + 1} of {len(cells)}"
             self.stage(f"{place}: {cell.scenario.name} {cell.variant.name}")
-            folder = self.directory / f"cell-{number}"
+            folder = self.directory / f"cell-{number}-{secrets.token_hex(8)}"
             yield cell, self.run(cell, folder), folder
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -197,24 +208,39 @@ class ServerPool:
         return finished
 
     def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
-        """Run one cell, and again while its process is lost for a reason that is not the cell's."""
+        """Run one cell, and again while a failure of the machine ends it."""
         for attempt in range(ATTEMPTS):
-            server = self.server(source)
-            if server is None:
-                ended = self.broken[source]
-                return Finished(None, died_importing(ended), ended.output_tail, "none")
-            raised = None if source.own else server.imports.get(str(source.path))
-            if raised is not None:
-                return Finished(None, import_verdict(raised), tail(server.log), "none")
-            threads = server.threads
-            request = self.request(cell, source, directory / str(attempt))
-            answer = server.run(request)
-            self.cells_s += answer.wall_s
-            self.import_s += answer.import_s
-            if self.isolation == "fresh":
-                self.close()
-            if not answer.ended.lost or answer.observation is not None:
+            finished = self.attempt(cell, source, directory / str(attempt))
+            outcome = finished.verdict.outcome
+            if not outcome.spurious or source in self.broken or attempt == ATTEMPTS - 1:
                 break
+            self.pause(attempt, f"{cell.scenario.name} {cell.variant.name}", outcome)
+            if attempt + 1 >= NEW_SERVER_FROM:
+                self.close()
+        return finished
+
+    def pause(self, attempt: int, what: str, outcome: Outcome) -> None:
+        """Count a failure of the machine, report it, and wait before the next attempt."""
+        self.repeated[str(outcome)] += 1
+        self.stage(f"{what}: {outcome}, attempt {attempt + 2} of {ATTEMPTS}")
+        time.sleep(PAUSE_S * 2**attempt)
+
+    def attempt(self, cell: Planned, source: Source, directory: Path) -> Finished:
+        """Run one cell once, with its files in ``directory``."""
+        server = self.server(source)
+        if server is None:
+            ended = self.broken[source]
+            return Finished(None, died_importing(ended), ended.output_tail, "none")
+        raised = None if source.own else server.imports.get(str(source.path))
+        if raised is not None:
+            return Finished(None, import_verdict(raised), tail(server.log), "none")
+        threads = server.threads
+        request = self.request(cell, source, directory)
+        answer = server.run(request)
+        self.cells_s += answer.wall_s
+        self.import_s += answer.import_s
+        if self.isolation == "fresh":
+            self.close()
         if source.own:
             answer = publishable(answer, request)
         verdict = judge(answer.observation, answer.ended)
@@ -270,6 +296,22 @@ class ServerPool:
         return str(source.path) in self._server.imports
 
     def start(self, sources: Sequence[Source]) -> Server:
+        """A new server that has imported ``sources``; tried again while the machine's failures end it.
+
+        Raises:
+            ServerDied: if importing ended the process.
+        """
+        for attempt in range(ATTEMPTS):
+            try:
+                return self.start_once(sources)
+            except ServerDied as error:
+                outcome = died_importing(error.ended).outcome
+                if not outcome.spurious or attempt == ATTEMPTS - 1:
+                    raise
+                self.pause(attempt, "importing", outcome)
+        raise AssertionError  # the last attempt returns or raises
+
+    def start_once(self, sources: Sequence[Source]) -> Server:
         """A new server that has imported ``sources``.
 
         Raises:
@@ -280,7 +322,7 @@ class ServerPool:
         server = Server(
             self.python,
             [source.path for source in sources if not source.own],
-            self.directory / f"server-{self._starts}",
+            self.directory / f"server-{self._starts}-{secrets.token_hex(8)}",
             self.variables,
             fork=self.isolation == "fork",
             ahead=[source.path for source in sources if source.own],

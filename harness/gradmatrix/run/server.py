@@ -203,11 +203,11 @@ class Server:
 
     def run(self, request: Request) -> Answer:
         """Run one cell. This returns at its time limit, whatever the cell does."""
-        request.directory.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         output = request.directory / "output.txt"
         timed_out = False
         try:
+            request.directory.mkdir(parents=True)
             self.send(request.line())
             started = self.event(STARTED, began + 60)
             self._cell = started.pid if started else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from gradmatrix.run.pool import Finished, Settings
+    from gradmatrix.run.pool import Finished, ServerPool, Settings
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
 """Characters of an explanation why a whole stack failed: it stands nowhere else."""
+REPEATS_LIMIT = 20
+"""How many earlier outcomes a record keeps."""
 
 
 class Progress(Protocol):
@@ -66,6 +68,8 @@ class Summary:
     settled: int = 0
     import_s: float = 0.0
     cells_s: float = 0.0
+    repeated: Mapping[str, int] = field(default_factory=dict)
+    """How often the machine's failures made a repeat necessary, by outcome."""
     notice: str = ""
 
 
@@ -121,10 +125,15 @@ class StackRun:
         except environment.InstallFailed as error:
             filled = self.fill(to_run, error.failure, kept)
             return replace(filled, settled=len(settled))
-        import_s, cells_s = self.run_cells(to_run, installed)
+        ran = self.run_cells(to_run, installed)
         notice = installed.notice if installed.installed else None
         return replace(
-            summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=notice or ""
+            summary,
+            executed=len(to_run),
+            import_s=ran.import_s,
+            cells_s=ran.cells_s,
+            repeated=ran.repeated,
+            notice=notice or "",
         )
 
     def stage(self, text: str) -> None:
@@ -187,10 +196,8 @@ class StackRun:
         assert cell.outcome is not None
         return self.record(cell, Verdict(cell.outcome, None, cell.why))
 
-    def run_cells(
-        self, cells: list[Planned], installed: environment.Environment
-    ) -> tuple[float, float]:
-        """Run ``cells`` in ``installed``; the seconds of importing and of running cells."""
+    def run_cells(self, cells: list[Planned], installed: environment.Environment) -> ServerPool:
+        """Run ``cells`` in ``installed``; the closed pool knows what that took."""
         with server_pool(
             self.settings,
             installed.python,
@@ -199,10 +206,17 @@ class StackRun:
             self.stage,
             run_id=self.run_id,
         ) as pool:
+            by_key = self.store.recorded_under(self.stack.name)
             for cell, finished, _ in pool.run_cells(cells):
-                record = self.record(cell, finished.verdict, finished, build=installed.build.value)
+                record = self.record(
+                    cell,
+                    finished.verdict,
+                    finished,
+                    build=installed.build.value,
+                    before=by_key.get((cell.cell, cell.key)),
+                )
                 self.progress.ended(record, finished.output)
-            return pool.import_s, pool.cells_s
+            return pool
 
     def record(
         self,
@@ -211,9 +225,10 @@ class StackRun:
         finished: Finished | None = None,
         *,
         build: str = "",
+        before: Record | None = None,
         message_limit: int = MESSAGE_LIMIT,
     ) -> Record:
-        """Append one cell's record to the journal."""
+        """Append one cell's record to the journal; ``before`` is its last one with the same key."""
         observation = finished.answer.observation if finished and finished.answer else None
         record = Record(
             schema=SCHEMA,
@@ -230,6 +245,7 @@ class StackRun:
             inputs=cell.inputs,
             build=build,
             observation=observation,
+            repeats=(before.judged_runs[-REPEATS_LIMIT:] if before else ()) or msgspec.UNSET,
         )
         self.store.append(record)
         return record

@@ -29,7 +29,13 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build, Failure, Lock, LockedPackage
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import BUILD, DISK_FULL, HASH_MISMATCH, NETWORK
+from gradmatrix.core.outcomes import (
+    BUILD,
+    DISK_FULL,
+    HASH_MISMATCH,
+    NETWORK,
+    SAYS_DISK_FULL,
+)
 from gradmatrix.stacks import sandbox, uv
 from gradmatrix.stacks.lock import by_address, cutoff, hashless, requirements_path, without
 
@@ -202,7 +208,7 @@ NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7
 """Disk space that an environment needs at worst: nothing is cached, no hard links."""
 
 FAILURES = {
-    DISK_FULL: uv.DISK_FULL,
+    DISK_FULL: SAYS_DISK_FULL,
     HASH_MISMATCH: re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
     NETWORK: uv.NETWORK,
 }

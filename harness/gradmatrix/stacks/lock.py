@@ -24,7 +24,13 @@ from packaging.version import Version
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Failure, Lock, LockedPackage, Stack
-from gradmatrix.core.outcomes import BUILD, CONFLICT, INDEX_UNREACHABLE, NO_RELEASE
+from gradmatrix.core.outcomes import (
+    BUILD,
+    CONFLICT,
+    INDEX_UNREACHABLE,
+    NO_RELEASE,
+    SAYS_DISK_FULL,
+)
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
 
@@ -263,7 +269,7 @@ def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Fa
 
 def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
     """Why uv gave no answer; UserError if the reason is this machine."""
-    if not uv.DISK_FULL.search(explanation):
+    if not SAYS_DISK_FULL.search(explanation):
         if uv.NETWORK.search(explanation):
             return Failure(outcome=INDEX_UNREACHABLE, message=explanation)
         if "Failed to build" in explanation:

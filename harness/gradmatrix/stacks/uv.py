@@ -33,10 +33,6 @@ NETWORK = re.compile(
     re.IGNORECASE,
 )
 """What uv prints if the network failed."""
-DISK_FULL = re.compile(
-    r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE
-)
-"""What uv prints if the disk is full."""
 
 
 STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
