@@ -16,6 +16,7 @@ from gradmatrix.judge.verdict import Ended
 from gradmatrix.night import night as nightly
 from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
+from gradmatrix.run.pool import ATTEMPTS
 from gradmatrix.run.server import Answer
 from gradmatrix.run.store import Store, encode
 from tests.cli.test_cli import CONFLICT, write_lock
@@ -200,7 +201,7 @@ def test_a_lost_cell_is_planned_again(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A published record that speaks of a machine only is not known."""
-    world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * 6
+    world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * (2 * ATTEMPTS)
     a_night(root, tmp_path / "night", capsys)
     publish(Project.at(root))
     lost = {
@@ -215,7 +216,7 @@ def test_variants_of_two_nights_are_compared(
 ) -> None:
     """Where one of a pair had to be run again: under one key they must agree, whoever ran them."""
     lost = Answer(None, Ended(lost=True), wall_s=0.5)
-    world.answers["checkpointed"] = [lost] * 6 + world.answers["checkpointed"]
+    world.answers["checkpointed"] = [lost] * (2 * ATTEMPTS) + world.answers["checkpointed"]
     a_night(root, tmp_path / "once", capsys)
     publish(Project.at(root))
     assert 2 == a_night(root, tmp_path / "later", capsys, "--since-published")

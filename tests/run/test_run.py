@@ -13,6 +13,7 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Record, Role
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.run import store
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.pool import new_run_id, workplace
 from gradmatrix.run.server import Answer
@@ -241,7 +242,7 @@ def test_a_run_has_the_environment_to_itself(tmp_path: Path, world: World) -> No
 def test_what_another_run_recorded_meanwhile_is_kept(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who had to wait for the environment plans anew, and says that it waits."""
+    """A run that had to wait for the records plans again, and says that it waits."""
     watcher = Watcher()
     run = make_run(tmp_path, watcher=watcher)
     with monkeypatch.context() as patched:
@@ -254,7 +255,7 @@ def test_what_another_run_recorded_meanwhile_is_kept(
             make_run(tmp_path).execute(EVERYTHING)
             yield
 
-        patched.setattr(files, "held", another_first)
+        patched.setattr(store, "held", another_first)
         summary = run.execute(EVERYTHING)
     assert (0, 4, "stack: waiting for another run of this stack") == (
         summary.executed,

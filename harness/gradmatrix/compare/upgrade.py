@@ -11,7 +11,6 @@ import hashlib
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,13 +29,14 @@ from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.pool import new_run_id, workplace
 from gradmatrix.run.stack import StackRun
-from gradmatrix.run.store import Store, newest
+from gradmatrix.run.store import Store, in_order, newest
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import ONLY_CUDA, Environment, device_class, has_driver
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from gradmatrix.compare.comparison import Comparison
@@ -592,6 +592,10 @@ class Borrowing:
     own: Store
     matrix: Store
 
+    def in_use(self, stack: str, waiting: Callable[[], object]) -> AbstractContextManager[None]:
+        """Hold the upgrades' records of a stack: a second run waits."""
+        return self.own.in_use(stack, waiting)
+
     def append(self, record: Record) -> None:
         """Add a record to those of upgrades."""
         self.own.append(record)
@@ -599,7 +603,7 @@ class Borrowing:
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell, of an upgrade or of the matrix."""
         borrowed = self.matrix.of_stack(stack).values()
-        return newest(chain(borrowed, self.own.recorded_here(stack).values()))
+        return newest(in_order(borrowed, [*self.own.recorded_here(stack).values()]))
 
     def recorded_under(self, stack: str) -> dict[tuple[Cell, str], Record]:
         """The newest record of each cell and key, of an upgrade or of the matrix."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -172,7 +172,7 @@ class Record(Frozen, frozen=True):
     passed: bool | None
     gradient: Gradient | None
     message: str
-    recorded_at: dt.datetime
+    recorded_at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
     run: str
     isolation: Literal["fork", "fresh", "none"]
     """How the cell was isolated; "none" if nothing ran (unsupported, no device, …)."""

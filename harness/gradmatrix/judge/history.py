@@ -85,6 +85,11 @@ class Entry(Frozen, frozen=True, omit_defaults=True):
     """It left the matrix; the rest is what was last known of it."""
 
     @property
+    def recorded_by(self) -> dt.datetime:
+        """The latest time at which it can have been recorded: a clock may have been ahead."""
+        return min(self.at, self.published)
+
+    @property
     def standing(self) -> Standing:
         """What it says about the cell."""
         if self.gone or self.passed is None:
@@ -192,7 +197,7 @@ def changes(
         known = previous.get(record.cell)
         if known is None or known.gone:
             found.append(entry(record, published))
-        elif record.recorded_at >= known.at and differs(known, record):
+        elif record.recorded_at >= known.recorded_by and differs(known, record):
             changed = changed_since(known, before(record.cell), record)
             found.append(entry(record, published, changed))
     if there:

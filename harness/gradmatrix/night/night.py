@@ -417,6 +417,7 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
                     read.append(ours)
                 else:
                     problems.append(f"{where} was skipped: {against}")
+    read.sort(key=lambda record: record.recorded_at)  # several jobs may have run a cell
     return Found(tuple(store.newest(read, keep_judged=True).values()), tuple(problems))
 
 

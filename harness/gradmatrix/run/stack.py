@@ -20,7 +20,8 @@ from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from gradmatrix.run.pool import Finished, ServerPool, Settings
@@ -47,6 +48,9 @@ class Progress(Protocol):
 
 class Records(Protocol):
     """Where a run reads and writes records."""
+
+    def in_use(self, stack: str, waiting: Callable[[], object]) -> AbstractContextManager[None]:
+        """Hold the records of a stack: a second run waits."""
 
     def append(self, record: Record) -> None:
         """Add a record; on disk when this returns."""
@@ -92,14 +96,19 @@ class StackRun:
     def execute(self, selection: Selection) -> Summary:
         """Run what must be run and record every cell.
 
-        If the stack cannot be installed, that is the outcome of all its cells. Only one run may use
-        a stack's environment: a second run waits for the first and then makes its plan.
+        If the stack cannot be installed, that is the outcome of all its cells. Only one run may write
+        a stack's records and use its environment: a second run waits for the first and then makes
+        its plan.
         """
         cells = self.plan(selection)
         if self.lock.failure is not None or all(cell.action is not Action.RUN for cell in cells):
             return self.carry_out(cells)
         waiting = partial(self.stage, "waiting for another run of this stack")
-        with environment.in_use(self.environments, self.stack.name, waiting):
+        name = self.stack.name
+        with (
+            self.store.in_use(name, waiting),
+            environment.in_use(self.environments, name, waiting),
+        ):
             return self.carry_out(self.plan(selection))
 
     def carry_out(self, cells: list[Planned]) -> Summary:

@@ -2,11 +2,12 @@
 
 A record is appended to the journal and synced as soon as its cell ends. A line that cannot be read,
 for example because a run was killed while it wrote, is reported and skipped. Of several records of
-a cell the newest one counts.
+a cell the last line of the journal counts.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import decode_line, read_lines, write_atomically
+from gradmatrix.core.files import decode_line, held, read_lines, write_atomically
 from gradmatrix.core.model import Cell, Record
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import OF_THE_MACHINE, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -66,6 +68,13 @@ class Store:
                 line = line[file.write(line) :]  # a nearly full disk may take only a part
             os.fsync(file.fileno())
 
+    def in_use(
+        self, stack: str, waiting: Callable[[], object] = lambda: None
+    ) -> AbstractContextManager[None]:
+        """Hold the journal of ``stack``: of two runs with one results folder, the second one waits."""
+        self.journal.mkdir(parents=True, exist_ok=True)
+        return held(self.journal / f".{stack}.lock", waiting)
+
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell of ``stack`` that this checkout ran."""
         return newest(self._read(self._file(self.journal, stack)))
@@ -83,10 +92,8 @@ class Store:
         damaged: list[bytes] = []
         published = list(self._decoded(path, stack, damaged))
         self._as_published = AsPublished(path, published, damaged)
-        return newest(
-            chain(published, self._decoded(self._file(self.journal, stack), stack)),
-            keep_judged=True,
-        )
+        journal = list(self._decoded(self._file(self.journal, stack), stack))
+        return newest(in_order(published, journal), keep_judged=True)
 
     def refuse_other_schema(self, stack: str) -> None:
         """UserError if the published file of ``stack`` has records of another schema."""
@@ -107,8 +114,14 @@ class Store:
 
     def everything(self) -> dict[Cell, Record]:
         """The newest record of each cell of every stack, published or not."""
-        files = sorted({*self.published.glob("*.jsonl"), *self.journal.glob("*.jsonl")})
-        return newest((record for path in files for record in self._read(path)), keep_judged=True)
+        names = {
+            path.name for each in (self.published, self.journal) for path in each.glob("*.jsonl")
+        }
+        found = (
+            in_order(self._read(self.published / name), self._read(self.journal / name))
+            for name in sorted(names)
+        )
+        return newest(chain.from_iterable(found), keep_judged=True)
 
     def publish(self, stack: str, records: Iterable[Record]) -> None:
         """Write one line for each cell to ``results/records/``, in a stable order for readable diffs.
@@ -199,18 +212,41 @@ def unknown(outcome: str) -> str | None:
 
 
 def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
-    """The newest record of each cell; of two with the same time the later line.
+    """The newest record of each cell: the last one, as ``records`` are in the order of their writing.
 
     With ``keep_judged``, an older record is kept in two cases: if it has an observation and the newer
     one says something about the machine only (a machine without a GPU keeps what one with a GPU has
     published), and if both are of a cell that did not run and say the same (only the time differs).
     """
     found: dict[Cell, Record] = {}
-    for record in sorted(records, key=lambda each: each.recorded_at):
+    for record in records:
         known = found.get(record.cell)
         if not (keep_judged and known is not None and _adds_nothing(record, known)):
             found[record.cell] = record
     return found
+
+
+def in_order(others: Iterable[Record], journal: Sequence[Record]) -> Iterator[Record]:
+    """Records of others and those of a journal, for ``newest``.
+
+    Within the journal the order of its lines counts, so that a clock which was once ahead hides
+    nothing. A record of another source is newer than the journal's if its date is, and if neither date
+    lies in the future.
+    """
+    now = dt.datetime.now(dt.UTC)
+    last: dict[Cell, dt.datetime] = {}
+    for record in journal:
+        if record.recorded_at <= now:
+            last[record.cell] = record.recorded_at
+    later = []
+    for record in others:
+        known = last.get(record.cell)
+        if known is not None and known < record.recorded_at <= now:
+            later.append(record)
+        else:
+            yield record
+    yield from journal
+    yield from later
 
 
 def _adds_nothing(record: Record, known: Record) -> bool:
