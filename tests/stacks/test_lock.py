@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import sys
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +11,7 @@ import msgspec
 import pytest
 
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Lock, LockedPackage, Stack
 from gradmatrix.stacks import lock, uv
 from gradmatrix.stacks import lock as locks
@@ -213,11 +215,126 @@ def test_a_stack_without_a_lock_has_none(tmp_path: Path) -> None:
     assert locks.load("demo", tmp_path) is None
 
 
-def test_a_lock_whose_text_was_changed_does_not_load(served: PackageIndex, tmp_path: Path) -> None:
-    """The two files belong together by their digest."""
-    resolve(served, stack("beta"), tmp_path)
-    (tmp_path / "demo.txt").write_text("beta==1.0\n")
-    assert locks.load("demo", tmp_path) is None
+def edited(text: str) -> dict[str, str]:
+    """What somebody may do to a lock's text, and how that is told."""
+    beta = text[text.index("beta") :]
+    return {
+        text.replace("beta==1.1", "beta==1.0"): "beta is 1.0 and was 1.1.",
+        text.replace(beta, ""): "beta is missing and was 1.1.",
+        f"{text}gamma==3\n": "gamma is 3 and was not in it.",
+        f"{text}gamma is new\n": "a line is no requirement: ",
+        f"# mine\n{text}": "the versions are the same; hashes, markers or comments differ.",
+        text.replace("sha256:", "sha256:0"): "the versions are the same; hashes, markers or",
+        f"{text}{''.join(f'x{n}==1' + chr(10) for n in range(7))}": "x4 is 1 and was not in it; and 2 more.",
+        f"{text}gamma @ https://example.org/gamma.whl": "gamma is missing and was not in it.",
+    }
+
+
+def test_a_lock_whose_text_was_changed_is_refused(served: PackageIndex, tmp_path: Path) -> None:
+    """It names the difference and the next command; nothing is resolved anew."""
+    resolve(served, stack("alpha"), tmp_path)
+    path = tmp_path / "demo.txt"
+    changes = edited(path.read_text())
+    for text, told in changes.items():
+        path.write_text(text)
+        with pytest.raises(locks.NotAsLocked) as raised:
+            locks.load("demo", tmp_path)
+        assert str(raised.value).startswith("demo.txt is not the text that was locked: ")
+        assert told in str(raised.value)
+        assert raised.value.next_step.endswith("nox -s lock -- demo")
+
+
+def test_a_lock_without_its_text_is_refused(served: PackageIndex, tmp_path: Path) -> None:
+    """The error names the missing file."""
+    resolve(served, stack("alpha"), tmp_path)
+    (tmp_path / "demo.txt").unlink()
+    with pytest.raises(locks.NotAsLocked, match=r"demo is incomplete: demo\.txt is missing"):
+        locks.load("demo", tmp_path)
+
+
+def test_line_ends_of_windows_are_no_edit(served: PackageIndex, tmp_path: Path) -> None:
+    """Git may write them."""
+    lock = resolve(served, stack("alpha"), tmp_path)
+    path = tmp_path / "demo.txt"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert locks.load("demo", tmp_path) == lock
+
+
+@pytest.mark.parametrize("before", ["alpha", "beta==1.0"])
+@pytest.mark.parametrize("step", range(3))
+def test_a_killed_write_leaves_no_half_lock(
+    served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, step: int
+) -> None:
+    """Whenever it happens, the next run has the old lock, the new one, or none and resolves again."""
+    old = resolve(served, stack(before), tmp_path)
+    new = resolve(served, stack("alpha"), tmp_path / "elsewhere")
+    text = (tmp_path / "elsewhere" / "demo.txt").read_text()
+    written = []
+
+    def dies(path: Path, content: bytes) -> None:
+        if len(written) == step:
+            raise KeyboardInterrupt
+        written.append(path)
+        write_atomically(path, content)
+
+    monkeypatch.setattr(lock, "write_atomically", dies)
+    with contextlib.suppress(KeyboardInterrupt):
+        locks.write(new, text, tmp_path)
+    assert locks.load("demo", tmp_path) in {0: (None, old), 1: (None, old), 2: (new,)}[step]
+
+
+def test_nothing_is_built_unless_asked(served: PackageIndex, tmp_path: Path) -> None:
+    """A build runs code of strangers outside of a cell. It is no conflict, and nothing is written."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    before = resolve(served, stack("alpha"), tmp_path)
+    with pytest.raises(locks.NeedsBuild) as raised:
+        resolve(served, stack("alpha", "sourced"), tmp_path)
+    assert str(raised.value).splitlines() == [
+        "Stack demo cannot be resolved from wheels alone.",
+        "  why:  sourced would have to be built, which runs its code on this machine, outside of a cell",
+        '  next: to allow it, add build = ["sourced"] to the stack\'s table in matrix.toml',
+    ]
+    assert locks.load("demo", tmp_path) == before
+
+
+def test_an_older_release_with_a_wheel_is_taken(served: PackageIndex, tmp_path: Path) -> None:
+    """If the requirements allow it, nothing has to be built."""
+    served.add_source("beta", "1.1.1", "2025-03-01")
+    assert resolve(served, stack("beta"), tmp_path).version("beta") == "1.1"
+
+
+def test_what_may_be_built_is_locked(served: PackageIndex, tmp_path: Path) -> None:
+    """The lock knows it, and is not current any more if the stack no longer allows it."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    asked = msgspec.structs.replace(stack("alpha", "sourced"), build=("sourced",))
+    lock = resolve(served, asked, tmp_path)
+    assert (lock.version("sourced"), lock.build) == ("1.0", ("sourced",))
+    assert locks.is_current(asked, lock)
+    assert not locks.is_current(stack("alpha", "sourced"), lock)
+
+
+def test_a_release_that_is_not_there_comes_before_a_build(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """To allow the build would not help."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    lock = resolve(served, stack("sourced==2.0"), tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:no-release"
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "hint: Wheels are required for `Sourced` because building from source is disabled for all",
+        "error: Building source distributions is disabled, but attempted to build `sourced`",
+        "cause: Building source distributions for `sourced` is disabled",
+        "cause: Building source distributions for `sourced==1.0` is disabled",
+    ],
+)
+def test_what_uv_may_not_build_is_known(stderr: str) -> None:
+    """In each way in which uv prints it."""
+    assert locks.needs_build(stderr) == ("sourced",)
 
 
 def test_a_damaged_lock_is_told(tmp_path: Path) -> None:

@@ -31,10 +31,11 @@ from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Document
 from gradmatrix.run import store
 from gradmatrix.run.plan import Action, Selection, key_of
-from gradmatrix.run.project import NoSuchRelease, Project
+from gradmatrix.run.project import Project
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from gradmatrix.run.store import Store
 from gradmatrix.stacks import environment
+from gradmatrix.stacks.lock import CannotLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -126,25 +127,25 @@ def stacks_of(sessions: bytes) -> list[str]:
 
 def planned(
     project: Project, stacks: Sequence[Stack], progress: Progress, *, since_published: bool
-) -> tuple[list[Planned], list[NoSuchRelease]]:
+) -> tuple[list[Planned], list[CannotLock]]:
     """What would be done for each cell of ``stacks``; nothing is run or recorded.
 
     A record counts as known if it is in this checkout's journal; with ``since_published`` if it is
     published, since a fresh clone has no journal.
 
     Returns:
-        The cells, and the errors of stacks that ask for a release that does not exist.
+        The cells, and the errors of stacks that cannot be locked.
 
     Raises:
-        NoSuchRelease: if no stack is left.
+        CannotLock: if no stack is left.
     """
     known = Store(project.store.published, project.store.published) if since_published else None
     cells: list[Planned] = []
-    missing: list[NoSuchRelease] = []
+    missing: list[CannotLock] = []
     for stack in stacks:
         try:
             cells += project.stack_run(stack, progress, store=known).plan(Selection())
-        except NoSuchRelease as error:
+        except CannotLock as error:
             missing.append(error)
             if len(missing) == len(stacks):
                 raise

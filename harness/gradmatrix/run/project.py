@@ -36,13 +36,6 @@ MATRIX_FILE = "matrix.toml"
 PARTS = ("stack", "scenario", "variant", "device")
 
 
-class NoSuchRelease(UserError):
-    """A stack asks for a release that the index did not have on the stack's day.
-
-    Other stacks can still be resolved.
-    """
-
-
 class Judged(Protocol):
     """What is known of a cell: a record, or the newest entry of its history."""
 
@@ -270,11 +263,12 @@ class Project:
         """Resolve ``stack`` again and write its lock.
 
         Raises:
-            NoSuchRelease: if it asks for what the index did not have on its day.
+            CannotLock: if it asks for what the index did not have on its day, or for what must be
+                built and may not be.
         """
         lock = locks.resolve(stack, self.index, self.locks_folder)
         if lock.failure is not None and lock.failure.outcome == NO_RELEASE:
-            raise NoSuchRelease(
+            raise locks.CannotLock(
                 f"Stack {stack.name} asks for a release that does not exist.",
                 cause=lock.failure.message,
                 next_step=f"Correct its requirements or as_of in {self.matrix_file.name}. "

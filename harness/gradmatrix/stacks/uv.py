@@ -15,12 +15,13 @@ import uv
 from gradmatrix.core.errors import UserError, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 LEAKS = (
     "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date and would enter every dated stack
     "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION", "UV_FORK_STRATEGY",
     "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE", "VIRTUAL_ENV", "CONDA_PREFIX",
+    "UV_NO_BUILD", "UV_NO_BUILD_PACKAGE", "UV_NO_BINARY", "UV_NO_BINARY_PACKAGE",
 )  # fmt: skip
 """Environment variables that would make a lock depend on this machine."""
 OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
@@ -39,6 +40,11 @@ STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared
 """A line of uv about what it is doing."""
 LISTED = re.compile(r"Using Python | [-+~] ")
 """A line of uv about the environment, or one of its packages."""
+
+
+def wheels_only(built: Iterable[str] = ()) -> list[str]:
+    """The arguments with which uv builds nothing but the source releases of the packages ``built``."""
+    return ["--only-binary", ":all:", *(f"--no-binary={name}" for name in built)]
 
 
 @dataclass(frozen=True)
