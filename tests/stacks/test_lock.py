@@ -269,7 +269,7 @@ def test_a_killed_write_leaves_no_half_lock(
     old = resolve(served, stack(before), tmp_path)
     new = resolve(served, stack("alpha"), tmp_path / "elsewhere")
     text = (tmp_path / "elsewhere" / "demo.txt").read_text()
-    written = []
+    written: list[Path] = []
 
     def dies(path: Path, content: bytes) -> None:
         if len(written) == step:

@@ -52,6 +52,7 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
+    project.known_locks()  # the table at the end needs them all: an edited one is an error now
     try:
         missing = run_stacks(options, project, console, stacks, selection)
     finally:  # also if a later stack cannot be installed
