@@ -373,7 +373,12 @@ def merge(
 
     Returns:
         What was found, and how many records were new.
+
+    Raises:
+        UserError: if a folder is not the results of jobs.
     """
+    for folder in folders:
+        refuse_own(folder, project)
     here = Here(
         stacks={stack.name for stack in project.matrix.stacks},
         roles={(s.name, v.name): v.role for s in project.chosen_scenarios() for v in s.variants},
@@ -422,12 +427,23 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
     return Found(tuple(store.newest(read, keep_judged=True).values()), tuple(problems))
 
 
+def refuse_own(folder: Path, project: Project) -> None:
+    """UserError if this checkout, or the records that it merges into, lie in ``folder``."""
+    if any(path.is_relative_to(folder.resolve()) for path in (project.root, project.store.journal)):
+        raise UserError(
+            f"{folder} holds this checkout or its records: there is nothing to take over.",
+            cause="merge takes the results of jobs that ran elsewhere",
+            next_step="name the --results folders of the jobs: gradmatrix merge DIR...",
+        )
+
+
 def files_of(folder: Path) -> list[Path]:
     """The files of records: those in folders called records below ``folder``, else those in it.
 
     A results folder may hold other files with one JSON document per line beside its records.
     """
-    files = sorted(folder.rglob("records/*.jsonl")) or sorted(folder.glob("*.jsonl"))
+    found = sorted(folder.rglob("records/*.jsonl")) or sorted(folder.glob("*.jsonl"))
+    files = [path for path in found if path.is_file()]  # to open a named pipe would wait for ever
     if not files:
         raise UserError(
             f"There are no records in {folder}.",
