@@ -296,6 +296,17 @@ def test_an_index_that_is_gone_is_a_network_failure(
     assert failure(lock, tmp_path).outcome == "install:network"
 
 
+@pytest.mark.parametrize("kind", ["text/html", "application/vnd.pypi.simple.v1+json"])
+def test_a_sign_in_page_is_a_network_failure(
+    served: PackageIndex, lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Not a release that cannot be built."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    page = b"<html><form action='/login'></form></html>"
+    served.answer = lambda *_: (200, {"Content-Type": kind}, page)  # type: ignore[method-assign]
+    assert failure(lock, tmp_path).outcome == "install:network"
+
+
 def test_a_full_disk_is_told_with_figures(lock: Lock, tmp_path: Path) -> None:
     """Before anything is installed."""
     told = failure(lock, tmp_path, free_gb=1)

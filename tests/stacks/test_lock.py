@@ -15,7 +15,7 @@ from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Lock, LockedPackage, Stack
 from gradmatrix.stacks import lock, uv
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.index import Index
+from gradmatrix.stacks.index import Index, IndexCache
 from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex, wheel
 
@@ -164,6 +164,29 @@ def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path:
     assert lock.failure.outcome == "resolve:index-unreachable"
     assert "127.0.0.1" not in lock.failure.message
     assert locks.load("demo", tmp_path) == before
+
+
+SIGN_IN = b"<html><body><form action='/login'><a href='/terms'>Terms</a></form></body></html>"
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/html", "application/vnd.pypi.simple.v1+json", "text/plain", "application/json"]
+)
+@pytest.mark.parametrize("body", [SIGN_IN, b"", b"{}"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_sign_in_page_is_no_package_index(
+    served: PackageIndex, tmp_path: Path, kind: str, body: bytes, *, cached: bool
+) -> None:
+    """It says nothing about the stack, also if the releases are known from before."""
+    index = Index(served.url, attempts=1, cache=IndexCache(tmp_path / "index"))
+    if cached:
+        index.many(("alpha", "beta"), SPRING)
+    served.answer = lambda *_: (200, {"Content-Type": kind}, body)  # type: ignore[method-assign]
+    lock = locks.resolve(stack("alpha"), index, tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:index-unreachable"
+    assert "127.0.0.1" not in lock.failure.message
+    assert not list(tmp_path.glob("demo.*"))
 
 
 TROUBLES = {

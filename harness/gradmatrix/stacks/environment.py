@@ -319,9 +319,12 @@ NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7
 FAILURES = {
     DISK_FULL: SAYS_DISK_FULL,
     HASH_MISMATCH: re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
-    NETWORK: uv.NETWORK,
+    NETWORK: re.compile(f"{uv.NETWORK.pattern}|{uv.NOT_THERE.pattern}", re.IGNORECASE),
 }
-"""What uv prints about a failed install. Everything else is ``install:build``."""
+"""What uv prints about a failed install. Everything else is ``install:build``.
+
+What is locked was in the index. If the index lists no file of it, something else answered.
+"""
 
 
 class InstallFailed(Exception):

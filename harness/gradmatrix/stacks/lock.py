@@ -379,7 +379,22 @@ def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Fa
     missing = needs_build(explanation)
     if missing:
         raise NeedsBuild(f"Stack {stack.name} cannot be resolved", missing)
+    _check_listed(explanation, as_of, index)
     return Failure(outcome=CONFLICT, message=explanation)
+
+
+def _check_listed(explanation: str, as_of: dt.date, index: Index) -> None:
+    """IndexUnreachable if uv found no file of a package that has releases.
+
+    A sign-in page of a network looks to uv like a package without files.
+    """
+    for match in uv.NOT_THERE.finditer(explanation):
+        name = match[1] or match[2]
+        if newest(index.releases(name, as_of), as_of) is not None:
+            raise IndexUnreachable(
+                f"The package index listed no file of {name}, which has releases. Perhaps a web page "
+                "answered in its place, because this network wants you to sign in."
+            )
 
 
 def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:

@@ -30,10 +30,14 @@ TIMED_OUT = 124
 NETWORK = re.compile(
     r"failed to (?:fetch|download)|error sending request|dns error|timed out|request failed after|could not connect"
     r"|connection (?:refused|reset|closed)|error decoding response body|network is unreachable|network connectivity"
-    r"|network was disabled|\btls\b|\bcertificate\b",
+    r"|network was disabled|\btls\b|\bcertificate\b|unexpected JSON from|(?:unsupported|missing) `content-type`",
     re.IGNORECASE,
 )
-"""What uv prints if the network failed."""
+"""What uv prints if the network failed, or something else answered in place of the package index."""
+NOT_THERE = re.compile(
+    r"there (?:is|are) no versions? of ([\w.-]+)|([\w.-]+) was not found in the package registry"
+)
+"""What uv prints about a package of which the index lists no file. So does a web page in its place."""
 
 
 STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
