@@ -132,7 +132,7 @@ def claims_command(options: argparse.Namespace, project: Project, console: Conso
 def verdicts(project: Project) -> tuple[Table, tuple[Judged, ...]]:
     """Return the newest cells of the checkout, and its claims judged by them."""
     locks = by_date(project.known_locks())
-    claims = claims_file.of_checkout(project.root, project.known_scenarios(), locks)
+    claims = claims_file.of_checkout(project.root, project.known_scenarios())
     chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
     stacks = (
         project.records_of([lock.stack]).values() for lock in locks

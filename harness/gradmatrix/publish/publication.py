@@ -96,7 +96,7 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
         made_of = stamps(sources(project))
         gathered = gather(project, site=site)
         table = gathered.table
-        claims = claims_file.of_checkout(project.root, project.known_scenarios(), table.locks)
+        claims = claims_file.of_checkout(project.root, project.known_scenarios())
         results = Results(table, judge_all(claims, table))
         with beside(partial(write_data, project.results, results), apart=is_big(project)):
             if project.results == project.root / "results":
