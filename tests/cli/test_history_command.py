@@ -10,7 +10,6 @@ import pytest
 
 from gradmatrix.cli.main import main
 from gradmatrix.compare import history
-from gradmatrix.publish.feeds import MARKER
 from gradmatrix.run.store import Store
 from tests.cli.test_cli import MATRIX, SUMS, write_lock
 from tests.factories import NOON, make_cell, make_lock, make_record
@@ -106,9 +105,9 @@ def test_nothing_regressed_is_0_and_says_so(root: Path, tmp_path: Path) -> None:
     """In the file, for whoever closes the issue."""
     publish(root, "trains", 0, "1")
     assert 0 == run(root, "regressions", "--output", str(tmp_path / "issue.md"))
-    assert f"{MARKER}\nNo cell of the published matrix has regressed.\n" == (
-        tmp_path / "issue.md"
-    ).read_text("utf-8")
+    assert "No cell of the published matrix has regressed.\n" == (tmp_path / "issue.md").read_text(
+        "utf-8"
+    )
 
 
 def test_regressions_are_had_as_data(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from gradmatrix.compare import upgrade
 from gradmatrix.compare.resolution import Resolved, renamed
 from gradmatrix.compare.sides import Side
 from gradmatrix.compare.upgrade import SideRun
-from gradmatrix.core import files as disk
+from gradmatrix.core.files import held, is_held
 from gradmatrix.core.model import Build, Gradient, Relation, Role
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Selection
@@ -180,7 +180,7 @@ def test_what_a_killed_upgrade_left_is_deleted(tmp_path: Path) -> None:
     for name in ("+left", "+kept", "+used", "+mine", "torch-2.13"):
         (tmp_path / name).mkdir()
     (tmp_path / "+kept" / upgrade.KEPT).touch()
-    with disk.held(tmp_path / ".+used.lock"):
+    with held(tmp_path / ".+used.lock"):
         upgrade.delete_leftovers(tmp_path, ["+mine"])
     assert ["+kept", "+mine", "+used", "torch-2.13"] == sorted(
         path.name for path in tmp_path.iterdir() if path.is_dir()
@@ -196,7 +196,7 @@ def test_half_an_environment_passes_for_none(
     seen = []
 
     def rmtree(path: Path, **_: object) -> None:
-        seen.append(((path / environment.MARKER).exists(), disk.is_held(tmp_path / ".+left.lock")))
+        seen.append(((path / environment.MARKER).exists(), is_held(tmp_path / ".+left.lock")))
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     upgrade.delete_leftovers(tmp_path, [])
@@ -209,8 +209,8 @@ def test_a_side_is_installed_for_measuring(root: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(environment, "ensure", lambda *_: ready)
     run = of_its_own(root)
     with run.installed() as python:
-        held = disk.is_held(root / ".gradmatrix" / "environments" / f".{run.name}.lock")
-        assert (root / "installed", True) == (python, held)
+        in_use = is_held(root / ".gradmatrix" / "environments" / f".{run.name}.lock")
+        assert (root / "installed", True) == (python, in_use)
     with side_of(root, renamed(make_lock("here")), root / "python").installed() as python:
         assert root / "python" == python
 

@@ -1,8 +1,7 @@
-"""What a run shows on the terminal, rendered on a recorded console without colours or progress."""
+"""The screens of the matrix, printed on a recorded console without colours."""
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 from pathlib import Path
 
@@ -10,13 +9,11 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from gradmatrix.cli import show
-from gradmatrix.core.model import Gradient, LockedPackage, Published, Record, Role
-from gradmatrix.run.plan import Action, Planned
+from gradmatrix.cli.show_matrix import show_failures, show_matrix, show_overview, show_plan
+from gradmatrix.core.model import Gradient, Published, Record, Role
 from gradmatrix.run.project import Agreement, gather
-from gradmatrix.run.stack import Summary
+from tests.cli.conftest import HARMLESS, HOSTILE, SCENARIO, shown
 from tests.factories import (
-    DAY,
     make_cell,
     make_lock,
     make_observation,
@@ -25,43 +22,10 @@ from tests.factories import (
     make_variant,
 )
 
-HOSTILE = "\x1b[31m[red]two\x1b[0m\nlines[/] \u202egnp.exe [/nonsense]"
-HARMLESS = "[red]two lines[/] gnp.exe [/nonsense]"
-SCENARIO = make_scenario(
-    "sums",
-    make_variant("plain"),
-    make_variant("odd", Role.REPORTED),
-    make_variant("frozen", Role.MISUSE),
-)
-
-
-@pytest.fixture
-def console() -> Console:
-    """A wide console that is no terminal, and records what is printed."""
-    return Console(
-        file=io.StringIO(),
-        width=120,
-        record=True,
-        highlight=False,
-        color_system=None,
-        force_terminal=False,
-    )
-
-
-def shown(console: Console) -> list[str]:
-    """The printed lines, without blanks at their ends."""
-    return [line.rstrip() for line in console.export_text().splitlines()]
-
 
 def published(*records: Record) -> Published:
     """A matrix of these records, on the stacks `new` and `old`."""
     return gather([make_lock("new"), make_lock("old")], {"sums": SCENARIO}, records)
-
-
-def planned(variant: str, action: Action, why: str) -> Planned:
-    """A planned cell."""
-    cell = make_cell("new", "sums", variant)
-    return Planned(cell, SCENARIO, SCENARIO.variants[0], "key", {}, action, why)
 
 
 def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Console) -> None:
@@ -74,7 +38,7 @@ def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Con
     )
     broken = make_record("step:no-grad-fn", make_cell("old", "sums", "odd"), role=Role.REPORTED)
     matrix = published(make_record(cell=make_cell("new", "sums", "plain")), broken, silent)
-    show.show_matrix(console, matrix, ["new", "old"])
+    show_matrix(console, matrix, ["new", "old"])
     lines = [" ".join(line.replace("│", " ").replace("┃", " ").split()) for line in shown(console)]
     assert [
         "Does it train? (cpu)",
@@ -91,7 +55,7 @@ def test_a_variants_name_is_no_markup(console: Console) -> None:
     """Square brackets are letters like others."""
     scenario = make_scenario("sums", make_variant("[red]plain[/]"))
     record = make_record(cell=make_cell("new", "sums", "[red]plain[/]"))
-    show.show_matrix(console, gather([make_lock("new")], {"sums": scenario}, [record]), ["new"])
+    show_matrix(console, gather([make_lock("new")], {"sums": scenario}, [record]), ["new"])
     assert "[red]plain[/]" in console.export_text()
 
 
@@ -100,7 +64,7 @@ def test_only_the_stacks_that_were_asked_for_are_shown(console: Console) -> None
     matrix = published(
         *(make_record(cell=make_cell(stack, "sums", "plain")) for stack in ("new", "old"))
     )
-    show.show_matrix(console, matrix, ["old"])
+    show_matrix(console, matrix, ["old"])
     assert ("old" in console.export_text(clear=False), "new" in console.export_text()) == (
         True,
         False,
@@ -108,12 +72,16 @@ def test_only_the_stacks_that_were_asked_for_are_shown(console: Console) -> None
 
 
 def test_a_device_that_is_not_there_is_one_line(console: Console) -> None:
-    """A table full of dashes says nothing more; hostile text in it has no effect."""
+    """A table full of dashes says nothing more. The records may come from another machine."""
     missing = make_record(
-        "setup:no-device", make_cell("new", "sums", "plain", "cuda"), passed=None, message=HOSTILE
+        "setup:no-device",
+        make_cell("new", "sums", "plain", "cuda"),
+        passed=None,
+        message="this machine has none",
     )
-    show.show_matrix(console, published(missing), ["new"])
-    assert [f"cuda: not judged, {HARMLESS}"] == shown(console)
+    show_matrix(console, published(missing), ["new"])
+    why = "because the machine that made these records has no such device"
+    assert [f"cuda: not judged, {why}"] == shown(console)
 
 
 def test_what_is_unsupported_on_a_device_is_a_table(console: Console) -> None:
@@ -121,7 +89,7 @@ def test_what_is_unsupported_on_a_device_is_a_table(console: Console) -> None:
     record = make_record(
         "setup:unsupported", make_cell("new", "sums", "plain", "cuda"), passed=None
     )
-    show.show_matrix(console, published(record), ["new"])
+    show_matrix(console, published(record), ["new"])
     assert "– setup:unsupported" in console.export_text()
 
 
@@ -133,7 +101,7 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
         make_record("step:exception", cells[1], gradient=Gradient.FLOWING, message=HOSTILE),
         make_record(cell=cells[2]),
     ]
-    show.show_failures(console, {record.cell: record for record in records})
+    show_failures(console, {record.cell: record for record in records})
     assert [
         "",
         "Did not pass: 1 control, 1 misuse",
@@ -150,7 +118,7 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
         file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True
     )
     for each in (screen, console):
-        show.show_failures(each, {record.cell: record})
+        show_failures(each, {record.cell: record})
     assert (4, "…") == (len(lines := shown(screen)), lines[2][-1])
     assert (4, "last") == (len(lines := shown(console)), lines[2].split()[-1])
 
@@ -165,7 +133,7 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
 )
 def test_without_a_failure_nothing_is_printed(console: Console, record: Record) -> None:
     """A cell that was not judged is no failure."""
-    show.show_failures(console, {record.cell: record})
+    show_failures(console, {record.cell: record})
     assert [] == shown(console)
 
 
@@ -173,7 +141,7 @@ def overview(console: Console, *records: Record, differing: int = 0) -> list[str
     """The screen after a run whose last ``differing`` records were published otherwise."""
     here = records[len(records) - differing :]
     pairs = tuple((each, replace(each, outcome="trains", passed=True)) for each in here)
-    show.show_overview(console, records, Agreement(len(records), pairs), Path("results/local"))
+    show_overview(console, records, Agreement(len(records), pairs), Path("results/local"))
     return shown(console)
 
 
@@ -196,15 +164,33 @@ def test_the_overview_says_what_trains_what_agrees_and_what_is_next(console: Con
         "",
         "4 of 4 cells agree with the published matrix.",
         "1 cell does not train (1 reported).",
-        "Cells with the role reported repeat a failure that users reported: on the affected stacks they are expected to fail.",
+        (
+            "Cells with the role reported repeat a failure that users reported: on the affected "
+            "stacks they are expected to fail."
+        ),
         "",
         "Next",
-        "  results/local/matrix.md             every cell (also csv, json, parquet)",
+        "  results/local/matrix.md             every cell (also csv, parquet, json)",
         "  nox -s table -- -v                  every failure with its message",
         "  gradmatrix why new/sums/odd         why this cell fails",
         "  gradmatrix upgrade new --to latest  what an upgrade would change",
         "gradmatrix X is nox -s gradmatrix -- X in a checkout.",
     ] == lines
+
+
+@pytest.mark.parametrize(
+    ("stacks", "expected"),
+    [(("latest",), []), (("latest", "old"), ["gradmatrix upgrade old --to latest"])],
+)
+def test_an_upgrade_to_latest_is_suggested_for_another_stack_only(
+    console: Console, stacks: tuple[str, ...], expected: list[str]
+) -> None:
+    """Both sides of `upgrade latest --to latest` would be the same."""
+    lines = overview(
+        console, *(make_record("step:exception", make_cell(stack)) for stack in stacks)
+    )
+    suggested = [line.partition("  what ")[0].strip() for line in lines if " upgrade " in line]
+    assert expected == suggested
 
 
 def test_cells_that_differ_are_named(console: Console) -> None:
@@ -236,80 +222,9 @@ def test_without_a_verdict_the_overview_says_so(console: Console) -> None:
     assert ["No cell of these stacks was judged."] == lines
 
 
-def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None:
-    """Counts and seconds, and the notice on a line of its own."""
-    summary = Summary(
-        "new", executed=3, kept=2, settled=1, import_s=8.125, cells_s=1.5, notice=HOSTILE
-    )
-    show.show_summary(console, summary)
-    assert [
-        ("new: 3 cells ran, 2 are up to date, 1 need no run; imports 8.1 s, cells 1.5 s"),
-        f"  note: {HARMLESS}",
-    ] == shown(console)
-
-
-def test_a_summary_without_a_notice_is_one_line(console: Console) -> None:
-    """Nothing to tell."""
-    show.show_summary(console, Summary("new"))
-    assert 1 == len(shown(console))
-
-
-def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
-    """The resolver took it silently: here it is told."""
-    old = LockedPackage(
-        name="trl",
-        version="0.7",
-        released=DAY - dt.timedelta(days=200),
-        newest="0.9",
-        newest_released=DAY,
-    )
-    show.show_fallen_behind(console, [old])
-    assert ["  ⚠ trl 0.7 is 200 days older than 0.9"] == shown(console)
-
-
-def test_explain_says_of_every_cell_why(console: Console) -> None:
-    """What is done, the cell, the reason."""
-    with show.Display(console, explain=True) as display:
-        display.planned(
-            "new",
-            [
-                planned("plain", Action.RUN, "never run [here]"),
-                planned("odd", Action.KEEP, "recorded"),
-            ],
-        )
-    assert [
-        "run      new/sums/plain/cpu: never run [here]",
-        "keep     new/sums/odd/cpu: recorded",
-    ] == [line for line in shown(console) if line]
-
-
-def test_verbose_shows_what_the_script_printed(console: Console) -> None:
-    """Under its outcome, without what could steer the terminal."""
-    with show.Display(console, verbose=True) as display:
-        display.ended(make_record(), f"first\n{HOSTILE}\n")
-        display.ended(make_record(), "  \n")
-    assert [
-        "── stack/scenario/plain/cpu: trains",
-        "first",
-        "[red]two",
-        "lines[/] gnp.exe [/nonsense]",
-        "",
-        "── stack/scenario/plain/cpu: trains",
-    ] == shown(console)[:6]
-
-
-def test_without_verbose_a_run_prints_nothing_of_its_own(console: Console) -> None:
-    """A progress bar is not for a file; hostile names do no harm."""
-    with show.Display(console) as display:
-        display.stage("new", "[/nonsense] importing")
-        display.planned("new", [planned("plain", Action.RUN, "why")])
-        display.ended(make_record(), "noise")
-    assert [] == [line for line in shown(console) if line]
-
-
 def test_the_list_shows_scenarios_and_variants(console: Console) -> None:
     """With their titles, roles and summaries."""
-    show.show_plan(console, {"sums": SCENARIO})
+    show_plan(console, {"sums": SCENARIO})
     assert [
         "sums: The title of sums",
         "  1 control, 1 reported, 1 misuse",
@@ -317,19 +232,3 @@ def test_the_list_shows_scenarios_and_variants(console: Console) -> None:
         f"  {'odd':30} {'reported':9} what odd means",
         f"  {'frozen':30} {'misuse':9} what frozen means",
     ] == shown(console)
-
-
-def test_where_nobody_watches_what_takes_long_is_told_once(
-    console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A log of CI is not silent for minutes; cells are no lines of it, and standard output is left alone."""
-    with show.Display(console) as display:
-        for text in (
-            "installing",
-            "installing",
-            "sums plain",
-            "measuring 1 of 2: sums/plain/cpu, 30 s at most",
-        ):
-            display.stage("new", text)
-    expected = "new: installing\nnew: measuring 1 of 2: sums/plain/cpu, 30 s at most\n"
-    assert (expected, []) == (capsys.readouterr().err, [line for line in shown(console) if line])
