@@ -87,7 +87,7 @@ def test_what_cannot_be_read_is_told_with_its_line(
 
 def test_files_that_name_each_other_are_told(tmp_path: Path) -> None:
     """Instead of being read for ever."""
-    with pytest.raises(UserError, match="names itself"):
+    with pytest.raises(UserError, match="includes itself"):
         read(tmp_path, "-r more.txt\n", more="-r requirements.txt\n")
 
 
@@ -200,7 +200,7 @@ def test_a_circle_through_folders_is_told(tmp_path: Path) -> None:
     """By whatever way a file is named."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "dev.txt").write_text("-r ../requirements.txt\n", encoding="utf-8")
-    with pytest.raises(UserError, match="names itself"):
+    with pytest.raises(UserError, match="includes itself"):
         read(tmp_path, "torch\n-r sub/dev.txt\n")
 
 
@@ -438,7 +438,7 @@ archive = {{ path = "local.zip", hashes = {{ sha256 = "0" }} }}
 def test_a_pylock_of_another_form_is_told(tmp_path: Path, old: str, new: str, cause: str) -> None:
     """With the place."""
     path = written(tmp_path, "pylock.toml", PYLOCK.replace(old, new, 1))
-    with pytest.raises(UserError, match=r"is no valid pylock\.toml") as error:
+    with pytest.raises(UserError, match=r"is not a valid pylock\.toml") as error:
         requirements.read_pylock(path)
     assert cause in error.value.cause
 
@@ -451,7 +451,7 @@ def test_a_pylock_tells_versions_and_what_depends_on_what(tmp_path: Path) -> Non
         found.asked,
     )
     assert (
-        "pylock.toml: local is no release of the package index and is left out",
+        "pylock.toml: local is not a release of the package index and is left out",
     ) == found.notices
 
 
@@ -488,7 +488,9 @@ def test_a_pylock_says_where_a_package_is_from(tmp_path: Path) -> None:
     entries += '[[packages]]\nname = "mine"\nversion = "1"\ndirectory = { path = "." }\n'
     found = requirements.read_pylock(written(tmp_path, "pylock.toml", f"{PYLOCK}\n{entries}"))
     assert ("trl @ git+https://host.invalid/trl@abc#subdirectory=python",) == found.requirements[2:]
-    assert "pylock.toml: mine is no release of the package index and is left out" in found.notices
+    assert (
+        "pylock.toml: mine is not a release of the package index and is left out" in found.notices
+    )
 
 
 ASKED = (

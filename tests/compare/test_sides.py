@@ -169,7 +169,7 @@ def test_an_environment_is_what_is_installed_there(root: Path, word: str) -> Non
     assert ("torch", "odd", "peft") == found.asked
     assert "torch==2.13.0\n" in found.preferred
     assert "odd" not in found.preferred
-    assert ("not from the package index, and not in the candidate: mine",) == found.notices
+    assert (ELSEWHERE,) == found.notices
 
 
 @pytest.mark.parametrize(
@@ -224,6 +224,7 @@ VERSIONS = {
     "pip": "26",
     "mine": "1",
 }
+ELSEWHERE = "these packages are not from the package index and not in the candidate: mine"
 INSTALLED = [
     Distribution("torch", "2.6.0", (), None),
     Distribution("TRL", "0.15", ("peft>=0.14", "torch", "trl[extra] ; extra == 'all'"), None),
@@ -262,7 +263,7 @@ def test_what_a_project_in_development_needs_was_asked_for() -> None:
     """The project itself is none of the index's, and that is told."""
     roots, notices = sides.asked_in(INSTALLED, make_lock(versions=VERSIONS))
     assert ("torch", "trl") == roots
-    assert ("not from the package index, and not in the candidate: mine",) == notices
+    assert (ELSEWHERE,) == notices
 
 
 @pytest.mark.parametrize(
