@@ -20,6 +20,14 @@ SCENARIO = make_scenario(
 )
 
 
+@pytest.fixture(autouse=True)
+def _wide_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Print as into a wide file: no colours and no folded lines, whatever the settings are."""
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def console() -> Console:
     """A wide console that is no terminal, and records what is printed."""

@@ -24,7 +24,7 @@ def planned(variant: str, action: Action, why: str) -> Planned:
 
 
 def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None:
-    """Counts and seconds, and the notice on a line of its own."""
+    """Counts and seconds, and the notice on its own line."""
     summary = Summary(
         "new", executed=3, kept=2, settled=1, import_s=8.125, cells_s=1.5, notice=HOSTILE
     )
@@ -36,13 +36,13 @@ def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None
 
 
 def test_a_summary_without_a_notice_is_one_line(console: Console) -> None:
-    """Nothing to tell."""
+    """There is nothing else to print."""
     show_summary(console, Summary("new"))
     assert 1 == len(shown(console))
 
 
-def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
-    """The resolver took it silently: here it is told."""
+def test_each_old_package_has_a_line(console: Console) -> None:
+    """The resolver took the old release silently."""
     old = LockedPackage(
         name="trl",
         version="0.7",
@@ -54,7 +54,7 @@ def test_what_has_fallen_behind_is_a_line_each(console: Console) -> None:
     assert ["  ⚠ trl 0.7 is 200 days older than 0.9"] == shown(console)
 
 
-def test_explain_says_of_every_cell_why(console: Console) -> None:
+def test_explain_says_why_each_cell_is_run_or_not(console: Console) -> None:
     """What is done, the cell, the reason."""
     with Display(console, explain=True) as display:
         display.planned(
@@ -70,8 +70,8 @@ def test_explain_says_of_every_cell_why(console: Console) -> None:
     ] == [line for line in shown(console) if line]
 
 
-def test_verbose_shows_what_the_script_printed(console: Console) -> None:
-    """Under its outcome, without what could steer the terminal."""
+def test_verbose_prints_the_output_of_scripts(console: Console) -> None:
+    """Below the outcome, without control characters for the terminal."""
     with Display(console, verbose=True) as display:
         display.ended(make_record(), f"first\n{HOSTILE}\n")
         display.ended(make_record(), "  \n")
@@ -85,8 +85,8 @@ def test_verbose_shows_what_the_script_printed(console: Console) -> None:
     ] == shown(console)[:6]
 
 
-def test_without_verbose_a_run_prints_nothing_of_its_own(console: Console) -> None:
-    """A progress bar is not for a file; hostile names do no harm."""
+def test_without_verbose_nothing_is_printed_into_a_file(console: Console) -> None:
+    """A progress bar is only for a terminal. Names with markup do no harm."""
     with Display(console) as display:
         display.stage("new", "[/nonsense] importing")
         display.planned("new", [planned("plain", Action.RUN, "why")])
@@ -94,10 +94,13 @@ def test_without_verbose_a_run_prints_nothing_of_its_own(console: Console) -> No
     assert [] == [line for line in shown(console) if line]
 
 
-def test_where_nobody_watches_what_takes_long_is_told_once(
+def test_without_a_terminal_each_long_stage_is_printed_once(
     console: Console, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A log of CI is not silent for minutes; cells are no lines of it, and standard output is left alone."""
+    """The log of a CI job is not silent for minutes.
+
+    Cells have no line, and nothing goes to the standard output.
+    """
     with Display(console) as display:
         for text in (
             "installing",

@@ -29,7 +29,7 @@ def published(*records: Record) -> Published:
 
 
 def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Console) -> None:
-    """Scenario names once per group; symbols and words."""
+    """The name of a scenario is printed once; cells have a symbol and words."""
     silent = make_record(
         "update:none",
         make_cell("new", "sums", "frozen"),
@@ -39,7 +39,8 @@ def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Con
     broken = make_record("step:no-grad-fn", make_cell("old", "sums", "odd"), role=Role.REPORTED)
     matrix = published(make_record(cell=make_cell("new", "sums", "plain")), broken, silent)
     show_matrix(console, matrix, ["new", "old"])
-    lines = [" ".join(line.replace("│", " ").replace("┃", " ").split()) for line in shown(console)]
+    borders = str.maketrans("│┃", "  ")
+    lines = [" ".join(line.translate(borders).split()) for line in shown(console)]
     assert [
         "Does it train? (cpu)",
         "scenario variant new old",
@@ -51,8 +52,8 @@ def test_the_matrix_has_a_column_per_stack_and_a_section_for_misuse(console: Con
     ] == [line for line in lines if line and line[0] not in "┏┡└├"]
 
 
-def test_a_variants_name_is_no_markup(console: Console) -> None:
-    """Square brackets are letters like others."""
+def test_markup_in_a_variants_name_is_printed_as_it_is(console: Console) -> None:
+    """Square brackets have no effect."""
     scenario = make_scenario("sums", make_variant("[red]plain[/]"))
     record = make_record(cell=make_cell("new", "sums", "[red]plain[/]"))
     show_matrix(console, gather([make_lock("new")], {"sums": scenario}, [record]), ["new"])
@@ -60,7 +61,7 @@ def test_a_variants_name_is_no_markup(console: Console) -> None:
 
 
 def test_only_the_stacks_that_were_asked_for_are_shown(console: Console) -> None:
-    """The matrix may hold many more."""
+    """The matrix may have many more."""
     matrix = published(
         *(make_record(cell=make_cell(stack, "sums", "plain")) for stack in ("new", "old"))
     )
@@ -71,7 +72,7 @@ def test_only_the_stacks_that_were_asked_for_are_shown(console: Console) -> None
     )
 
 
-def test_a_device_that_is_not_there_is_one_line(console: Console) -> None:
+def test_a_device_that_no_record_has_is_one_line(console: Console) -> None:
     """A table full of dashes says nothing more. The records may come from another machine."""
     missing = make_record(
         "setup:no-device",
@@ -84,8 +85,8 @@ def test_a_device_that_is_not_there_is_one_line(console: Console) -> None:
     assert [f"cuda: not judged, {why}"] == shown(console)
 
 
-def test_what_is_unsupported_on_a_device_is_a_table(console: Console) -> None:
-    """It speaks of the stack."""
+def test_unsupported_cells_are_shown_in_a_table(console: Console) -> None:
+    """They say something about the stack."""
     record = make_record(
         "setup:unsupported", make_cell("new", "sums", "plain", "cuda"), passed=None
     )
@@ -93,8 +94,8 @@ def test_what_is_unsupported_on_a_device_is_a_table(console: Console) -> None:
     assert "– setup:unsupported" in console.export_text()
 
 
-def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
-    """Misuse after the rest, and the command that repeats the first one."""
+def test_each_failure_is_one_line_with_its_message(console: Console) -> None:
+    """Misuse comes last. The command that repeats the first failure follows."""
     cells = [make_cell("new", "sums", variant) for variant in ("frozen", "odd", "plain")]
     records = [
         make_record("update:none", cells[0], role=Role.MISUSE, message="nothing changed"),
@@ -112,7 +113,7 @@ def test_each_failure_is_one_line_with_what_was_seen(console: Console) -> None:
 
 
 def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console) -> None:
-    """A log of CI is all that somebody may have."""
+    """In CI, the log may be all that there is."""
     record = make_record("step:exception", message="word " * 100 + "last")
     screen = Console(
         file=io.StringIO(), width=console.width, force_terminal=True, color_system=None, record=True
@@ -132,13 +133,13 @@ def test_a_long_message_is_cut_on_a_terminal_and_whole_in_a_log(console: Console
     ],
 )
 def test_without_a_failure_nothing_is_printed(console: Console, record: Record) -> None:
-    """A cell that was not judged is no failure."""
+    """A cell that was not judged is not a failure."""
     show_failures(console, {record.cell: record})
     assert [] == shown(console)
 
 
 def overview(console: Console, *records: Record, differing: int = 0) -> list[str]:
-    """The screen after a run whose last ``differing`` records were published otherwise."""
+    """The last screen of a run. The last ``differing`` records differ from the published ones."""
     here = records[len(records) - differing :]
     pairs = tuple((each, replace(each, outcome="trains", passed=True)) for each in here)
     show_overview(console, records, Agreement(len(records), pairs), Path("results/local"))
@@ -146,7 +147,7 @@ def overview(console: Console, *records: Record, differing: int = 0) -> list[str
 
 
 def test_the_overview_says_what_trains_what_agrees_and_what_is_next(console: Console) -> None:
-    """Misuse in a row of its own; what was not judged does not count."""
+    """Misuse has a row of its own. Cells that were not judged do not count."""
     lines = overview(
         console,
         make_record(cell=make_cell("new", "sums", "plain")),
@@ -193,7 +194,7 @@ def test_an_upgrade_to_latest_is_suggested_for_another_stack_only(
     assert expected == suggested
 
 
-def test_cells_that_differ_are_named(console: Console) -> None:
+def test_cells_that_differ_from_the_published_ones_are_named(console: Console) -> None:
     """The first of them, with both outcomes."""
     cells = [make_cell("new", "sums", f"v{number}") for number in range(6)]
     lines = overview(console, *(make_record("step:exception", cell) for cell in cells), differing=6)
@@ -204,7 +205,7 @@ def test_cells_that_differ_are_named(console: Console) -> None:
 
 @pytest.mark.parametrize("stacks", [1, 4, 40])
 def test_the_overview_fits_on_a_screen(console: Console, stacks: int) -> None:
-    """Of 40 lines and 100 columns, however many stacks and differences there are."""
+    """It has at most 40 lines of 100 columns, with any number of stacks and differences."""
     records = [
         make_record("step:exception", make_cell(f"transformers-4.57-torch-2.{n}", f"s{m}", "v"))
         for n in range(stacks)
@@ -216,8 +217,8 @@ def test_the_overview_fits_on_a_screen(console: Console, stacks: int) -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_without_a_verdict_the_overview_says_so(console: Console) -> None:
-    """Nothing to count."""
+def test_without_a_judged_cell_the_overview_says_so(console: Console) -> None:
+    """There is nothing to count."""
     lines = overview(console, make_record("setup:unsupported", passed=None))
     assert ["No cell of these stacks was judged."] == lines
 

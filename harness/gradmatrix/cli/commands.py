@@ -129,6 +129,9 @@ JOBS = argument(
     "--jobs", type=job_count, default=MOST_JOBS, metavar="N",
     help=f"at most this many jobs (default: {MOST_JOBS})",
 )  # fmt: skip
+OUTPUT = argument(
+    "--output", type=Path, metavar="FILE", help="write it to FILE instead of printing it"
+)
 BASE_URL = argument(
     "--base-url", metavar="URL", help="the address of results/ on the web, for complete links"
 )
@@ -258,7 +261,10 @@ examples:
 """
 UPGRADE_OPTIONS = {
     "resolving": (
-        argument("--as-of", type=day, metavar="DATE", help="read the index as of DATE for the candidate (default: today)"),
+        argument(
+            "--as-of", type=day, metavar="DATE",
+            help="read the index as of DATE for the candidate (default: today)",
+        ),
         argument(
             "--python", type=python_version, metavar="3.X",
             help="the Python, if a file does not say which",
@@ -413,7 +419,7 @@ def register_own_code(commands: Commands) -> None:
     add(
         commands, "capsule", "trace.capsule_command",
         "write one script that reproduces a published failure with uv run", CELL,
-        argument("--output", type=Path, metavar="FILE", help="write it to FILE instead of printing it"),
+        OUTPUT,
         flag("--any", "also for a cell that passed"),
     )  # fmt: skip
     add(
@@ -479,7 +485,7 @@ def register_upkeep(commands: Commands) -> None:
     add(
         commands, "regressions", "history.regressions_command",
         "list the cells that fail now and passed before their lock changed",
-        argument("--output", type=Path, metavar="FILE", help="write it to FILE instead of printing it"),
+        OUTPUT,
         flag("--json", "print one JSON document, not the text of an issue"), BASE_URL,
         epilog="exit code: 1 if there is a regression, 0 if there is none",
     )  # fmt: skip
