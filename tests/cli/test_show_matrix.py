@@ -175,7 +175,7 @@ def test_the_overview_says_what_trains_what_agrees_and_what_is_next(console: Con
         "  nox -s table -- -v                  every failure with its message",
         "  gradmatrix why new/sums/odd         why this cell fails",
         "  gradmatrix upgrade new --to latest  what an upgrade would change",
-        "gradmatrix X is nox -s gradmatrix -- X in a checkout.",
+        "In a checkout, run gradmatrix X as: nox -s gradmatrix -- X",
     ] == lines
 
 

@@ -65,7 +65,7 @@ def day(text: str) -> object:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a date such as 2026-03-31") from error
     if found > dt.datetime.now(dt.UTC).date():
-        raise argparse.ArgumentTypeError(f"{text} lies in the future")
+        raise argparse.ArgumentTypeError(f"{text} is in the future")
     return found
 
 

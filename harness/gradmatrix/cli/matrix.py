@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gradmatrix.run.refresh import News
 
 UNRESOLVED = 3
-"""The exit code if a stack does not resolve: a result, and no error of this program."""
+"""The exit code if a stack does not resolve: this is a result, not an error of this program."""
 
 
 def run_command(options: argparse.Namespace, project: Project, console: Console) -> int:
@@ -228,7 +228,7 @@ def refresh_command(options: argparse.Namespace, project: Project, console: Cons
 
 
 def news_lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
-    """The news for people; ``same`` are the options that the next command needs."""
+    """The news as sentences; ``same`` are the options that the next command needs."""
     if not news.anything:
         but = ", as far as the notes below allow" if news.notices else ""
         yield f"The matrix has everything that the package index has on {news.day}{but}."
@@ -259,7 +259,7 @@ def news_lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
 
 
 def next_steps(news: News, same: str, *, wrote: bool) -> Iterator[str]:
-    """The command that takes up the news."""
+    """The command to run next, if any."""
     if (news.unread or news.added or news.removed) and not wrote:
         yield f"next: gradmatrix refresh{same}, which writes the generated stacks"
     elif news.added or news.unlocked:
@@ -302,7 +302,7 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
 
 
 def shard_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Run one job; a failing cell is a result, and no failure of the job."""
+    """Run one job. A cell that fails is a result, not a failure of the job."""
     shard = night.read(options.file).named(options.name)
     with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for summary in night.run_shard(project, shard, display):
@@ -311,7 +311,7 @@ def shard_command(options: argparse.Namespace, project: Project, console: Consol
 
 
 def merge_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Take over records, and say which were refused."""
+    """Add records of other machines, and say which were refused."""
     plan = night.read(options.plan) if options.plan else None
     with Display(console) as display:
         found, new = night.merge(project, options.folders, display, plan)
@@ -338,8 +338,8 @@ def dry_run_command(options: argparse.Namespace, project: Project, console: Cons
         console.print(Text(plain(difference), style="red"), soft_wrap=True)
     different = len(rehearsed.differences)
     console.print(
-        f"{rehearsed.cells} cells published twice. {rehearsed.ran} of them ran plainly and again "
-        f"in {counted(len(rehearsed.shards), 'job')}: {different} differ"
+        f"{rehearsed.cells} cells were published twice. {rehearsed.ran} of them ran directly and "
+        f"again in {counted(len(rehearsed.shards), 'job')}; {different} differ."
     )
     return 1 if different else 0
 

@@ -170,7 +170,7 @@ def show_next(console: Console, failures: Sequence[Record], tables: Path, *, ver
     width = max(len(what) for what, _ in rows)
     for what, why in rows:
         console.print(Text(f"  {what:{width}}  {why}"), soft_wrap=True)
-    console.print(Text("gradmatrix X is nox -s gradmatrix -- X in a checkout.", style="dim"))
+    console.print(Text("In a checkout, run gradmatrix X as: nox -s gradmatrix -- X", style="dim"))
 
 
 def other_formats() -> list[str]:

@@ -66,7 +66,7 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
 
 
 def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
-    """A remedy that the matrix knows; None if there is no matrix."""
+    """A remedy from the published matrix; None if there is no remedy or no matrix."""
     try:
         published = project.published(project.store.everything().values())
     except (OSError, UserError):

@@ -439,7 +439,7 @@ def group(
     first, found = members[0]
     record = first.failing
     misuse = record.role is Role.MISUSE
-    curable = None if misuse else found  # misuse cannot train: its stack should say so
+    curable = None if misuse else found  # misuse cannot train: its stack should report it
     remedy = (
         remedy_on_its_stack(curable.cause, scenarios, first.others, record.cell)
         if curable is not None

@@ -391,8 +391,8 @@ def keep_report(
 ) -> Path:
     """Write the comparison into the upgrades of this checkout, and return the file.
 
-    It is named after the sides and the ``parts`` that ran. If a side is no stack of the matrix, the
-    name ends with a digest of both locks, since two such sides may have the same name.
+    It is named after the sides and the ``parts`` that ran. If a side is not a stack of the matrix,
+    the name ends with a digest of both locks, since two such sides may have the same name.
     """
     words = " ".join(
         [f"{baseline.side.name} to {candidate.side.name}", *(["of", *parts] if parts else ())]
