@@ -1,4 +1,4 @@
-"""What a user does wrong, or a machine: a message and exit code 2, never a traceback."""
+"""Errors of a user or a machine are a message and exit code 2, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that exist: what is read of each kind, and what is said of one that is none."""
+"""Runs that exist: how each kind is read, and the errors for what is not a run."""
 
 from __future__ import annotations
 

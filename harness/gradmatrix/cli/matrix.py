@@ -337,10 +337,12 @@ def dry_run_command(options: argparse.Namespace, project: Project, console: Cons
     for difference in rehearsed.differences:
         console.print(Text(plain(difference), style="red"), soft_wrap=True)
     different = len(rehearsed.differences)
-    console.print(
+    jobs = counted(len(rehearsed.shards), "job")
+    text = (
         f"{rehearsed.cells} cells were published twice. {rehearsed.ran} of them ran directly and "
-        f"again in {counted(len(rehearsed.shards), 'job')}; {different} differ."
+        f"again in {jobs}; {different} differ."
     )
+    console.print(text, soft_wrap=True)
     return 1 if different else 0
 
 
