@@ -19,7 +19,7 @@ import pytest
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
-from gradmatrix.run import project as address
+from gradmatrix.run import lookup
 from gradmatrix.run.project import Project
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.lock import requirements_path
@@ -311,8 +311,8 @@ def test_a_changed_scenario_is_pointed_out(
 def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
     """With its exception, or with what nothing else tells."""
     project = Project.at(ROOT)
-    record = address.find(f"{OLDEST}/{cell}", address.published(project), ("cpu",))
-    scenario, lock = address.scenario_of(record, project), address.lock_of(record, project)
+    record = lookup.find(f"{OLDEST}/{cell}", lookup.published(project), ("cpu",))
+    scenario, lock = lookup.scenario_of(record, project), lookup.lock_of(record, project)
     text = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     script = tmp_path / "fails.py"
     script.write_text(

@@ -10,8 +10,9 @@ from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Gradient
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.lookup import find, published
 from gradmatrix.run.plan import Selection
-from gradmatrix.run.project import Project, find, published
+from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.stacks import environment
 from gradmatrix.trace import reproduce

@@ -23,7 +23,7 @@ from gradmatrix.core.text import one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
-from gradmatrix.run import project as address
+from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
 from gradmatrix.stacks.environment import THIS_ENVIRONMENT, interpreter
 from gradmatrix.stacks.lock import requirements_path
@@ -85,7 +85,7 @@ def show(finding: Finding, console: Console) -> None:
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Say why a cell fails, from its record."""
     published = project.published(project.store.everything().values())
-    record = address.find(
+    record = lookup.find(
         options.cell, {r.cell: r for r in published.records}, project.matrix.run.devices
     )
     gradient = f", gradient {record.gradient}" if record.gradient else ""
@@ -115,8 +115,8 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
 
 def check_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Check an environment; the exit code is 1 if a cell fails otherwise than on the nearest stack."""
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
+    selection = lookup.select(
+        project, scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
     python = interpreter(options.python).absolute()  # cells have a working directory of their own
     if options.json:
@@ -198,9 +198,9 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     """Write or print a script that reproduces a cell."""
     refuse_unwritable(options.output)
     record = found(options.cell, project)
-    scenario = address.scenario_of(record, project)
+    scenario = lookup.scenario_of(record, project)
     capsule.refuse(record, scenario, everything=options.any)
-    lock = address.lock_of(record, project)
+    lock = lookup.lock_of(record, project)
     requirements = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     source = Path(scenario.path).read_text(encoding="utf-8")
     name = options.output.name if options.output else "FILE"
@@ -241,7 +241,7 @@ def reproduce_command(options: argparse.Namespace, project: Project, console: Co
 
 def found(text: str, project: Project) -> Record:
     """The published record of the cell that ``text`` names."""
-    return address.find(text, address.published(project), project.matrix.run.devices)
+    return lookup.find(text, lookup.published(project), project.matrix.run.devices)
 
 
 def side_by_side(here: again.Reproduced) -> Table:

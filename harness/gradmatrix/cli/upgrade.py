@@ -26,8 +26,8 @@ from gradmatrix.judge.versions import packages_moved
 from gradmatrix.publish.comparison import move
 from gradmatrix.publish.reports import Form, as_schema, reports
 from gradmatrix.run import scenarios as scripts
+from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.plan import Selection
-from gradmatrix.run.project import expect
 from gradmatrix.stacks.config import Script
 
 if TYPE_CHECKING:
@@ -235,8 +235,12 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
     """What the options ask to run; UserError if they contradict each other."""
     own = own_scripts(options.script, options.directory, project)
     chosen = project.chosen_scenarios()
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
+    selection = select(
+        project,
+        scenario=options.scenario,
+        cell=options.cell,
+        device=options.device,
+        fresh=options.fresh,
     )
     if own and not (options.scenario or options.cell):
         chosen = ()
