@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gradmatrix.core.model import Cell, Gradient, Record, Role
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge.verdict import Verdict, judge_observation, passes
-from gradmatrix.night.night import AHEAD, Here, distrust
+from gradmatrix.night.night import AHEAD, KnownCells, distrust
 from gradmatrix.run.plan import key_of
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from tests import factories
@@ -24,7 +24,7 @@ from tests.factories import (
     make_warned,
 )
 
-HERE = Here(
+HERE = KnownCells(
     stacks={"stack"},
     roles={("scenario", "plain"): Role.CONTROL, ("scenario", "misused"): Role.MISUSE},
     devices=("cpu",),
@@ -39,7 +39,7 @@ def make_record(
     outcome: str = "trains", cell: Cell | None = None, lock: str = "lock", **fields: object
 ) -> Record:
     """A record with the key of its inputs."""
-    inputs = {"lock": lock, "timeout_s": "120", "memory_bytes": "inf"}
+    inputs = {"lock": lock, "timeout_s": "120", "memory_bytes": "8589934592"}
     role = HERE.roles.get((cell.scenario, cell.variant), Role.CONTROL) if cell else Role.CONTROL
     judged = passes(
         role, Verdict(Outcome(outcome), None, ""), HEALTHY if outcome == "trains" else None
@@ -116,11 +116,11 @@ def test_what_is_not_of_this_matrix_is_not_taken(record: Record, told: str) -> N
 
 
 @pytest.mark.parametrize("name", ["timeout_s", "memory_bytes"])
-@pytest.mark.parametrize("limit", ["soon", "", "-1", "nan"])
+@pytest.mark.parametrize("limit", ["soon", "", "-1", "nan", "inf", "1e999"])
 def test_a_limit_is_a_number(name: str, limit: str) -> None:
     """The key does not have them, and the next plan reads them."""
     record = make_record()
-    assert "its limits are not numbers" == against(
+    assert "its limits are not finite numbers above zero" == against(
         replace(record, inputs={**record.inputs, name: limit})
     )
 

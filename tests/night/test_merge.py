@@ -12,7 +12,7 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.night import night
-from gradmatrix.night.night import Due, Here, Shard, Shards
+from gradmatrix.night.night import Due, KnownCells, Shard, Shards
 from gradmatrix.run.store import Store, encode
 from tests import factories
 from tests.factories import NOON, make_cell
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KEY = make_record().key
 LATER = NOON + dt.timedelta(hours=1)
 ROLES = {("scenario", "plain"): Role.CONTROL, ("scenario", "other"): Role.CONTROL}
-HERE = Here(stacks={"stack"}, roles=ROLES, devices=("cpu",), now=LATER)
+HERE = KnownCells(stacks={"stack"}, roles=ROLES, devices=("cpu",), now=LATER)
 
 
 def write(folder: Path, *records: Record | bytes, name: str = "stack") -> Path:
@@ -66,7 +66,7 @@ def test_records_are_taken_into_the_journal(tmp_path: Path) -> None:
     other = write(tmp_path / "shards" / "two", make_record(cell=make_cell(variant="other")))
     assert found(one, other) == found(tmp_path / "shards")
     store = make_store(tmp_path)
-    assert 2 == night.take(found(one, other).records, store, tmp_path / "environments")
+    assert 2 == night.add_to_journal(found(one, other).records, store, tmp_path / "environments")
     assert {"plain", "other"} == {cell.variant for cell in store.recorded_here("stack")}
 
 
@@ -74,10 +74,10 @@ def test_what_is_taken_twice_is_new_once(tmp_path: Path) -> None:
     """The journal keeps its bytes."""
     records = found(write(tmp_path / "shard", make_record())).records
     store = make_store(tmp_path)
-    night.take(records, store, tmp_path / "environments")
+    night.add_to_journal(records, store, tmp_path / "environments")
     before = (store.journal / "stack.jsonl").read_bytes()
     assert (0, before) == (
-        night.take(records, store, tmp_path / "environments"),
+        night.add_to_journal(records, store, tmp_path / "environments"),
         (store.journal / "stack.jsonl").read_bytes(),
     )
 
@@ -88,7 +88,7 @@ def test_what_the_journal_has_stays_after_half_a_line(tmp_path: Path) -> None:
     store.append(make_record(cell=make_cell(variant="other")))
     with (store.journal / "stack.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"ce')
-    night.take([make_record()], store, tmp_path / "environments")
+    night.add_to_journal([make_record()], store, tmp_path / "environments")
     assert ({"plain", "other"}, 1) == (
         {cell.variant for cell in store.recorded_here("stack")},
         len(store.problems),
@@ -99,7 +99,9 @@ def test_a_newer_record_of_this_checkout_stays_the_cell(tmp_path: Path) -> None:
     """Whatever a shard ran before it."""
     store = make_store(tmp_path)
     store.append(factories.make_record("step:exception", key="now", recorded_at=LATER))
-    assert 1 == night.take([factories.make_record(key="then")], store, tmp_path / "environments")
+    assert 1 == night.add_to_journal(
+        [factories.make_record(key="then")], store, tmp_path / "environments"
+    )
     assert ["step:exception"] == [
         record.outcome for record in store.recorded_here("stack").values()
     ]
@@ -210,7 +212,7 @@ def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
         raise Released
 
     with files.held(environments / ".stack.lock"), pytest.raises(Released):
-        night.take([make_record()], make_store(tmp_path), environments, waiting)
+        night.add_to_journal([make_record()], make_store(tmp_path), environments, waiting)
     assert (["stack"], False) == (told, (tmp_path / "journal").exists())
 
 

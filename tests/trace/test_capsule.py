@@ -19,13 +19,8 @@ import pytest
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
-from gradmatrix.run.project import (
-    Project,
-    find_cell,
-    lock_of,
-    published_records,
-    scenario_of,
-)
+from gradmatrix.run import lookup
+from gradmatrix.run.project import Project
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule
@@ -316,8 +311,8 @@ def test_a_changed_scenario_is_pointed_out(
 def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
     """With its exception, or with what nothing else tells."""
     project = Project.at(ROOT)
-    record = find_cell(f"{OLDEST}/{cell}", published_records(project), ("cpu",))
-    scenario, lock = scenario_of(record, project), lock_of(record, project)
+    record = lookup.find(f"{OLDEST}/{cell}", lookup.published(project), ("cpu",))
+    scenario, lock = lookup.scenario_of(record, project), lookup.lock_of(record, project)
     text = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     script = tmp_path / "fails.py"
     script.write_text(

@@ -205,7 +205,7 @@ class Measurement:
                             (f"the servers could not be replaced: {reason(error)}",),
                         )
         except FAILURES as error:
-            return self.result(None, "failed", (words(error),))
+            return self.result(None, "failed", (describe_failure(error),))
 
     @property
     def worth_renewing(self) -> bool:
@@ -426,9 +426,10 @@ class Measurement:
         return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=margin, among=self.among)
 
 
-def words(error: Exception) -> str:
-    """What went wrong and on which side, for people."""
-    return f"{' on the '.join(['not measured', *getattr(error, '__notes__', ())])}: {reason(error)}"
+def describe_failure(error: Exception) -> str:
+    """A sentence for people: why nothing was measured, and on which side the error was."""
+    sides = getattr(error, "__notes__", ())
+    return f"{' on the '.join(['not measured', *sides])}: {reason(error)}"
 
 
 def reason(error: Exception) -> str:

@@ -434,18 +434,31 @@ class PacedCell:
         """
         if self.pid is None:
             return
-        kill_group(self.pid)
-        self.pid = None
+        pid, self.pid = self.pid, None
+        if self._has_ended():
+            return  # another process may have its id by now
+        kill_group(pid)
         if self.server.fork:
-            while isinstance(self._event(START_TIMEOUT_S), Block):
-                pass  # this block was sent before the script ended
+            self._skip_blocks(START_TIMEOUT_S)
+
+    def _has_ended(self) -> bool:
+        """Whether the end of the script has been reported."""
+        try:
+            self._skip_blocks(0)
+        except Broken:
+            return False
+        return True
+
+    def _skip_blocks(self, timeout_s: float) -> None:
+        """Wait for the end of the script; blocks may have been sent before it."""
+        while isinstance(self._event(timeout_s), Block):
+            pass
 
     def _block(self) -> Block:
         """The next block."""
         event = self._event(self.request.timeout_s)
         if isinstance(event, Block):
             return event
-        kill_group(event.pid)  # what the script left running
         self.pid = None
         raise self._end(event)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
+import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -254,8 +255,8 @@ def run_shard(project: Project, shard: Shard, progress: Progress) -> list[Summar
 
 
 @dataclass(frozen=True)
-class Here:
-    """What this checkout takes records of, and the time."""
+class KnownCells:
+    """The stacks, variants and devices of this checkout, and the time now."""
 
     stacks: Collection[str]
     roles: Mapping[tuple[str, str], Role]
@@ -264,35 +265,35 @@ class Here:
     now: dt.datetime
 
 
-def distrust(record: Record, here: Here) -> Iterator[str]:
+def distrust(record: Record, known: KnownCells) -> Iterator[str]:
     """Why a record from another machine is not taken; nothing if it is believed.
 
     The record must be without what was said of its relations to other cells.
     """
     cell = record.cell
-    if cell.stack not in here.stacks:
+    if cell.stack not in known.stacks:
         yield f"there is no stack {cell.stack!r} here"
-    role = here.roles.get((cell.scenario, cell.variant))
+    role = known.roles.get((cell.scenario, cell.variant))
     if role is None:
         yield f"there is no variant {cell.scenario}/{cell.variant} here"
-    if cell.device not in here.devices:
+    if cell.device not in known.devices:
         yield f"there is no device {cell.device!r} here"
     if record.role is not role:
         yield f"the role of {cell.scenario}/{cell.variant} is not {record.role}"
-    if record.recorded_at.tzinfo is None or record.recorded_at > here.now + AHEAD:
+    if record.recorded_at.tzinfo is None or record.recorded_at > known.now + AHEAD:
         yield f"its time, {record.recorded_at}, is in the future or has no time zone"
     if record.key != key_of(record.inputs):
         yield "its key does not follow from its inputs"
     limits = [record.inputs[name] for name in LIMIT_OF.values() if name in record.inputs]
     if not all(map(is_limit, limits)):
-        yield "its limits are not numbers"
+        yield "its limits are not finite numbers above zero"
     yield from distrust_verdict(record)
 
 
 def is_limit(text: str) -> bool:
-    """Whether it is a number above zero."""
+    """Whether ``text`` is a finite number above zero."""
     try:
-        return float(text) > 0
+        return 0 < float(text) < math.inf
     except ValueError:
         return False
 
@@ -373,21 +374,22 @@ def merge(
     Returns:
         What was found, and how many records were new.
     """
-    here = Here(
+    known = KnownCells(
         stacks={stack.name for stack in project.matrix.stacks},
         roles={(s.name, v.name): v.role for s in project.chosen_scenarios() for v in s.variants},
         devices=project.matrix.run.devices,
         now=dt.datetime.now(dt.UTC),
     )
-    found = found_in(folders, here, plan)
+    found = found_in(folders, known, plan)
 
     def waiting(stack: str) -> None:
         progress.stage(stack, "waiting for another run of this stack")
 
-    return found, take(found.records, project.store, project.environments, waiting)
+    new = add_to_journal(found.records, project.store, project.environments, waiting)
+    return found, new
 
 
-def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) -> Found:
+def found_in(folders: Iterable[Path], known: KnownCells, plan: Shards | None = None) -> Found:
     """The records below ``folders`` that are believed.
 
     Raises:
@@ -412,7 +414,7 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
                     continue
                 ours = as_it_ran(record)
                 asked = distrust_job(ours, shard) if plan is not None else ()
-                against = next(chain(distrust(ours, here), asked), None)
+                against = next(chain(distrust(ours, known), asked), None)
                 if against is None:
                     read.append(ours)
                 else:
@@ -434,8 +436,8 @@ def files_of(folder: Path) -> list[Path]:
     return files
 
 
-def take(
-    found: Iterable[Record],
+def add_to_journal(
+    records: Iterable[Record],
     known: Store,
     environments: Path,
     waiting: Callable[[str], object] = lambda _: None,
@@ -446,16 +448,17 @@ def take(
     ``waiting`` is called with the stack.
     """
     by_stack: dict[str, list[Record]] = defaultdict(list)
-    for record in found:
+    for record in records:
         by_stack[record.cell.stack].append(record)
     new = 0
     for stack in sorted(by_stack):
         with environment.in_use(environments, stack, partial(waiting, stack)):
-            new += _take(stack, by_stack[stack], known)
+            new += _add_new(stack, by_stack[stack], known)
     return new
 
 
-def _take(stack: str, records: Iterable[Record], known: Store) -> int:
+def _add_new(stack: str, records: Iterable[Record], known: Store) -> int:
+    """Add those records that the store does not have, or has in an older version."""
     under = known.recorded_under(stack)
     new = [
         record
