@@ -113,6 +113,23 @@ def test_pages_are_deployed_after_they_were_signed_and_committed() -> None:
     assert "needs.attest.result == 'success' && needs.commit.result == 'success'" in text
 
 
+def test_everything_that_is_published_is_signed() -> None:
+    """The documentation lies beside the pages before the checksums are listed."""
+    text = jobs(TEXTS["nightly.yml"])["attest"]
+    steps = [
+        "path: results/docs",
+        "name: List the checksums",
+        "uses: actions/attest-build-provenance@",
+        "uses: actions/upload-pages-artifact@",
+    ]
+    places = [text.index(step) for step in steps]
+    assert sorted(places) == places
+    signed = re.search(r"subject-path: \|\n((?: {12}.+\n)+)", text)
+    assert signed is not None
+    assert {"results/SHA256SUMS", "README.md"} < set(signed[1].split())
+    assert text.count("download-artifact@") == text[: places[1]].count("download-artifact@")
+
+
 def test_cells_that_take_too_long_leave_their_records() -> None:
     """The step ends before its job, which would be cancelled with all that follows."""
     text = jobs(TEXTS["nightly.yml"])["cells"]

@@ -48,6 +48,31 @@ if TYPE_CHECKING:
 
 PATCHES = 100
 """More than a minor version of Python has patch releases."""
+WORKERS = 8
+"""Requests at the same time, at most."""
+TIMEOUT_S = 30.0
+FRESH_S = 300.0
+"""An answer this young is used without asking again."""
+DOWN_S = 60.0
+"""How long an index that did not answer is left alone."""
+LONGEST_S = 86400.0
+"""How long it is left alone at most, whatever its Retry-After says."""
+PATIENCE_S = 60.0
+"""The longest Retry-After that is waited for."""
+USER_AGENT = "gradmatrix (package index reader; python-requests)"
+PASSING = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_EARLY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+"""Failures that may pass. After any other one the index is not asked again."""
+SCHEMA = 3
+"""Version of the kept files. Files of another version are not read."""
+FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,11 +243,6 @@ def _day(moment: dt.datetime) -> dt.date:
     return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
 
 
-SCHEMA = 3
-"""Version of the kept files. Files of another version are not read."""
-FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
-
-
 class Answer(Frozen, frozen=True, kw_only=True):
     """What the index said about one package."""
 
@@ -289,30 +309,6 @@ def user_folder() -> Path:
 
     named = os.environ.get(FOLDER_VARIABLE)
     return Path(named) if named else platformdirs.user_cache_path("gradmatrix", appauthor=False)
-
-
-WORKERS = 8
-"""Requests at the same time, at most."""
-TIMEOUT_S = 30.0
-FRESH_S = 300.0
-"""An answer this young is used without asking again."""
-DOWN_S = 60.0
-"""How long an index that did not answer is left alone."""
-LONGEST_S = 86400.0
-"""How long it is left alone at most, whatever its Retry-After says."""
-PATIENCE_S = 60.0
-"""The longest Retry-After that is waited for."""
-USER_AGENT = "gradmatrix (package index reader; python-requests)"
-PASSING = {
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.TOO_EARLY,
-    HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.INTERNAL_SERVER_ERROR,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-}
-"""Failures that may pass. After any other one the index is not asked again."""
 
 
 class IndexUnreachable(Exception):
