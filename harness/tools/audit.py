@@ -549,7 +549,7 @@ HEALTHY_RUNS = 100
 
 def register_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    text = "put known faults into scenarios that train, and check that each is found at the right place"
+    text = "put known faults into scenarios that train, and check that each is found where it is"
     parser = add(commands, "audit", audit_command, text)
     parser.add_argument(
         "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)"
@@ -569,7 +569,8 @@ def register_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         type=whole,
         default=HEALTHY_RUNS,
         metavar="N",
-        help=f"runs without a fault, over all stacks; none may have a finding (default: {HEALTHY_RUNS})",
+        help="runs without a fault, over all stacks; none may have a finding "
+        f"(default: {HEALTHY_RUNS})",
     )
 
 

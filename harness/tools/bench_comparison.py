@@ -228,13 +228,16 @@ def _tally(trials: Sequence[Trial], reading: str, *, busy: bool | None) -> Tally
 
 def shortcomings(found: Iterable[Tally]) -> list[str]:
     """The bounds that are missed, in words."""
-    return [
-        f"{each.right} of {each.of} slowed by {each.per_cent:g} % were called slower in time: wanted {each.bound}"
-        if each.per_cent
-        else f"{each.right} of {each.of} pairs of equal sides were called different: wanted {each.bound}"
-        for each in found
-        if each.met is False
-    ]
+    missed = []
+    for each in found:
+        if each.met is False:
+            what = (
+                f"slowed by {each.per_cent:g} % were called slower in time"
+                if each.per_cent
+                else "pairs of equal sides were called different"
+            )
+            missed.append(f"{each.right} of {each.of} {what}: wanted {each.bound}")
+    return missed
 
 
 @dataclass
@@ -319,7 +322,8 @@ class Ledger:
                 raise UserError(
                     f"{self.path} has trials by other code: {each.code or 'unknown'}, "
                     f"this is {code}.",
-                    cause="the measuring code has changed since, so the trials do not count together",
+                    cause="the measuring code has changed since then, "
+                    "so the trials do not count together",
                     next_step="name another file with --output, or check out the earlier code",
                 )
 
@@ -463,9 +467,11 @@ class Rivals:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
         command = [
-            str(self.workload.python), "-m", "pytest", "-q", "-p", "pytest_benchmark.plugin", "-p", "no:cacheprovider",
+            str(self.workload.python), "-m", "pytest", "-q",
+            "-p", "pytest_benchmark.plugin", "-p", "no:cacheprovider",
             "--rootdir", str(self.folder), "test_step.py", f"--benchmark-max-time={seconds:g}",
-            "--benchmark-warmup=on", "--benchmark-warmup-iterations=50", f"--benchmark-storage=file://{storage}",
+            "--benchmark-warmup=on", "--benchmark-warmup-iterations=50",
+            f"--benchmark-storage=file://{storage}",
         ]  # fmt: skip
         _run([*command, "--benchmark-save=baseline"], variables, self.folder)
         compared = [
@@ -724,9 +730,8 @@ class Bench:
         """One comparison, as ``upgrade`` makes it for one cell."""
         limit_s = self.wanted.limit_s(OURS, per_cent)
         of = self.wanted.runs if per_cent else self.wanted.comparisons
-        self.stage(
-            f"{number + 1} of {of} with {per_cent:g} %, {'another core busy' if busy else 'nothing else busy'}"
-        )
+        load = "another core busy" if busy else "nothing else busy"
+        self.stage(f"{number + 1} of {of} with {per_cent:g} %, {load}")
         began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
         measurement = Measurement(both, KEY, self.request, budget_s, MARGIN, AMONG)
@@ -844,9 +849,9 @@ WIDTH = 156
 """Characters that the table needs; on a narrower terminal its lines wrap."""
 LEGEND = (
     "flagged: called slower in time, or called different if the sides are equal; ±: half of the "
-    "interval, "
-    "s: seconds of both sides (medians); 95 %: as if no two comparisons shared servers, but those of equal sides "
-    "do (--per-set). Each comparison is one cell of an upgrade: with several cells, intervals are wider"
+    "interval, s: seconds of both sides (medians); 95 %: as if no two comparisons shared servers, "
+    "but those of equal sides do (--per-set). Each comparison is one cell of an upgrade: with "
+    "several cells, intervals are wider"
 )
 PARTS = ("aa", "power", "rivals")
 OUTPUT = "bench-comparison.jsonl"
@@ -906,7 +911,8 @@ def register_bench_comparison(
     )
     parser.add_argument(
         "--output", type=Path, default=None, metavar="FILE",
-        help=f"keep every result here, and continue with what is there (default: .gradmatrix/{OUTPUT})",
+        help="keep every result here, and continue with what is there "
+        f"(default: .gradmatrix/{OUTPUT})",
     )  # fmt: skip
     parser.add_argument(
         "--summary", action="store_true", help="measure nothing, print the results in the file"

@@ -1,13 +1,14 @@
 """Give records new keys after a change that does the same: ``nox -s rekey -- COMMIT``.
 
-A key says by which code a record was made. After a refactoring, the code here and the code of COMMIT may differ in
-places, names or words only; then every record of COMMIT would be made again, for nothing. This command proves that they
-do the same, and only then writes the new keys:
+A key names the code that made a record. After a refactoring, the code here and the code of COMMIT
+may differ in places, names or words only. Without new keys every record of COMMIT would be made
+again. This command writes new keys only if it has proved that both do the same:
 
-- the observer and the scenarios: the digests of what both commits' code means are equal (``gradmatrix.run.meaning``);
+- the observer and the scenarios: the digests of what both commits' code means are equal
+  (``gradmatrix.run.meaning``);
 - the judge: it gives the same verdict on each record's observation.
 
-A record that was made by other code than that of COMMIT, or that is not proved, stays as it is and its cell runs again.
+A record that other code made, or that is not proved, stays as it is and its cell runs again.
 """
 
 from __future__ import annotations
@@ -52,8 +53,10 @@ if Path("harness/gradmatrix").is_dir():
 else:
     from harness import plan, scenarios
 observer = getattr(plan, "observer_digest", None) or plan.inside_digest
-found = {name: each.source_digest[:16] for name, each in scenarios.load_all(Path("scenarios")).items()}
-print(json.dumps({"observer": observer()[:16], "judge": plan.judge_digest()[:16], "scenarios": found}))
+known = scenarios.load_all(Path("scenarios"))
+found = {name: each.source_digest[:16] for name, each in known.items()}
+inputs = {"observer": observer()[:16], "judge": plan.judge_digest()[:16], "scenarios": found}
+print(json.dumps(inputs))
 """
 """What a commit's own code writes into its records."""
 NEW, OTHER_CODE, UNPROVED, KNOWN = "new key", "made by other code", "not proved", "has its key"

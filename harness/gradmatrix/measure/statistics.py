@@ -242,7 +242,8 @@ def _effects(logs: Floats) -> Floats:
 def _trimmed(generations: Floats) -> Floats:
     """From shape (generations, servers) to (servers,): means without the ends."""
     count = generations.shape[0]
-    cut = max(int(TRIMMED_GENERATIONS * count), 1 if count > 2 else 0)  # noqa: PLR2004  (at least one is left)
+    fewest = 1 if count > 2 else 0  # noqa: PLR2004  (at least one is left)
+    cut = max(int(TRIMMED_GENERATIONS * count), fewest)
     return np.asarray(np.sort(generations, axis=0)[cut : count - cut].mean(axis=0))
 
 

@@ -1,4 +1,4 @@
-"""The nightly run: plan jobs, run each on a machine of its own, check what comes back, and merge it.
+"""The nightly run: plan jobs, run each on its own machine, check what comes back, and merge it.
 
 A stack's packages are code of strangers: they may write whatever they like into the file that a
 job leaves. So a record from another machine is checked before it is taken (``distrust``). What was
@@ -324,7 +324,7 @@ def verdict_again(record: Record) -> Verdict | None:
 
 
 def message_limit(verdict: Verdict, record: Record) -> int:
-    """The characters that a run keeps of a message; more if it explains why a whole stack failed."""
+    """The characters that a run keeps of a message; more if it says why a whole stack failed."""
     fills = record.observation is None and verdict.outcome.phase in {Phase.RESOLVE, Phase.INSTALL}
     return RESOLVERS_LIMIT if fills else MESSAGE_LIMIT
 
@@ -343,8 +343,9 @@ def distrust_job(record: Record, shard: Shard | None) -> Iterator[str]:
 
 
 def shard_of(folder: Path, path: Path, plan: Shards) -> Shard | None:
-    """The job that left ``path``: ``folder``, or else a folder in it, is called NAME or records-NAME.
+    """The job that left ``path``.
 
+    ``folder`` itself, or else a folder in it, is called NAME or records-NAME after the job.
     Folders further down do not count: the job that wrote the files chose their names.
     """
     names = {shard.name: shard for shard in plan.shards}
@@ -494,9 +495,10 @@ class Rehearsal:
 def rehearse(
     project: Project, stacks: Sequence[Stack], progress: Progress, *, jobs: int
 ) -> Rehearsal:
-    """Run ``stacks`` plainly and again as a night does, in folders below the results of ``project``.
+    """Run ``stacks`` plainly, and again as a night does.
 
-    Published results and the checkout's journal are not touched; installed stacks are used.
+    Each way writes into folders below the results of ``project``. Published results and the
+    checkout's journal are not touched; installed stacks are used.
 
     Raises:
         UserError: if no cell ran in a job, so that nothing was rehearsed.
@@ -560,7 +562,7 @@ def differences(plain: Document, merged: Document) -> list[str]:
 
 
 def comparable(row: Row) -> dict[str, object]:
-    """The fields of a row that do not depend on when and where it ran; its warnings in any order."""
+    """The fields of a row that do not depend on when and where it ran; its warnings sorted."""
     fields = {
         name: value for name, value in msgspec.structs.asdict(row).items() if name not in MEASURED
     }

@@ -88,7 +88,7 @@ def plan(
 ) -> list[Planned]:
     """Every selected cell of one stack in the order of the scenarios' variants.
 
-    ``devices`` maps each device to its class (processor or GPU), None where there is no such device.
+    ``devices`` maps each device to its class (processor or GPU); None if there is no such device.
     """
     return [
         plan_cell(
@@ -150,7 +150,7 @@ def plan_cell(
 def foregone(
     lock: Lock, variant: Variant, device: str, device_class: str | None
 ) -> tuple[Outcome, str] | None:
-    """The outcome that is known without running anything, and why; None where the cell must run to tell."""
+    """The outcome that is known without running the cell, and why; None if it must run."""
     if lock.failure is not None:
         return Outcome(lock.failure.outcome), lock.failure.message
     if device_class is None:

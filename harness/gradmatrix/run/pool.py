@@ -96,7 +96,7 @@ def server_pool(
         python: The interpreter of the environment.
         scenarios: What its server imports.
         workplaces: A folder for the files of the protocol.
-        stage: Is told what takes a while.
+        stage: Called with a text when a step begins that takes a while.
         run_id: The name of this run's folder in ``workplaces``; a new one by default.
     """
     with workplace(workplaces, run_id or new_run_id()) as directory:
@@ -128,9 +128,8 @@ def workplace(folder: Path, run_id: str) -> Iterator[Path]:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-            with contextlib.suppress(
-                OSError
-            ):  # Windows keeps an open file; the next run deletes it
+            # Windows keeps an open file. The next run deletes it.
+            with contextlib.suppress(OSError):
                 own.unlink()
 
 
@@ -156,7 +155,10 @@ class ServerPool:
         self.broken: dict[Source, Ended] = {}
         """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()
-        """Users' own scripts whose libraries end a server: their cells import everything themselves."""
+        """Users' own scripts whose libraries end a server.
+
+        Their cells import everything themselves.
+        """
         self.import_s = 0.0
         self.cells_s = 0.0
         self._server: Server | None = None

@@ -54,7 +54,7 @@ class Agreement:
 
     @property
     def same(self) -> int:
-        """Cells with the same outcome, the same gradient status and the same answer to "passed?"."""
+        """Cells with the same outcome, the same gradient status and the same verdict."""
         return self.compared - len(self.differing)
 
 

@@ -280,8 +280,8 @@ def check(placed: Placed, offered: Offered) -> None:
     )
     if undated is not None and isinstance(placed.rule, Window):
         raise UserError(
-            f"The package index has no dates for the releases of {undated!r}, which {placed.place} needs.",
-            cause="its simple API gives no upload times (PEP 700)",
+            f"The package index has no dates for the releases of {undated!r}.",
+            cause=f"{placed.place} needs them, and its simple API has no upload times (PEP 700)",
             next_step="set UV_DEFAULT_INDEX to an index that has them",
         )
     if isinstance(placed.rule, Releases):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PAIR = 2
 FIRST_LOSS = "first loss"
 READ_FROM_OUTSIDE = frozenset({"NEEDS", "VARIANTS", "AGREE"})
-"""Literals that a scenario's own code does not need. What a verdict takes from them is in its key."""
+"""Literals that a scenario's own code does not need. What a verdict uses of them is in its key."""
 
 
 def load_all(folder: Path) -> dict[str, Scenario]:
@@ -295,7 +295,9 @@ def _digest(matrix_file: Path, script: Script) -> str:
 def _inputs(matrix_file: Path, script: Script) -> Iterator[str]:
     """The files that the table's patterns name; UserError if a pattern names none."""
     for pattern in script.inputs:
-        found = sorted(glob.glob(pattern, root_dir=matrix_file.parent, recursive=True))  # noqa: PTH207  (absolute ones too)
+        # unlike Path.glob, this takes absolute patterns too
+        matches = glob.glob(pattern, root_dir=matrix_file.parent, recursive=True)  # noqa: PTH207
+        found = sorted(matches)
         inside = [name for entry in found for name in _files(matrix_file.parent, entry)]
         if not inside:
             raise _missing(matrix_file, script, "inputs", pattern, "such file")
@@ -309,7 +311,7 @@ def _files(root: Path, entry: str) -> list[str]:
     return [os.path.relpath(each, root) for each in files if "__pycache__" not in each.parts]
 
 
-def without_folders(value: Any, folders: Iterable[Path]) -> Any:  # noqa: ANN401  (whatever JSON holds)
+def without_folders(value: Any, folders: Iterable[Path]) -> Any:  # noqa: ANN401  (any JSON)
     """``value`` without ``folders``, their parents and the home in its texts: it is published."""
     folders = [*folders, Path(os.environ.get("HOME", ""))]
     places = {str(place) for folder in folders for place in (folder, *folder.parents) if place.name}

@@ -356,7 +356,7 @@ def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
 
 
 def read_observation(directory: Path) -> Observation | None:
-    """The observation that a cell left in ``directory``; None if there is none, or it cannot be read."""
+    """The observation that a cell left in ``directory``; None if there is none that can be read."""
     try:
         return OBSERVATION.decode((directory / "observation.json").read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -69,7 +69,7 @@ class Snapshots(Frozen, frozen=True, kw_only=True):
 
 
 class Releases(Frozen, frozen=True, kw_only=True):
-    """[generate.releases]: a stack for every release of one package, over the requirements of another stack."""
+    """[generate.releases]: another stack, once with every release of one package."""
 
     package: str
     """The package whose releases are taken."""
@@ -129,7 +129,7 @@ class Placed:
     base: Stack | None = None
 
     def asked(self) -> dict[str, Any]:
-        """The rule and its base as plain data. Together with the releases and the day it gives stacks."""
+        """The rule and its base as plain data. Stacks follow from it, the releases and the day."""
         base = self.base and {
             key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
         }
@@ -139,7 +139,7 @@ class Placed:
 
 
 def read(path: Path, tables: Mapping[str, Any], today: dt.date) -> tuple[Placed, ...]:
-    """The rules in the [generate] table of ``path``, without their bases; UserError if one is wrong."""
+    """The rules in the [generate] table of ``path``, without bases; UserError if one is wrong."""
     found = []
     for kind, given in tables.items():
         if kind not in KINDS:

@@ -110,7 +110,7 @@ def load(path: Path) -> Generated:
 
 
 def write(path: Path, given: Mapping[Placed, Sequence[Stack]]) -> bool:
-    """Write what each rule gave, and return whether the file changed. Without rules it is deleted."""
+    """Write what each rule gave; return whether the file changed. It is deleted without rules."""
     entries = tuple(
         Entry(
             asked=placed.asked(),

@@ -1,4 +1,4 @@
-"""The package index: which releases of a package there are, and which of them an install would take.
+"""The package index: the releases of a package, and which of them an install would take.
 
 The index is asked by its simple API: few requests at a time, with retries that respect Retry-After.
 Answers are kept in the user's cache folder, so that the program works offline and a second checkout
@@ -136,7 +136,7 @@ def admitted(
 
 
 def both(releases: Iterable[Release], twins: Iterable[Release]) -> list[Release]:
-    """Those of ``releases`` whose version ``twins`` have too, dated by the later upload of the two."""
+    """The ``releases`` whose version ``twins`` have too, dated by the later upload of the two."""
     days = {Version(twin.version): twin.uploaded for twin in twins}
     return [
         replace(
@@ -304,7 +304,7 @@ class IndexCache:
 
 
 def user_folder() -> Path:
-    """The folder that ``GRADMATRIX_CACHE_DIR`` names, or the platform's cache folder of the user."""
+    """The folder in ``GRADMATRIX_CACHE_DIR``, or the platform's cache folder of the user."""
     import platformdirs
 
     named = os.environ.get(FOLDER_VARIABLE)
@@ -312,7 +312,7 @@ def user_folder() -> Path:
 
 
 class IndexUnreachable(Exception):
-    """The package index did not answer. This says something about the machine, not about a stack."""
+    """The package index did not answer. This says something about the machine, not a stack."""
 
 
 class _Failed(Exception):
@@ -391,7 +391,7 @@ class Index:
 
     @property
     def stale_since(self) -> dt.datetime | None:
-        """When the oldest answer was given that is used only because there is no newer one (UTC)."""
+        """The time (UTC) of the oldest answer that is used only because there is no newer one."""
         return min(
             (self._known[name].asked_at.astimezone(dt.UTC) for name in self._stale), default=None
         )
@@ -446,7 +446,10 @@ class Index:
         return answer
 
     def _is_fresh(self, kept: Answer) -> bool:
-        """Whether an answer is a few minutes old. One from the future is not: a clock was set back."""
+        """Whether an answer is a few minutes old at most.
+
+        One from the future is not fresh: a clock was set back.
+        """
         age = self._clock() - kept.asked_at
         return dt.timedelta() <= age < dt.timedelta(seconds=FRESH_S)
 
