@@ -68,10 +68,9 @@ if TYPE_CHECKING:
 
 OURS = "gradmatrix"
 TIME, MEMORY = "step time", "peak memory"
-"""The two verdicts of one comparison of ours."""
+"""The two verdicts of one comparison by this project."""
 SLOWER, FASTER, NOTHING, FAILED = "slower", "faster", "nothing", "failed"
-"""What is said of the candidate. Ours says ``same`` or ``inconclusive`` where other tools say
-nothing."""
+"""Verdicts on the candidate. This project also says ``same`` or ``inconclusive``."""
 MORE, LESS = {SLOWER, "hungrier"}, {FASTER, "leaner"}
 FALSE_AT_MOST = 0.01
 """The share of comparisons of equal sides that may be called different."""
@@ -88,16 +87,16 @@ class Trial(Frozen, frozen=True, kw_only=True):
     number: int
     """The number among the trials of this tool with this slowdown, from 0 on."""
     busy: bool
-    """Another core was kept busy at the same time."""
+    """Whether another core was kept busy at the same time."""
     verdicts: dict[str, str]
-    """What is said of the candidate, by each way of reading the tool's output."""
+    """The verdict on the candidate, for each way of reading the tool's output."""
     seconds: float
     """Seconds of both sides together, from the start of the first process."""
     limit_s: float
     """Seconds that it was allowed to take."""
     stack: str
     code: str = ""
-    """Digest of the code that measured it; empty in old files."""
+    """Digest of the code that made it; empty in old files."""
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -105,7 +104,7 @@ class Trial(Frozen, frozen=True, kw_only=True):
 
     @property
     def late(self) -> bool:
-        """It took longer than allowed; other tools have no limit."""
+        """Whether it took longer than allowed; other tools have no limit."""
         return self.tool == OURS and self.seconds > self.limit_s
 
 
@@ -336,8 +335,7 @@ SIGNIFICANT = 0.05
 FEWEST_STEPS = 100
 SAMPLE_STEPS = 200
 THRESHOLDS = (3, 5)
-"""Whole per cents: 3 is in the middle of what is to be distinguished, 5 is the example in its help.
-"""
+"""Whole per cents: 3 lies between the cases to distinguish, 5 is the example in its help."""
 STATISTICS = ("mean", "min")
 ENFORCED = f"mean:{THRESHOLDS[0]}%"
 """The threshold that the real process enforces; the others are computed from the same data."""
@@ -348,10 +346,7 @@ TIMEOUT_S = 1800
 
 @dataclass(frozen=True)
 class Workload:
-    """A script that takes the number of steps and has a ``stepper()``.
-
-    How long its start and a step take.
-    """
+    """A script that takes the number of steps and has a ``stepper()``, with its times."""
 
     python: Path
     script: Path
@@ -371,7 +366,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Said:
-    """What a tool said of one case."""
+    """The answer of a tool for one case."""
 
     verdicts: dict[str, str]
     """Verdicts by each way of reading the output."""
@@ -581,12 +576,13 @@ def _run(
 
 SCRIPT = Path(__file__).parent / "faults" / "slower.py"
 MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
-"""Where the code of the host that measures is entered, in the package ``measure``."""
+"""Where the measuring code of the host starts, in the package ``measure``."""
 PACING = (("cell", "Pacer"),)
 """The same for the code in the tested environment."""
-EARLIER = {"6b90246be05d": "3e1736d773e5"}
-"""A digest of an earlier kind, which the published trials have -> today's. The code behind both was
-compared by its syntax trees: only names differ, and the words of three notices."""
+EARLIER = {"6b90246be05d": "2c389ab4d646"}
+"""An earlier digest, which the published trials have -> today's. The code behind both was compared
+by its syntax trees. Names differ, the words of some notices, and that a script which has already
+ended is not killed again; how time is measured is the same."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
 AMONG = 2
@@ -746,7 +742,7 @@ class Bench:
             limit_s=limit_s,
             stack=self.stack,
             code=code_digest(),
-            **told_of(measured),
+            **result_of(measured),
         )
         self.ledger.keep(
             trial, measurement.sets
@@ -773,9 +769,9 @@ class Bench:
 
 @functools.cache
 def code_digest() -> str:
-    """A digest of what the measuring code means, of what it is told to do, and of the workload.
+    """A digest of what the measuring code means, of its settings, and of the workload.
 
-    Trials of other code are another tool's trials.
+    Trials with another digest do not count together with these.
     """
     parts = [
         str((MARGIN, AMONG, LAST_S)),
@@ -791,8 +787,8 @@ def is_measured_by(code: str, trial: Trial) -> bool:
     return code in (trial.code, EARLIER.get(trial.code))
 
 
-class Told(TypedDict):
-    """What a comparison of ours said, as fields of a trial."""
+class TrialResult(TypedDict):
+    """The result of one comparison by this project, as fields of a trial."""
 
     verdicts: dict[str, str]
     ratio: float | None
@@ -801,7 +797,7 @@ class Told(TypedDict):
     detail: str
 
 
-def told_of(measured: Measured) -> Told:
+def result_of(measured: Measured) -> TrialResult:
     """The verdict on the step time, and on memory if it was measured."""
     step_time, memory = measured.step_time, measured.memory
     verdicts = {TIME: FAILED if step_time is None else TIME_WORDS[step_time.verdict]}

@@ -86,7 +86,7 @@ def test_fresh_runs_what_is_recorded() -> None:
 def test_a_spurious_outcome_is_run_again(outcome: str) -> None:
     """It spoke of the machine only."""
     cell = only(planned(record_of(only(planned()), outcome)))
-    assert (Action.RUN, f"the last outcome, {outcome}, speaks of the machine only") == (
+    assert (Action.RUN, f"the last outcome, {outcome}, says something about the machine only") == (
         cell.action,
         cell.why,
     )

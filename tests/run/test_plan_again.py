@@ -53,7 +53,10 @@ def test_another_limit_runs_nothing_again(outcome: str, limits: dict[str, Any]) 
 def test_a_failed_build_is_tried_again() -> None:
     """It is judged, and yet may be this machine's compiler."""
     cell = only(planned(record_of(only(planned()), "install:build")))
-    assert (Action.RUN, "the last outcome, install:build, may be for want of a compiler") == (
+    assert (
+        Action.RUN,
+        "the last outcome, install:build, may have a missing compiler as its cause",
+    ) == (
         cell.action,
         cell.why,
     )

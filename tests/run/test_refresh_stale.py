@@ -39,7 +39,7 @@ def test_an_old_answer_removes_no_stack(
     capsys.readouterr()
     assert 2 == refresh(root)
     assert (
-        "Nothing was written: by old answers of the package index these stacks would go: alpha-1.2."
+        "Nothing was written: old answers of the package index would remove these stacks: alpha-1.2."
         in capsys.readouterr().err
     )
     assert written == (root / "results" / "locks" / "_matrix.json").read_bytes()

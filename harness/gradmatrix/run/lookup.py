@@ -1,4 +1,4 @@
-"""What a user names: a part of the matrix, or one published cell with its scenario and its lock."""
+"""Look up what a user names: a part of the matrix, or a published cell, its scenario and lock."""
 
 from __future__ import annotations
 

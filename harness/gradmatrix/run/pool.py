@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Isolation = Literal["fork", "fresh"]
 ATTEMPTS = 3
-"""How often a cell is tried if its process is lost for a reason that is not the cell's."""
+"""How often a cell is tried if its process is lost and the cell did not cause this."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class ServerPool:
         return finished
 
     def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
-        """Run one cell, and again while its process is lost for a reason that is not the cell's."""
+        """Run one cell, and again if its process is lost and the cell did not cause this."""
         for attempt in range(ATTEMPTS):
             server = self.server(source)
             if server is None:
@@ -224,7 +224,7 @@ class ServerPool:
         return Finished(answer, verdict, answer.ended.output_tail, self.isolation, threads)
 
     def server(self, source: Source) -> Server | None:
-        """A living server that can run ``source``; None if importing it ends the process."""
+        """A server that can run ``source``; None if importing it ends the process."""
         if source in self.broken:
             return None
         if self._server is not None and self._server.cuda_initialized:
@@ -315,7 +315,7 @@ class ServerPool:
 
 
 def publishable(answer: Answer, request: Request) -> Answer:
-    """``answer`` of a user's own script without the folders where it lies and ran."""
+    """``answer`` of a user's own script without the names of its folders."""
     if answer.observation is None:
         return answer
     seen = scenarios.without_folders(msgspec.to_builtins(answer.observation), request.folders)

@@ -257,7 +257,7 @@ def ensure(
         locks: the folder of the lock's text
         root: the folder of all environments
         waiting: called if another install must end first
-        progress: told what is downloaded and installed, a line at a time
+        progress: called with each line about what is downloaded and installed
         driver: whether the machine has an NVIDIA driver; None to look
         choose: the build to install, for tests
         free_bytes: free disk space at a path, for tests
@@ -581,7 +581,7 @@ def lock_of(python: Path, found: Listing) -> Lock:
     if "torch" not in versions:
         raise UserError(
             f"{python} has no torch.",
-            cause=f"its environment has {len(versions)} packages, and torch is none of them",
+            cause=f"its environment has {len(versions)} packages, but not torch",
             next_step="give --python the interpreter of the environment in which you train",
         )
     return Lock(

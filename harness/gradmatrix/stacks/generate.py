@@ -1,4 +1,4 @@
-"""Stacks that nobody writes: the [generate.*] tables of matrix.toml are rules that give stacks.
+"""Generated stacks: the [generate.*] tables of matrix.toml are rules that give stacks.
 
 A rule is read and checked without the package index. What it gives is a function of the rule, the
 releases in the index, and the day:
@@ -186,7 +186,7 @@ def _substance(stack: Stack) -> tuple[object, ...]:
 
 
 def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each table of a kind with its words for people: ``[generate.kind]``, or a numbered one."""
+    """Each table of a kind with its name for people: ``[generate.kind]``, or a numbered one."""
     several = isinstance(given, list)
     for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
         place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
@@ -237,7 +237,7 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
 
 
 def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
-    """UserError unless ``bound`` is a version, a date, or absent."""
+    """UserError unless ``bound`` is a version, a date or None."""
     if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
         return
     if not isinstance(bound, str) or not _is_version(bound):

@@ -216,7 +216,7 @@ def requirements_path(stack: str, folder: Path) -> Path:
 
 
 def cutoff(as_of: dt.date) -> str:
-    """The end of the day in UTC, for uv's --exclude-newer: it takes a mere date as local time."""
+    """The end of the day in UTC. uv would read a date without a time as local time."""
     return f"{as_of + dt.timedelta(days=1)}T00:00:00Z"
 
 

@@ -63,7 +63,7 @@ def run(
     variables: Mapping[str, str] | None = None,
     timeout_s: float = 1800,
 ) -> Ran:
-    """Run ``uv ARGUMENTS``. A uv that fails or times out raises nothing."""
+    """Run ``uv ARGUMENTS``. Nothing is raised if uv fails or times out."""
     try:
         ran = subprocess.run(
             [binary(), *arguments],
