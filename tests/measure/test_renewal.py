@@ -19,17 +19,17 @@ class Clock:
         self.now = 0.0
 
     def monotonic(self) -> float:
-        """What the time is."""
+        """The time."""
         return self.now
 
     def pass_by(self, seconds: float) -> None:
-        """So many have passed."""
+        """Let this many seconds pass."""
         self.now += seconds
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of a race and its servers."""
+    """The clock of a measurement and its servers."""
     found = Clock()
     for module in ("race", "servers"):
         monkeypatch.setattr(f"gradmatrix.measure.{module}.time.monotonic", found.monotonic)
@@ -67,7 +67,7 @@ def test_servers_that_ran_long_enough_are_replaced(
 
 
 def test_processes_that_have_a_server_each_need_no_other(clock: Clock) -> None:
-    """Where a server cannot fork."""
+    """This is so if a server cannot fork."""
     with a_race(margin=1e-9, budget_s=100, kind=Measurement, fork=False) as (race, told, _):
         race.began, race.both.opening_s = 0.0, 1
         race.run()
@@ -77,7 +77,7 @@ def test_processes_that_have_a_server_each_need_no_other(clock: Clock) -> None:
 def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By those that there were; the rest of the error probability goes into this last look."""
+    """The last look uses the old servers and the rest of the error probability."""
 
     def renew(_both: Servers) -> None:
         raise OSError(28, "No space left on device")
@@ -100,7 +100,7 @@ def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
 
 
 def test_what_starting_servers_takes_is_known_once_they_were_started_together(clock: Clock) -> None:
-    """And what learning took; of servers that were alive before the race it is known already, or not at all."""
+    """Learning counts too. The time of servers from before is known or counts as infinite."""
     with a_race() as (race, told, _):
         race.prepare()
         assert math.inf == race.both.opening_s
@@ -114,7 +114,7 @@ def test_what_starting_servers_takes_is_known_once_they_were_started_together(cl
 def test_a_generation_that_the_budget_cuts_off_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would count like one of many rounds; the only one does."""
+    """It would count like one with many rounds. The only generation does count."""
     with a_race(margin=1e-9, budget_s=100) as (race, _, _):
         race.generation()
         monkeypatch.setattr(Dated, "gone", 1.0)
@@ -129,7 +129,7 @@ def test_a_generation_that_the_budget_cuts_off_does_not_count(
 
 
 def test_servers_that_lay_far_out_are_told() -> None:
-    """How many, of which side, and what was made of it."""
+    """The notice has their number and side, and says what was done."""
     with a_race(half=6) as (race, told, _):
         told[7].step_s *= 1.2
         found = race.run()

@@ -1,4 +1,4 @@
-"""The shell of the night, run: what it does with what a command gave, or with how it failed."""
+"""Run the shell scripts of the nightly workflow, after commands that succeed or fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GH = (
 
 
 def script(step: str) -> str:
-    """What the step of this name runs."""
+    """The script of the step with this name."""
     (found,) = re.findall(rf"^      - name: {step}\n((?:        .*\n|\n)+)", NIGHT, re.MULTILINE)
     block = re.search(r"^        run: (?:\|\n((?:          .*\n|\n)+)|(.+)\n)", found, re.MULTILINE)
     assert block is not None
@@ -44,14 +44,17 @@ def place(tmp_path: Path) -> Path:
 
 
 def pretend(place: Path, command: str, body: str) -> None:
-    """A command on PATH that does this."""
+    """Put a command on PATH that runs ``body``."""
     path = place.parent / "bin" / command
     path.write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
     path.chmod(0o755)
 
 
 def run(place: Path, step: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The step, as a runner runs it; what it gives to others is in ``output``, what ``gh`` was asked in ``calls``."""
+    """Run a step as a runner does.
+
+    Its outputs are in the file ``output``, the arguments of ``gh`` in ``calls``.
+    """
     beside = place.parent
     given = {
         "PATH": f"{beside / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(beside), "LC_ALL": "C.UTF-8",
@@ -65,13 +68,13 @@ def run(place: Path, step: str, **variables: str) -> subprocess.CompletedProcess
 
 
 def calls(place: Path) -> list[str]:
-    """What ``gh`` was asked."""
+    """The arguments of each call of ``gh``."""
     return (place.parent / "calls").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (3, 0), (1, 1), (2, 1)])
 def test_a_stack_that_does_not_resolve_ends_no_night(place: Path, code: int, expected: int) -> None:
-    """Anything else that goes wrong while locking does."""
+    """Another failure of the lock command ends it."""
     pretend(place, "nox", f"exit {code}\n")
     assert expected == run(place, "Move latest to today").returncode
 
@@ -80,7 +83,7 @@ def test_a_stack_that_does_not_resolve_ends_no_night(place: Path, code: int, exp
 def test_a_regression_is_told_to_the_jobs_that_follow(
     place: Path, code: int, regressed: str
 ) -> None:
-    """By the code of the command that wrote what there is to tell."""
+    """The exit code of the command decides."""
     pretend(place, "nox", f"echo told > regressions.md\nexit {code}\n")
     assert 0 == run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
     assert regressed == (place.parent / "output").read_text(encoding="utf-8")
@@ -88,7 +91,7 @@ def test_a_regression_is_told_to_the_jobs_that_follow(
 
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_a_look_for_regressions_that_fails_tells_nothing(place: Path, code: int) -> None:
-    """Without what was to be told there is neither an issue to open nor one to close."""
+    """Without its report no issue is opened or closed."""
     pretend(place, "nox", f"exit {code}\n")
     assert 0 != run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
     assert not (place.parent / "output").exists()
@@ -114,7 +117,7 @@ def test_every_file_has_a_checksum(place: Path) -> None:
 
 
 def report(place: Path, *, regressed: str, number: str = "") -> list[str]:
-    """What ``gh`` was asked to do about the issue, of which ``number`` is open."""
+    """The arguments of ``gh`` about the issue, of which ``number`` is open."""
     pretend(place, "gh", GH)
     ran = run(
         place,
@@ -131,12 +134,12 @@ def report(place: Path, *, regressed: str, number: str = "") -> list[str]:
 
 
 def test_where_nothing_is_regressed_no_issue_is_opened(place: Path) -> None:
-    """And the one that is open is closed."""
+    """No other command is called."""
     assert [] == report(place, regressed="0")
 
 
 def test_the_issue_is_closed_when_nothing_is_regressed(place: Path) -> None:
-    """With the run that found so."""
+    """The comment has the address of the run."""
     assert ["issue close 7 --comment Nothing is regressed any more: URL"] == report(
         place, regressed="0", number="7"
     )
@@ -165,7 +168,7 @@ def test_there_is_one_issue(place: Path, number: str, expected: list[str]) -> No
 
 
 def git(where: Path, *arguments: str) -> str:
-    """What git says, under a name of its own."""
+    """The output of git, with a fixed name and address."""
     named = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     return subprocess.run(
         ["git", *named, *arguments], cwd=where, text=True, capture_output=True, check=True,
@@ -182,7 +185,7 @@ def commit(where: Path, path: str, text: str) -> None:
 
 
 def a_night_in(place: Path, meanwhile: str | None) -> subprocess.CompletedProcess[str]:
-    """The night publishes another matrix, and ``meanwhile`` somebody else changes a file."""
+    """A night publishes another matrix; ``meanwhile`` is a file that another commit changes."""
     pretend(place, "gh", GH)
     origin = place.parent / "origin"
     git(place, "init", "--quiet", "--initial-branch", "main")
@@ -200,7 +203,7 @@ def a_night_in(place: Path, meanwhile: str | None) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("meanwhile", [None, "CHANGELOG.md"])
 def test_a_night_is_committed(place: Path, meanwhile: str | None) -> None:
-    """On top of what was merged meanwhile."""
+    """It comes on top of what was merged in the meantime."""
     assert 0 == a_night_in(place, meanwhile).returncode
     files = git(place.parent / "origin", "ls-tree", "--name-only", "main").split()
     assert ("new\n", ["CHANGELOG.md"] * bool(meanwhile)) == (
@@ -210,7 +213,7 @@ def test_a_night_is_committed(place: Path, meanwhile: str | None) -> None:
 
 
 def test_a_night_that_conflicts_is_not_committed_and_says_so(place: Path) -> None:
-    """It fails, so that nothing is deployed."""
+    """The step fails, so nothing is deployed."""
     ran = a_night_in(place, "results/matrix.md")
     assert (1, "of another\n") == (
         ran.returncode,
@@ -223,7 +226,7 @@ def test_a_night_that_conflicts_is_not_committed_and_says_so(place: Path) -> Non
 
 
 def test_where_nothing_changed_nothing_is_committed(place: Path) -> None:
-    """And nobody is asked."""
+    """Git is not asked to push."""
     pretend(place, "gh", GH)
     git(place, "init", "--quiet")
     commit(place, "results/matrix.md", "old\n")
@@ -235,7 +238,7 @@ def test_where_nothing_changed_nothing_is_committed(place: Path) -> None:
 
 
 def test_no_step_needs_more_than_its_shell() -> None:
-    """Expressions of the workflow are in its variables: in a script they would be code."""
+    """Expressions of the workflow are in variables, because in a script they would be code."""
     steps = re.findall(r"^      - name: (.+)$", NIGHT, re.MULTILINE)
     assert [] == [step for step in steps if "${{" in script(step)]
     assert all(shlex.split(script(step), comments=True) for step in steps)

@@ -37,7 +37,7 @@ def undated(index: PackageIndex) -> None:
 def test_an_index_that_tells_nothing_is_told(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
-    """A page that is not there, or without dates: the matrix may have all, or not."""
+    """The page is missing or has no dates, so new releases cannot be seen."""
     undated(served)
     if what == "no release":
         served.files.clear()
@@ -50,7 +50,7 @@ def test_an_index_that_tells_nothing_is_told(
 def test_a_window_needs_dates(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without, its floor would be no floor."""
+    """Without dates there is no oldest supported release."""
     undated(served)
     add(root, WINDOW)
     assert 2 == refresh(root)
@@ -63,7 +63,7 @@ def test_a_window_needs_dates(
 def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(
     root: Path, table: str
 ) -> None:
-    """Both are known afterwards."""
+    """The stacks of both are known afterwards."""
     typed = (root / "matrix.toml").read_text(encoding="utf-8")
     add(root, RELEASES)
     other = root / "other" / "matrix.toml"
@@ -81,7 +81,7 @@ def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(
 def test_a_stack_that_a_table_gives_is_not_suggested(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Pasted, there would be two of a name."""
+    """Otherwise two stacks would have one name."""
     served.add("alpha", "1.2", "2026-03-01")
     add(root, RELEASES)
     assert 0 == refresh(root)
@@ -90,7 +90,7 @@ def test_a_stack_that_a_table_gives_is_not_suggested(
 
 
 def test_a_suggestion_is_as_of_a_day_that_has_what_its_base_asks_for() -> None:
-    """The later one, as with generated stacks."""
+    """The later day is taken, as with generated stacks."""
     base = msgspec.structs.replace(
         STACK, requirements=("alpha==1.2", "beta"), as_of=dt.date(2026, 10, 5)
     )
@@ -109,7 +109,7 @@ def test_a_suggestion_is_as_of_a_day_that_has_what_its_base_asks_for() -> None:
 def test_what_a_changed_table_gives_no_more_is_told(
     root: Path, capsys: pytest.CaptureFixture[str], after: str
 ) -> None:
-    """And what one gave that is gone."""
+    """Stacks of a deleted table are reported too."""
     typed = (root / "matrix.toml").read_text(encoding="utf-8")
     add(root, RELEASES)
     refresh(root)
@@ -126,7 +126,7 @@ def test_what_a_changed_table_gives_no_more_is_told(
 def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Until then no other command goes on."""
+    """No other command runs until it is looked up."""
     add(root, RELEASES + 'from = "99"\n')
     assert [2, 1] == [main(["list", "--root", str(root)]), refresh(root, "--check")]
     out = capsys.readouterr().out
@@ -136,7 +136,7 @@ def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
 
 
 def test_a_yanked_release_that_is_asked_for_exactly_stays() -> None:
-    """Also in a stack of today: the next lock has it too."""
+    """This also holds for a stack of today: its next lock has the release too."""
     requirements = ("alpha", "alpha==1.*", "alpha<=1.0", "Alpha==1.0", "alpha===1.0")
     stacks = [
         msgspec.structs.replace(STACK, name=text, requirements=(text,), as_of="today")
@@ -150,7 +150,7 @@ def test_a_yanked_release_that_is_asked_for_exactly_stays() -> None:
 def test_a_new_release_of_a_package_of_windows_is_told(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where no typed stack asks for it."""
+    """No typed stack asks for this package."""
     served.add("beta", "1.0", "2026-01-01")
     add(root, WINDOW.replace("alpha", "beta"))
     refresh(root)
@@ -160,7 +160,7 @@ def test_a_new_release_of_a_package_of_windows_is_told(
 def test_a_new_prerelease_is_told_of_a_package_that_has_nothing_else(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is what an install takes."""
+    """An install would take it."""
     served.files.clear()
     served.add("alpha", "2.0rc1", "2026-01-01")
     assert 1 == refresh(root, "--check")
@@ -171,7 +171,7 @@ def test_a_new_prerelease_is_told_of_a_package_that_has_nothing_else(
 def test_a_release_is_told_where_a_stack_has_a_python_for_it(
     root: Path, served: PackageIndex, monkeypatch: pytest.MonkeyPatch, python: str, code: int
 ) -> None:
-    """For the others there is none."""
+    """A stack with another Python cannot use the release."""
     listed = [
         {
             "filename": "alpha-2.0.tar.gz",
@@ -196,7 +196,7 @@ def test_a_release_is_told_where_a_stack_has_a_python_for_it(
 def test_a_stack_of_today_without_a_lock_is_told(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Though other stacks have its packages; once it is locked it moves by itself."""
+    """Other stacks have its packages. Once it is locked, it moves without a report."""
     add(
         root,
         '[[stacks]]\nname = "next"\npython = "3.11"\nas_of = "today"\nrequirements = ["alpha"]\n',
