@@ -1,4 +1,4 @@
-"""Training scripts in which the gradient goes wrong, or training never gets so far: one variant for each way."""
+"""Training scripts whose gradient goes wrong, or that fail earlier: one variant for each way."""
 
 # ruff: noqa: ANN401, D103  (torch has no types here; a variant's summary is in VARIANTS)
 

@@ -1,4 +1,4 @@
-"""What the fakes that train share: small models, their data, and the loop of every tutorial."""
+"""What the training fakes share: small models, their data, and the loop of every tutorial."""
 
 # ruff: noqa: ANN401, T201  (torch has no types here; a script prints)
 

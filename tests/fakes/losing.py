@@ -1,4 +1,4 @@
-"""A gradient that is lost on its way through a model, in each way in which a script can lose it."""
+"""A gradient that is lost on its way through a model, in every way that a script can lose it."""
 
 # ruff: noqa: ANN401, D103  (torch has no types here; a variant's summary is in VARIANTS)
 
@@ -73,7 +73,10 @@ VARIANTS = {
 
 
 def train(variant: str, device: str, steps: int) -> None:
-    """Take `steps` steps of the variant's loop; the line that is to blame is marked by `culprit` and its name."""
+    """Take `steps` steps of the variant's loop.
+
+    The line to blame is marked with `culprit` and its name.
+    """
     torch.manual_seed(0)
     loop: Iterator[None] = globals()[variant](Model().to(device), batch(device))
     for _ in zip(range(steps), loop, strict=False):

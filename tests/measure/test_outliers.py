@@ -46,7 +46,7 @@ def test_one_server_with_an_unlucky_layout_hides_no_five_per_cent() -> None:
 
 
 def spread_out(*far: float) -> list[Floats]:
-    """A baseline of twelve servers within half a per cent, and a candidate alike but for some that are ``far`` out."""
+    """Twelve baseline servers within 0.5 %, and equal candidates; some are ``far`` away."""
     levels = np.tile(np.linspace(-0.0025, 0.0025, 12), 2)
     levels[12 : 12 + len(far)] += far
     return [np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))]

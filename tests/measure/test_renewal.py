@@ -1,4 +1,4 @@
-"""When servers are replaced by others, what that takes, and what counts at the end: by a clock that is told."""
+"""When servers are replaced, what this costs, and what counts, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_servers_that_ran_long_enough_are_replaced(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, opening_s: float, sets: list[int]
 ) -> None:
-    """After the second look, at 30 of 100 s; where starting others took no longer, and twice that is left."""
+    """This is after the second look.
+
+    Starting others took no longer, and twice that time is left.
+    """
 
     def renew(both: Servers) -> None:
         for each in both.members:

@@ -115,7 +115,10 @@ def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> 
 
 @pytest.mark.slow
 def test_equal_sides_are_hardly_ever_called_different() -> None:
-    """Of 400 simulated comparisons, each looked at four times, with the margin of no help: 1 % at most."""
+    """Of 400 simulated comparisons with four looks each, at most 1 % are.
+
+    The margin does not help.
+    """
     found = told(400, 3, margin=1e-6)
     assert found[Size.MORE] + found[Size.LESS] <= 4
 
@@ -176,7 +179,7 @@ def test_past_its_end_a_budget_gives_no_more() -> None:
     ],
 )
 def test_the_verdict(difference: float, half: float, floor: float, size: Size) -> None:
-    """Beyond 1, the margin (0.01) and the noise floor; or wholly within the margin; or neither."""
+    """The interval is beyond 1, margin (0.01) and noise floor, or within the margin, or neither."""
     assert size is statistics.verdict(known(difference, floor=floor), half, 0.01)
 
 

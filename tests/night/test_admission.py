@@ -1,4 +1,4 @@
-"""What of a record from another machine is believed: what was observed, and nothing that does not follow from it."""
+"""What is accepted of a record from another machine: the observation, and what follows from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of other checkouts: what is taken, what is skipped and said, and what is refused."""
+"""Records of other checkouts: some are added, some skipped with a note, and some refused."""
 
 from __future__ import annotations
 

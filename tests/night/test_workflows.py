@@ -1,4 +1,4 @@
-"""What the linters of the workflows do not see: pins, time limits, and that every command in them exists."""
+"""Checks of the workflows that linters do not make: pins, time limits, existing commands."""
 
 from __future__ import annotations
 

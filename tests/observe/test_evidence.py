@@ -1,4 +1,4 @@
-"""A gradient that is lost in each way there is, on the oldest and on the newest torch: cause, module and line."""
+"""Lost gradients of every kind on the oldest and newest torch: cause, module and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``refresh``: what is told of tables, windows, packages and stacks, and what is told where the index says little."""
+"""Reports of ``refresh`` about tables, windows, packages and stacks, if the index says little."""
 
 from __future__ import annotations
 
