@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Loop = Callable[[str, list[torch.Tensor], int], Iterator[None]]
-    """Of a device, the tensors that are learned, to be filled in, and the number of steps; yields after each step."""
+    """Gets a device, an empty list for the learned tensors, and the number of steps.
+
+    It yields after each step.
+    """
 
 
 def learn(loop: Loop, device: str, steps: int) -> None:

@@ -83,7 +83,7 @@ def train(variant: str, device: str, steps: int) -> None:
         pass
 
 
-class DecoratedSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is not installed where this is checked
+class DecoratedSGD(torch.optim.SGD):  # type: ignore[misc]  # the checker has no torch
     """What transformers.optimization.Adafactor did in 4.30."""
 
     @torch.no_grad()  # type: ignore[untyped-decorator]  # culprit: decorated_step

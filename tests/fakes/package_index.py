@@ -110,7 +110,8 @@ class PackageIndex:
             text = json.dumps({"meta": {"api-version": "1.1"}, "name": name, "files": listed})
             return "application/vnd.pypi.simple.v1+json", text
         anchors = (
-            f'<a href="/files/{html.escape(file.filename)}#sha256={file.digest}" data-upload-time="{file.uploaded}"'
+            f'<a href="/files/{html.escape(file.filename)}#sha256={file.digest}"'
+            f' data-upload-time="{file.uploaded}"'
             f"{' data-yanked' if file.yanked else ''}>{file.filename}</a>"
             for file in files
         )
@@ -160,7 +161,7 @@ class PackageIndex:
 
             do_HEAD = do_GET  # noqa: N815  (the base class's name)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Keep the tests' output clean."""
 
         return Handler
@@ -174,7 +175,9 @@ def wheel(name: str, version: str, requires: tuple[str, ...] = ()) -> bytes:
     entries = {
         f"{module}.py": f"VERSION = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: fake\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: fake\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     record = "".join(f"{path},,\n" for path in [*entries, f"{info}/RECORD"])
     buffer = io.BytesIO()

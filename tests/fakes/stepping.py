@@ -122,7 +122,7 @@ def one_never_steps(model: Any, inputs: torch.Tensor) -> Iterator[None]:
     return descend(optimizer, lambda: error(model(inputs)))
 
 
-class IdleSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is not installed where this is checked
+class IdleSGD(torch.optim.SGD):  # type: ignore[misc]  # the checker has no torch
     """An optimizer that never steps."""
 
     def step(self, closure: Any = None) -> Any:  # culprit: idle_step

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         servers.pin(process.pid, (core,))
-        threads = [int(each) for each in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208  (names alone)
+        tasks = Path(f"/proc/{process.pid}/task").iterdir()
+        threads = [int(each.name) for each in tasks]
         found = [os.sched_getaffinity(thread) for thread in threads]
         process.communicate()
     assert [{core}, {core}] == found

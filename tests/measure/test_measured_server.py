@@ -147,7 +147,7 @@ def test_a_stopped_script_leaves_no_folder(shared: MeasuredServer) -> None:
     assert (1, []) == (len(before), list(shared.directory.glob("cell-*")))
 
 
-def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_python_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """Each attempt gives the error, and nothing must be closed."""
     runner = MeasuredServer(Contender(tmp_path / "nowhere"), tmp_path, [], {}, ())
     for _ in range(2):
@@ -179,7 +179,7 @@ def test_a_block_whose_clock_ran_backwards_is_run_again(
     assert (0.2, 0.3) == runner.block(2)
 
 
-def test_a_clock_that_only_runs_backwards_is_told(
+def test_a_clock_that_only_runs_backwards_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measuring stops after a few attempts."""
@@ -216,7 +216,7 @@ def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(
     assert 48 * MIB < peaks[1] - peaks[0] < 80 * MIB
 
 
-def test_a_killed_server_is_told_and_another_one_started(runner: MeasuredServer) -> None:
+def test_a_killed_server_is_reported_and_another_one_started(runner: MeasuredServer) -> None:
     """The next script starts it. The running script ends with the old server."""
     runner.begin(asks())
     script, server = cell_pid(runner), server_pid(runner)
@@ -230,7 +230,7 @@ def test_a_killed_server_is_told_and_another_one_started(runner: MeasuredServer)
     runner.end()
 
 
-def test_a_server_that_its_script_kills_is_told(runner: MeasuredServer) -> None:
+def test_a_server_that_its_script_kills_is_reported(runner: MeasuredServer) -> None:
     """The error comes at once, because no answer can come."""
     with pytest.raises(ServerDied):
         begin_and_run(runner, asks("kills_server"), STEPS)
@@ -238,7 +238,7 @@ def test_a_server_that_its_script_kills_is_told(runner: MeasuredServer) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer_any_more_is_ended(
+def test_a_server_that_stops_answering_is_ended(
     runner: MeasuredServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A late answer would be taken for an answer to another request."""

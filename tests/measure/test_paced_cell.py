@@ -97,7 +97,7 @@ def test_between_blocks_the_script_takes_no_processor_time(paces: Bench) -> None
     assert taken <= 0.02
 
 
-def test_peak_memory_is_told(paces: Bench) -> None:
+def test_peak_memory_is_reported(paces: Bench) -> None:
     """It is the memory of the process in bytes. Torch alone takes tens of megabytes."""
     cell = paces.started("control")
     peak = cell.run(STEPS).peak_memory_bytes
@@ -138,7 +138,9 @@ def test_a_script_that_ends_with_a_block_is_exhausted_by_the_next(paces: Bench) 
     ("variant", "words"),
     [("raises", "RuntimeError: the loss went away"), ("crashes", "killed by signal 11")],
 )
-def test_a_script_that_fails_is_told_with_its_words(paces: Bench, variant: str, words: str) -> None:
+def test_a_script_that_fails_is_reported_with_its_words(
+    paces: Bench, variant: str, words: str
+) -> None:
     """It is not taken for a script that has ended."""
     cell = paces.started(variant)
     with pytest.raises(Broken) as error:
@@ -146,7 +148,7 @@ def test_a_script_that_fails_is_told_with_its_words(paces: Bench, variant: str, 
     assert words == str(error.value)
 
 
-def test_a_script_that_fails_before_its_first_step_is_told(paces: Bench) -> None:
+def test_a_script_that_fails_before_its_first_step_is_reported(paces: Bench) -> None:
     """The error comes when it is started."""
     with pytest.raises(Broken, match="the loss went away"):
         paces.started("raises_early")

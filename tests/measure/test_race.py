@@ -67,7 +67,7 @@ def test_a_clear_difference_stops_the_race_at_the_first_look() -> None:
     assert pytest.approx(1.3, rel=0.01) == found.step_time.ratio
 
 
-def test_a_candidate_that_is_faster_is_told_so() -> None:
+def test_a_candidate_that_is_faster_is_called_faster() -> None:
     """This is the opposite direction."""
     with a_race(slower=0.8) as (race, _, _):
         found = race.run()
@@ -135,7 +135,7 @@ def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
     )
 
 
-def test_a_script_that_ends_before_a_round_does_is_told() -> None:
+def test_a_script_that_ends_before_a_round_does_is_reported() -> None:
     """It is started again a few times only."""
     with a_race(steps_left=3) as (race, told, _):
         found = race.run()
@@ -161,7 +161,7 @@ def test_a_script_that_ends_before_a_round_does_is_told() -> None:
         ),
     ],
 )
-def test_what_goes_wrong_is_told_and_ends_the_race(error: Exception, words: str) -> None:
+def test_what_goes_wrong_is_reported_and_ends_the_race(error: Exception, words: str) -> None:
     """It ends at once, and no script runs on."""
     with a_race(error=error) as (race, told, _):
         found = race.run()

@@ -77,7 +77,7 @@ def test_processes_that_have_a_server_each_need_no_other(clock: Clock) -> None:
     assert {0} == {each.renewed for each in told}
 
 
-def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
+def test_what_was_measured_is_reported_where_servers_cannot_be_replaced(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last look uses the old servers and the rest of the error probability."""
@@ -131,7 +131,7 @@ def test_a_generation_that_the_budget_cuts_off_does_not_count(
         assert [1] == [len(each) for each in race.generations]
 
 
-def test_servers_that_lay_far_out_are_told() -> None:
+def test_servers_that_lay_far_out_are_reported() -> None:
     """The notice has their number and side, and says what was done."""
     with a_race(half=6) as (race, told, _):
         told[7].step_s *= 1.2

@@ -113,7 +113,7 @@ def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Pat
     assert ["False"] * 2 * SERVERS == late
 
 
-def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path) -> None:
+def test_a_python_that_does_not_start_is_reported_and_no_server_left(tmp_path: Path) -> None:
     """One side fails, and the servers of the other side are ended."""
     baseline, nowhere = contender(), Contender(tmp_path / "nowhere")
     others = set(descendants(os.getpid()))  # servers that other tests share

@@ -36,7 +36,7 @@ def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
 
 
 @given(seeds, st.floats(-0.2, 0.2))
-def test_a_machine_that_slows_down_steadily_is_no_difference(seed: int, drift: float) -> None:
+def test_a_machine_that_slows_down_steadily_makes_no_difference(seed: int, drift: float) -> None:
     """The two blocks of each server have the same middle in time."""
     generator = np.random.default_rng(seed)
     rounds = []
@@ -72,7 +72,9 @@ def test_a_difference_that_is_there_is_the_estimate() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("server", "process"), [(0.01, 0.01), (0.0, 0.02), (0.003, 0.005)])
-def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, process: float) -> None:
+def test_the_standard_error_is_as_large_as_the_spread_of_estimates(
+    server: float, process: float
+) -> None:
     """Over many simulated comparisons, estimates vary as much as the standard error says."""
     generator = np.random.default_rng(11)
     found = [

@@ -70,7 +70,7 @@ def test_records_are_taken_into_the_journal(tmp_path: Path) -> None:
     assert {"plain", "other"} == {cell.variant for cell in store.recorded_here("stack")}
 
 
-def test_what_is_taken_twice_is_new_once(tmp_path: Path) -> None:
+def test_a_record_that_is_merged_twice_is_new_once(tmp_path: Path) -> None:
     """The journal does not change the second time."""
     records = found(write(tmp_path / "shard", make_record())).records
     store = make_store(tmp_path)
@@ -133,7 +133,7 @@ def test_a_judgement_on_relations_is_taken_back(tmp_path: Path) -> None:
     assert ("trains", True, "") == (record.outcome, record.passed, record.message)
 
 
-def test_a_truncated_line_is_told_and_skipped(tmp_path: Path) -> None:
+def test_a_truncated_line_is_reported_and_skipped(tmp_path: Path) -> None:
     """It is reported, and the other lines are added."""
     whole = found(
         write(tmp_path / "shard", encode(make_record())[:80] + b"\n", b"\n", make_record())
@@ -146,7 +146,7 @@ def test_a_truncated_line_is_told_and_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(make_any_record("step:magic"))]
 )
-def test_what_is_no_record_is_told_and_skipped(tmp_path: Path, line: bytes) -> None:
+def test_what_is_no_record_is_reported_and_skipped(tmp_path: Path, line: bytes) -> None:
     """The line may have any content."""
     seen = found(write(tmp_path / "shard", line, make_record()))
     assert (1, 1) == (len(seen.records), len(seen.problems))
@@ -170,7 +170,7 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
         (make_cell(device='cpu"><script>'), """there is no device 'cpu"><script>' here"""),
     ],
 )
-def test_a_cell_that_is_unknown_here_is_told_and_skipped(
+def test_a_cell_that_is_unknown_here_is_reported_and_skipped(
     tmp_path: Path, cell: object, told: str
 ) -> None:
     """It would not be in any matrix."""
@@ -216,7 +216,7 @@ def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
     assert (["stack"], False) == (told, (tmp_path / "journal").exists())
 
 
-def test_a_record_of_the_future_is_told_and_skipped(tmp_path: Path) -> None:
+def test_a_record_of_the_future_is_reported_and_skipped(tmp_path: Path) -> None:
     """It would be the newest one forever."""
     seen = found(
         write(tmp_path / "shard", make_record(recorded_at=dt.datetime(2999, 1, 1, tzinfo=dt.UTC)))
@@ -243,7 +243,7 @@ def test_of_a_shard_only_the_planned_key_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inner", ["B", "records-B"])
-def test_no_shard_speaks_for_another(tmp_path: Path, inner: str) -> None:
+def test_no_shard_leaves_records_of_another(tmp_path: Path, inner: str) -> None:
     """A shard may have made any folders inside its own."""
     write(tmp_path / "records-A" / inner, make_record(cell=make_cell(variant="other")))
     for given in (tmp_path, tmp_path / "records-A"):

@@ -54,7 +54,11 @@ VARIANTS = {
 }
 AGREE = [("plain", "checkpointed")]
 '''
-PRODUCTS = '"""Products of two."""\n\nNEEDS = ("torch",)\nVARIANTS = {"one": {"role": "reported", "summary": "one"}}\n'
+PRODUCTS = '''"""Products of two."""
+
+NEEDS = ("torch",)
+VARIANTS = {"one": {"role": "reported", "summary": "one"}}
+'''
 SESSIONS = [{"session": f"matrix({name})"} for name in ("first", "second", "broken")]
 
 
@@ -306,7 +310,7 @@ def test_a_folder_without_records_is_bad_input(
     assert "There are no records in" in capsys.readouterr().err
 
 
-def test_what_a_shard_forged_is_told_and_not_taken(
+def test_what_a_shard_forged_is_reported_and_not_taken(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A bad package in one stack cannot change another stack's results."""

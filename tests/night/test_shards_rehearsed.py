@@ -72,7 +72,7 @@ def test_a_rehearsal_knows_its_stacks(root: Path, capsys: pytest.CaptureFixture[
     assert "perhaps you meant 'first'" in capsys.readouterr().err
 
 
-def test_what_does_not_resolve_has_a_code_of_its_own(
+def test_a_stack_that_does_not_resolve_has_its_own_exit_code(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault of this program ends with 1, also in nox. The night must not confuse the two."""
@@ -84,7 +84,7 @@ def test_what_does_not_resolve_has_a_code_of_its_own(
     assert 3 == run(root, "lock", "--all")
 
 
-def test_a_stack_without_such_a_release_is_left_out_and_told(
+def test_a_stack_without_such_a_release_is_left_out_and_reported(
     root: Path, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The other stacks go on. If no stack is left, it is bad input."""

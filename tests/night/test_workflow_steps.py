@@ -57,10 +57,14 @@ def run(place: Path, step: str, **variables: str) -> subprocess.CompletedProcess
     """
     beside = place.parent
     given = {
-        "PATH": f"{beside / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(beside), "LC_ALL": "C.UTF-8",
-        "GITHUB_OUTPUT": str(beside / "output"), "CALLS": str(beside / "calls"), "GIT_CONFIG_NOSYSTEM": "1",
+        "PATH": f"{beside / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(beside),
+        "LC_ALL": "C.UTF-8",
+        "GITHUB_OUTPUT": str(beside / "output"),
+        "CALLS": str(beside / "calls"),
+        "GIT_CONFIG_NOSYSTEM": "1",
         **variables,
-    }  # fmt: skip
+    }
     command = ["bash", "-e", "-c", script(step)]
     return subprocess.run(
         command, cwd=place, env=given, text=True, capture_output=True, check=False
@@ -80,9 +84,7 @@ def test_a_stack_that_does_not_resolve_ends_no_night(place: Path, code: int, exp
 
 
 @pytest.mark.parametrize(("code", "regressed"), [(0, "regressed=0\n"), (1, "regressed=1\n")])
-def test_a_regression_is_told_to_the_jobs_that_follow(
-    place: Path, code: int, regressed: str
-) -> None:
+def test_a_regression_is_passed_on_to_later_jobs(place: Path, code: int, regressed: str) -> None:
     """The exit code of the command decides."""
     pretend(place, "nox", f"echo told > regressions.md\nexit {code}\n")
     assert 0 == run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
@@ -90,7 +92,7 @@ def test_a_regression_is_told_to_the_jobs_that_follow(
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_a_look_for_regressions_that_fails_tells_nothing(place: Path, code: int) -> None:
+def test_a_failed_search_for_regressions_reports_nothing(place: Path, code: int) -> None:
     """Without its report no issue is opened or closed."""
     pretend(place, "nox", f"exit {code}\n")
     assert 0 != run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
@@ -133,7 +135,7 @@ def report(place: Path, *, regressed: str, number: str = "") -> list[str]:
     return others
 
 
-def test_where_nothing_is_regressed_no_issue_is_opened(place: Path) -> None:
+def test_without_regressions_no_issue_is_opened(place: Path) -> None:
     """No other command is called."""
     assert [] == report(place, regressed="0")
 
@@ -152,8 +154,14 @@ def test_the_issue_is_closed_when_nothing_is_regressed(place: Path) -> None:
         (
             "",
             [
-                "label create regression --force --description Something in the matrix regressed --color B60205",
-                "issue create --title The matrix has regressed --label regression --body-file body.md",
+                (
+                    "label create regression --force "
+                    "--description Something in the matrix regressed --color B60205"
+                ),
+                (
+                    "issue create --title The matrix has regressed "
+                    "--label regression --body-file body.md"
+                ),
             ],
         ),
     ],

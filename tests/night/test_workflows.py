@@ -90,7 +90,7 @@ def test_a_checkout_leaves_no_token_behind(text: str) -> None:
 
 
 @pytest.mark.parametrize("job", ["plan", "cells", "publish"])
-def test_where_packages_of_others_run_nothing_can_be_written(job: str) -> None:
+def test_jobs_that_run_tested_packages_cannot_write(job: str) -> None:
     """This covers the repository, pages, issues and signatures."""
     granted = re.findall(
         r"^      [\w-]+: (?:read|write)", jobs(TEXTS["nightly.yml"])[job], re.MULTILINE
@@ -99,7 +99,7 @@ def test_where_packages_of_others_run_nothing_can_be_written(job: str) -> None:
 
 
 @pytest.mark.parametrize("job", ["attest", "pages", "commit", "report"])
-def test_where_something_can_be_written_no_python_runs(job: str) -> None:
+def test_jobs_that_can_write_run_no_python(job: str) -> None:
     """Neither tested packages nor this project run there."""
     text = without_comments(jobs(TEXTS["nightly.yml"])[job])
     assert ": write" in text

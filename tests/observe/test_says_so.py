@@ -27,29 +27,38 @@ SAYS_SO = [
 ]
 MISLEADS = [
     (
-        "torch.utils.checkpoint: please pass in use_reentrant=True or use_reentrant=False explicitly. The default "
-        "of use_reentrant will be updated to be False in the future. To maintain current behavior, pass True."
+        "torch.utils.checkpoint: please pass in use_reentrant=True or use_reentrant=False "
+        "explicitly. The default of use_reentrant will be updated to be False in the future. "
+        "To maintain current behavior, pass True."
     ),
     (
-        "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
-        "recommended, but if you need to preserve the current default behavior, you can pass use_reentrant=True."
+        "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
+        "use_reentrant=False is recommended, but if you need to preserve the current default "
+        "behavior, you can pass use_reentrant=True."
     ),
     (
-        "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
-        "them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`."
+        "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
+        "later, you should call them in the opposite order: `optimizer.step()` before "
+        "`lr_scheduler.step()`."
     ),
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.",
     (
         "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
         "Consider using tensor.detach() first."
     ),
-    "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone().requires_grad_(True)",
+    (
+        "To copy construct from a tensor, it is recommended to use "
+        "sourceTensor.detach().clone().requires_grad_(True)"
+    ),
     "got an unexpected loss: tensor(0.6931, grad_fn=<NllLossBackward0>)",
     "`gradient_checkpointing_enable` is deprecated and will be removed in v6.",
     "no gradient accumulation with this strategy",
     "<frozen importlib._bootstrap>:241: builtin type SwigPyPacked has no __module__ attribute",
     "The current learning rate is 0.5",
-    "You should probably TRAIN this model on a down-stream task to be able to use it for predictions and inference.",
+    (
+        "You should probably TRAIN this model on a down-stream task to be able to use it for "
+        "predictions and inference."
+    ),
 ]
 
 

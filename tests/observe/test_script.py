@@ -26,7 +26,8 @@ def written(folder: Path, text: str, *others: str) -> str:
 
 def test_the_libraries_that_a_script_names_anywhere(tmp_path: Path) -> None:
     """Imports may be at the top or in a function. Each existing library is listed once."""
-    text = "import json.decoder as d\nfrom wave import open\ndef f():\n    import csv, json.decoder, not_there\n"
+    top = "import json.decoder as d\nfrom wave import open\n"
+    text = top + "def f():\n    import csv, json.decoder, not_there\n"
     assert ["json.decoder", "wave", "csv"] == cell.libraries(written(tmp_path, text))
 
 

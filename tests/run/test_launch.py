@@ -155,7 +155,7 @@ def test_memory_is_limited_on_top_of_what_the_libraries_take(process_bench: Work
     assert "trains" == process_bench.run("healthy", memory_bytes=HALF_GIB // 8).outcome
 
 
-def test_last_words_about_memory_are_heard(process_bench: Workbench) -> None:
+def test_a_message_about_memory_at_the_end_is_recognised(process_bench: Workbench) -> None:
     """A library that fails to allocate memory says so at the end of its output.
 
     The output may be long.
@@ -175,7 +175,7 @@ def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
     ("script", "outcome"),
     [("importing_dies", "process:signal-11"), ("importing_exits", "process:exit-3")],
 )
-def test_a_death_while_importing_is_told(tmp_path: Path, script: str, outcome: str) -> None:
+def test_a_death_while_importing_is_reported(tmp_path: Path, script: str, outcome: str) -> None:
     """The server ends while it imports, and the error says how."""
     bench = Workbench(OLDEST, tmp_path, (script,))
     with pytest.raises(ServerDied) as raised:

@@ -135,7 +135,7 @@ def test_the_key_changes_with_the_schema(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "changed since it was recorded: schema" == only(planned(recorded)).why
 
 
-def test_several_changes_are_all_told() -> None:
+def test_several_changes_are_all_reported() -> None:
     """They come in the order of the inputs."""
     recorded = record_of(only(planned()))
     cell = only(planned(recorded, **(OTHER["steps"] | OTHER["lock"])))

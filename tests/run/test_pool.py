@@ -230,7 +230,7 @@ def test_a_script_whose_libraries_end_the_server_imports_them_itself(
     ] == world.started
 
 
-def test_in_a_process_of_its_own_a_script_imports_everything_itself(
+def test_in_a_fresh_process_a_script_imports_everything_itself(
     tmp_path: Path, world: World
 ) -> None:
     """It imports in its own order, as it would without this project."""

@@ -141,7 +141,7 @@ def test_a_suggestion_is_a_table_that_can_be_pasted(tmp_path: Path) -> None:
     ) == (config.load(tmp_path / "matrix.toml", ["sums"], TODAY).stacks)
 
 
-def test_nothing_new_is_told(
+def test_nothing_new_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The exit code is 0."""
@@ -152,7 +152,7 @@ def test_nothing_new_is_told(
     assert {"/simple/alpha/"} == set(served.requests)
 
 
-def test_a_new_release_is_told_with_a_table_for_matrix_toml(
+def test_a_new_release_is_reported_with_a_table_for_matrix_toml(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The file belongs to the user and is not changed."""
@@ -165,7 +165,7 @@ def test_a_new_release_is_told_with_a_table_for_matrix_toml(
     assert before == (root / "matrix.toml").read_bytes()
 
 
-def test_generated_stacks_are_told_by_check_and_written_without(
+def test_generated_stacks_are_reported_by_check_and_written_without(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After that they are ordinary stacks, and only their locks are missing."""
@@ -186,7 +186,7 @@ def test_generated_stacks_are_told_by_check_and_written_without(
     assert served.requests == ["/simple/alpha/"]  # within minutes it is not asked again
 
 
-def test_a_stack_that_no_rule_gives_any_more_is_told(
+def test_a_stack_that_no_rule_gives_now_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A release was yanked. Its records are kept."""
@@ -200,13 +200,14 @@ def test_a_stack_that_no_rule_gives_any_more_is_told(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_period_that_has_ended_is_told_until_it_is_locked(
+def test_a_period_that_has_ended_is_reported_until_it_is_locked(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its stack needs no index. Only its lock is missing."""
     add(
         root,
-        '[generate.snapshots]\nevery = "quarter"\nfrom = 2025-03-31\nuntil = 2025-03-31\nrequirements = ["alpha"]',
+        '[generate.snapshots]\nevery = "quarter"\nfrom = 2025-03-31\nuntil = 2025-03-31\n'
+        'requirements = ["alpha"]',
     )
     assert 1 == refresh(root, "--check")
     assert (
@@ -238,7 +239,7 @@ def test_news_are_had_as_data(
     )
 
 
-def test_a_package_that_the_index_has_not_is_told(
+def test_a_package_that_the_index_has_not_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error names the table, and nothing is written."""
@@ -283,7 +284,7 @@ def test_a_window_is_looked_up_like_releases(
     ]
 
 
-def test_without_the_index_what_is_kept_is_used_and_told(
+def test_without_the_index_what_is_kept_is_used_and_reported(
     root: Path,
     served: PackageIndex,
     monkeypatch: pytest.MonkeyPatch,

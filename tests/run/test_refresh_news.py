@@ -34,7 +34,7 @@ def undated(index: PackageIndex) -> None:
 
 
 @pytest.mark.parametrize("what", ["no release", "no dates for the releases"])
-def test_an_index_that_tells_nothing_is_told(
+def test_an_index_without_information_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     """The page is missing or has no dates, so new releases cannot be seen."""
@@ -106,7 +106,7 @@ def test_a_suggestion_is_as_of_a_day_that_has_what_its_base_asks_for() -> None:
 
 @pytest.mark.parametrize("after", [RELEASES + 'from = "1.1"\n', ""])
 @pytest.mark.usefixtures("served")
-def test_what_a_changed_table_gives_no_more_is_told(
+def test_what_a_changed_table_gives_no_more_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str], after: str
 ) -> None:
     """Stacks of a deleted table are reported too."""
@@ -123,7 +123,7 @@ def test_what_a_changed_table_gives_no_more_is_told(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
+def test_a_table_that_was_not_looked_up_is_reported_though_it_gives_nothing(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No other command runs until it is looked up."""
@@ -147,7 +147,7 @@ def test_a_yanked_release_that_is_asked_for_exactly_stays() -> None:
     assert [True, True, True, False, False] == [each.moves for each in told]
 
 
-def test_a_new_release_of_a_package_of_windows_is_told(
+def test_a_new_release_of_a_package_of_windows_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No typed stack asks for this package."""
@@ -157,7 +157,7 @@ def test_a_new_release_of_a_package_of_windows_is_told(
     assert "release   beta 1.0 of 2026-01-01: no lock has the package" in capsys.readouterr().out
 
 
-def test_a_new_prerelease_is_told_of_a_package_that_has_nothing_else(
+def test_a_new_prerelease_is_reported_of_a_package_that_has_nothing_else(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An install would take it."""
@@ -168,7 +168,7 @@ def test_a_new_prerelease_is_told_of_a_package_that_has_nothing_else(
 
 
 @pytest.mark.parametrize(("python", "code"), [("3.11", 0), ("3.12", 1)])
-def test_a_release_is_told_where_a_stack_has_a_python_for_it(
+def test_a_release_is_reported_where_a_stack_has_a_python_for_it(
     root: Path, served: PackageIndex, monkeypatch: pytest.MonkeyPatch, python: str, code: int
 ) -> None:
     """A stack with another Python cannot use the release."""
@@ -193,7 +193,7 @@ def test_a_release_is_told_where_a_stack_has_a_python_for_it(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_stack_of_today_without_a_lock_is_told(
+def test_a_stack_of_today_without_a_lock_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Other stacks have its packages. Once it is locked, it moves without a report."""

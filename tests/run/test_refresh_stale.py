@@ -39,8 +39,8 @@ def test_an_old_answer_removes_no_stack(
     capsys.readouterr()
     assert 2 == refresh(root)
     assert (
-        "Nothing was written: old answers of the package index would remove these stacks: alpha-1.2."
-        in capsys.readouterr().err
+        "Nothing was written: old answers of the package index would remove these stacks: "
+        "alpha-1.2." in capsys.readouterr().err
     )
     assert written == (root / "results" / "locks" / "_matrix.json").read_bytes()
     assert b"alpha-1.2" in written

@@ -87,7 +87,7 @@ def test_a_record_holds_what_was_seen_and_how_it_was_run(tmp_path: Path, world: 
     assert TRAINED.observation == record.observation
 
 
-def test_whoever_watches_is_told(tmp_path: Path, world: World) -> None:
+def test_a_run_reports_its_progress(tmp_path: Path, world: World) -> None:
     """Progress gets the plan, each stage, and each cell with its output."""
     watcher = Watcher()
     make_run(tmp_path, watcher=watcher).execute(EVERYTHING)
@@ -162,7 +162,7 @@ def test_an_install_that_failed_fills_what_was_to_be_run(
 
 
 @pytest.mark.parametrize("outcome", ["install:network", "install:disk-full"])
-def test_a_failure_of_the_machine_is_recorded_and_then_told(
+def test_a_failure_of_the_machine_is_recorded_and_then_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
     """The stack was not judged. The same command can continue it."""
@@ -224,7 +224,7 @@ def test_the_resolvers_explanation_is_kept(tmp_path: Path) -> None:
     assert {5000} == {len(record.message) for record in run.store.recorded_here("stack").values()}
 
 
-def test_a_run_has_the_environment_to_itself(tmp_path: Path, world: World) -> None:
+def test_only_one_run_uses_an_environment(tmp_path: Path, world: World) -> None:
     """No other run uses the environment while its cells run."""
 
     class Curious(Watcher):

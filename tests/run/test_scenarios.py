@@ -16,7 +16,8 @@ from tests.factories import make_lock, make_variant
 
 FOLDER = Path(__file__).parent.parent.parent / "scenarios"
 
-# The names are a contract: results are looked up by them. c control, r reported, m remedy, i misuse.
+# The names are a contract, because results are found by them. The roles are c (control),
+# r (reported), m (remedy) and i (misuse).
 CONTRACT = {
     "t5_classifier": """
         c torch_adamw
@@ -189,7 +190,10 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         (
             '"misuse"',
             '"abuse"',
-            "sums.py variant 'odd' has the unknown role 'abuse' (one of control, reported, remedy, misuse).",
+            (
+                "sums.py variant 'odd' has the unknown role 'abuse' "
+                "(one of control, reported, remedy, misuse)."
+            ),
         ),
         ('"misuse"', "[]", "sums.py variant 'odd' has the unknown role []"),
         (
@@ -276,7 +280,7 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_the_file(
+def test_what_is_wrong_is_reported_with_the_file(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     """The error says what is wrong, why it matters, and where to look."""
@@ -306,7 +310,7 @@ def test_a_folder_is_read_without_its_private_files(tmp_path: Path) -> None:
         (("torch", "peft", "trl<0.1"), "needs peft, which this stack does not have"),
     ],
 )
-def test_the_first_need_that_is_not_met_is_told(
+def test_the_first_need_that_is_not_met_is_reported(
     needs: tuple[str, ...], expected: str | None
 ) -> None:
     """Names are compared as the package index does. A pre-release counts as what it is."""

@@ -140,7 +140,7 @@ def test_a_path_may_be_absolute(folder: Path) -> None:
         ('"mine"', '"Sums"', ["script name 'Sums', which is a scenario's"]),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_the_file(
+def test_what_is_wrong_is_reported_in_the_words_of_the_file(
     folder: Path, old: str, new: str, expected: list[str]
 ) -> None:
     """Each error names the script, the key and what was expected."""

@@ -34,8 +34,8 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
     **{
         how: ("ending.py", [how])
         for how in (
-            "early", "early_exit_0", "early_exit_3", "early_exit_words", "early_exception", "early_skip", "late",
-            "late_cleaning_up", "late_and_swallowing",
+            "early", "early_exit_0", "early_exit_3", "early_exit_words", "early_exception",
+            "early_skip", "late", "late_cleaning_up", "late_and_swallowing",
         )
     },
 }  # fmt: skip
@@ -167,7 +167,7 @@ def test_a_script_is_stopped_after_its_last_timed_step(
         ("unsupported", "needs torch>=99"),
     ],
 )
-def test_the_message_tells_what_the_script_said(ran: Records, name: str, message: str) -> None:
+def test_the_message_has_what_the_script_printed(ran: Records, name: str, message: str) -> None:
     """The folders in the script's message are removed."""
     assert message in ran[NEWEST, name].message
 

@@ -230,7 +230,7 @@ def test_a_line_that_is_taken_in_parts_is_written_whole(
 
 
 @pytest.mark.parametrize("outcome", ["setup:no-device", "install:network", "process:lost"])
-def test_what_speaks_of_a_machine_does_not_hide_what_speaks_of_the_stack(
+def test_a_record_about_the_machine_does_not_hide_one_about_the_stack(
     tmp_path: Path, outcome: str
 ) -> None:
     """A run on a machine without a GPU keeps what one with a GPU has published."""

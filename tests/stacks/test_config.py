@@ -136,7 +136,7 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
         ("[run]", "[runs]", ["unknown key 'runs'", "perhaps you meant 'run'"]),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_the_file(
+def test_what_is_wrong_is_reported_in_the_words_of_the_file(
     tmp_path: Path, old: str, new: str, expected: list[str]
 ) -> None:
     """Each error names the table, the key and what was expected."""
@@ -151,7 +151,7 @@ def test_stack_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> Non
     )
 
 
-def test_an_unknown_key_of_the_second_stack_is_told_by_its_name(tmp_path: Path) -> None:
+def test_an_unknown_key_of_the_second_stack_is_reported_by_its_name(tmp_path: Path) -> None:
     """The error has the stack's name and not a number."""
     second = STACK.replace('"old"', '"new"') + "cor = true\n"
     assert "unknown key 'cor' in stack 'new'" in complaint(tmp_path, RUN + STACK + second)
@@ -166,9 +166,8 @@ ALL = STACK + SNAPSHOTS + RELEASES + WINDOW
 def test_five_lines_are_a_matrix(tmp_path: Path) -> None:
     """It has a table of snapshots only. Scenarios, devices and steps have defaults."""
     loaded = load(tmp_path, SNAPSHOTS + 'python = "3.11"\nrequirements = ["torch", "trl"]\n')
-    names = ["snapshot-2024-12-31", "snapshot-2025-03-31", "snapshot-2025-06-30", "snapshot-2025-09-30",
-             "snapshot-2025-12-31"]  # fmt: skip
-    assert names == [stack.name for stack in loaded.stacks]
+    days = ["2024-12-31", "2025-03-31", "2025-06-30", "2025-09-30", "2025-12-31"]
+    assert [f"snapshot-{day}" for day in days] == [stack.name for stack in loaded.stacks]
     assert (("cpu", "cuda"), ("frozen_parameters", "t5_classifier")) == (
         loaded.run.devices,
         loaded.run.scenarios,
@@ -316,7 +315,7 @@ def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
         (SNAPSHOTS, "[generate]\nsnapshots = 3\n", ["no table in [generate.snapshots]"]),
     ],
 )
-def test_what_is_wrong_is_told_with_the_name_of_the_table(
+def test_what_is_wrong_is_reported_with_the_name_of_the_table(
     tmp_path: Path, old: str, new: str, expected: list[str]
 ) -> None:
     """Each error names the table, the key and what was expected."""
@@ -332,7 +331,7 @@ def test_a_typed_stack_wins_where_it_is_the_same(tmp_path: Path) -> None:
     assert (5, "mine") == (len(loaded.stacks), loaded.stack("snapshot-2025-03-31").summary)
 
 
-def test_a_typed_stack_that_is_another_is_told(tmp_path: Path) -> None:
+def test_a_typed_stack_that_is_another_is_reported(tmp_path: Path) -> None:
     """Results are found by the name, so two stacks must not share it."""
     told = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
     assert "a second stack 'snapshot-2025-03-31' in [generate.snapshots]" in told

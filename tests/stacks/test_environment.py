@@ -198,7 +198,7 @@ def test_an_index_that_is_gone_is_a_network_failure(
     assert failure(lock, tmp_path).outcome == "install:network"
 
 
-def test_a_full_disk_is_told_with_figures(lock: Lock, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_figures(lock: Lock, tmp_path: Path) -> None:
     """The error comes before anything is installed."""
     told = failure(lock, tmp_path, free_gb=1)
     assert told.outcome == "install:disk-full"
@@ -211,7 +211,7 @@ def test_a_lock_that_failed_cannot_be_installed(lock: Lock, tmp_path: Path) -> N
     assert failure(msgspec.structs.replace(lock, failure=conflict), tmp_path) == conflict
 
 
-def test_a_missing_python_is_told_with_the_next_command(lock: Lock, tmp_path: Path) -> None:
+def test_a_missing_python_is_reported_with_the_next_command(lock: Lock, tmp_path: Path) -> None:
     """The error names the missing version, the ones that exist, and how to get it."""
     with pytest.raises(UserError) as raised:
         ensure(msgspec.structs.replace(lock, python="3.99"), tmp_path)
@@ -236,7 +236,10 @@ def test_a_missing_python_is_told_with_the_next_command(lock: Lock, tmp_path: Pa
             "install:build",
         ),
         (
-            "error: Failed to build `alpha==1.0`\n cause: Failed to fetch: the package index/setuptools",
+            (
+                "error: Failed to build `alpha==1.0`\n"
+                " cause: Failed to fetch: the package index/setuptools"
+            ),
             "install:network",
         ),
         ("error: something new", "install:build"),
@@ -278,9 +281,14 @@ def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
 
 TAG = next(str(tag) for tag in sys_tags())
 LOCK = Lock(
-    stack="demo", python=PYTHON, as_of=dt.date(2025, 3, 31), requirements=("torch",), digest="", resolver="",
+    stack="demo",
+    python=PYTHON,
+    as_of=dt.date(2025, 3, 31),
+    requirements=("torch",),
+    digest="",
+    resolver="",
     packages=(LockedPackage(name="torch", version="2.6.0"),),
-)  # fmt: skip
+)
 
 
 def choose(

@@ -217,8 +217,10 @@ def test_a_period_ends_on_its_last_day(day: str, every: Every, expected: str) ->
 def test_eight_quarters_end_in_two_years() -> None:
     """The first and the last day are included."""
     found = ends("quarter", dt.date(2024, 12, 31), dt.date(2026, 9, 30))
-    assert ["2024-12-31", "2025-03-31", "2025-06-30", "2025-09-30", "2025-12-31", "2026-03-31", "2026-06-30",
-            "2026-09-30"] == list(map(str, found))  # fmt: skip
+    assert [
+        "2024-12-31", "2025-03-31", "2025-06-30", "2025-09-30",
+        "2025-12-31", "2026-03-31", "2026-06-30", "2026-09-30",
+    ] == list(map(str, found))  # fmt: skip
 
 
 def test_a_period_that_is_not_over_has_no_end() -> None:
@@ -356,10 +358,12 @@ def test_the_window_of_this_quarter() -> None:
 def test_the_floors_of_the_quarters_to_come() -> None:
     """It is known today when each version may be dropped."""
     found = window(Window(requirements=("torch",), quarters=3), BOTH, TODAY)
-    assert [("window-2026-q4-floor", ("torch==2.5.1",)), ("window-2027-q1-floor", ("torch==2.6.0",)),
-            ("window-2027-q2-floor", ("torch==2.12.0",)), ("window-2026-q4-newest", ("torch",))] == [
-        (stack.name, stack.requirements) for stack in found
-    ]  # fmt: skip
+    assert [
+        ("window-2026-q4-floor", ("torch==2.5.1",)),
+        ("window-2027-q1-floor", ("torch==2.6.0",)),
+        ("window-2027-q2-floor", ("torch==2.12.0",)),
+        ("window-2026-q4-newest", ("torch",)),
+    ] == [(stack.name, stack.requirements) for stack in found]
 
 
 def test_each_package_alone_at_its_floor() -> None:

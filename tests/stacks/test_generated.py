@@ -91,14 +91,14 @@ def test_without_rules_no_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"schema":2,"entries":[]}', b"[]", b"\xff"])
-def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
     """The error says what to do."""
     (tmp_path / "_matrix.json").write_bytes(content)
     with pytest.raises(UserError, match="generated stacks in _matrix"):
         complete(tmp_path, read(tmp_path))
 
 
-def test_a_date_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_date_that_is_none_is_reported(tmp_path: Path) -> None:
     """A person edited the file."""
     matrix = read(tmp_path)
     write(tmp_path, matrix)
@@ -121,7 +121,7 @@ def test_what_is_known_is_listed_before_refresh_ran(tmp_path: Path) -> None:
     ]
 
 
-def test_a_session_of_an_unknown_stack_is_told_what_to_run(tmp_path: Path) -> None:
+def test_a_session_of_an_unknown_stack_is_an_error_with_the_next_command(tmp_path: Path) -> None:
     """A checkout lists the stacks it knows. Another name needs ``refresh`` first."""
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")

@@ -190,7 +190,7 @@ def test_file_names_from_before_the_rules_are_skipped() -> None:
         assert Index(served.url).releases("alpha") == ()
 
 
-def test_an_unreachable_index_is_told_without_its_host() -> None:
+def test_an_unreachable_index_is_reported_without_its_host() -> None:
     """The error says what happened, but does not contain the host."""
     with pytest.raises(IndexUnreachable, match=r"did not answer for alpha") as raised:
         Index(NOBODY, attempts=1).releases("alpha")
@@ -228,9 +228,9 @@ def test_files_of_another_name_are_no_releases() -> None:
 
 def test_a_yank_of_null_is_none() -> None:
     """This is how uv reads it. An empty reason is a yank."""
-    found = releases_of("application/json", page(
-        {"filename": "alpha-1.0.tar.gz", "yanked": None}, {"filename": "alpha-1.1.tar.gz", "yanked": ""}
-    ), "alpha")  # fmt: skip
+    no = {"filename": "alpha-1.0.tar.gz", "yanked": None}
+    yes = {"filename": "alpha-1.1.tar.gz", "yanked": ""}
+    found = releases_of("application/json", page(no, yes), "alpha")
     assert [False, True] == [release.yanked for release in found]
 
 

@@ -189,7 +189,8 @@ def test_later_it_is_asked_what_was_modified(
     versions(reader(served.url, tmp_path, clock))
     clock.after(seconds=FRESH_S)
     assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
-    assert (served.validators(served.page("alpha")[1])["ETag"], MODIFIED) == (  # type: ignore[index]
+    etag = served.validators(served.page("alpha")[1])["ETag"]  # type: ignore[index]
+    assert (etag, MODIFIED) == (
         served.asked[1]["If-None-Match"],
         served.asked[1]["If-Modified-Since"],
     )
@@ -325,7 +326,7 @@ def test_failures_that_pass_are_waited_for_longer_and_longer(
 
 
 @pytest.mark.parametrize("status", [401, 403, 410])
-def test_a_refusal_is_not_argued_with(served: PackageIndex, clock: Clock, status: int) -> None:
+def test_a_refused_request_is_not_repeated(served: PackageIndex, clock: Clock, status: int) -> None:
     """A second request would have the same answer."""
     served.failures = [(status, {})]
     with pytest.raises(IndexUnreachable, match=f"HTTP {status}"):
@@ -346,7 +347,7 @@ def test_an_index_that_is_down_is_left_alone_for_a_minute(clock: Clock) -> None:
     assert 2 == len(clock.slept)
 
 
-def test_questions_say_who_asks(served: PackageIndex) -> None:
+def test_requests_name_this_program(served: PackageIndex) -> None:
     """The owner of the index can see which program asks."""
     versions(Index(served.url))
     assert [USER_AGENT] == [headers["User-Agent"] for headers in served.asked]

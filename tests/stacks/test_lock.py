@@ -142,7 +142,7 @@ def test_what_the_index_never_had_leaves_the_older_lock(
         ("gamma", "The package index has no package gamma."),
     ],
 )
-def test_a_release_that_is_not_there_is_told(
+def test_a_release_that_is_not_there_is_reported(
     served: PackageIndex, tmp_path: Path, requirement: str, sentence: str
 ) -> None:
     """The outcome is no-release and not conflict, with the date if there is one."""
@@ -164,11 +164,13 @@ def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path:
     assert locks.load("demo", tmp_path) == before
 
 
+UNRESOLVED = "could not be resolved"
+NO_SPACE = "No space left on device (os error 28)"
 TROUBLES = {
-    "error: failed to write to the cache: No space left on device (os error 28)": "could not be resolved",
-    "error: Failed to fetch: `the package index/beta/`\n cause: No space left on device (os error 28)": "could not be",
-    "error: Failed to parse: `uv.toml`\n cause: TOML parse error at line 1": "could not be resolved",
-    "error: failed to create directory `cache`: Permission denied (os error 13)": "could not be resolved",
+    f"error: failed to write to the cache: {NO_SPACE}": UNRESOLVED,
+    f"error: Failed to fetch: `the package index/beta/`\n cause: {NO_SPACE}": UNRESOLVED,
+    "error: Failed to parse: `uv.toml`\n cause: TOML parse error at line 1": UNRESOLVED,
+    "error: failed to create directory `cache`: Permission denied (os error 13)": UNRESOLVED,
     "": "uv gave no reason",
 }
 
@@ -220,7 +222,7 @@ def test_a_lock_whose_text_was_changed_does_not_load(served: PackageIndex, tmp_p
     assert locks.load("demo", tmp_path) is None
 
 
-def test_a_damaged_lock_is_told(tmp_path: Path) -> None:
+def test_a_damaged_lock_is_reported(tmp_path: Path) -> None:
     """The error names the file to delete."""
     (tmp_path / "demo.json").write_text("{")
     with pytest.raises(UserError, match=r"delete demo\.json"):
@@ -230,9 +232,14 @@ def test_a_damaged_lock_is_told(tmp_path: Path) -> None:
 def lock_of(asked: Stack, *packages: LockedPackage, as_of: dt.date = SPRING) -> Lock:
     """A lock without files."""
     return Lock(
-        stack=asked.name, python=asked.python, as_of=as_of, requirements=asked.requirements, packages=packages,
-        digest="", resolver="",
-    )  # fmt: skip
+        stack=asked.name,
+        python=asked.python,
+        as_of=as_of,
+        requirements=asked.requirements,
+        packages=packages,
+        digest="",
+        resolver="",
+    )
 
 
 def test_a_lock_is_current_until_the_stack_changes() -> None:
@@ -256,7 +263,10 @@ def test_only_what_was_not_pinned_falls_behind() -> None:
         "newest": "9",
         "newest_released": SPRING,
     }
-    packages = [LockedPackage(name=name, **old) for name in ("alpha", "beta", "gamma")]  # type: ignore[arg-type]
+    packages = [
+        LockedPackage(name=name, **old)  # type: ignore[arg-type]
+        for name in ("alpha", "beta", "gamma")
+    ]
     lock = lock_of(stack("alpha", "beta==1"), *packages)
     assert [package.name for package in locks.fallen_behind(lock, ["alpha", "beta", "gamma"])] == [
         "alpha"

@@ -85,7 +85,9 @@ def test_a_uv_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 @pytest.mark.parametrize(
     "address", ["nonsense", "/a/folder", "https://", "secret@index.example/simple", "name=nonsense"]
 )
-def test_an_index_that_is_no_address_is_told(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_an_index_that_is_no_address_is_reported(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
     """The error has the variable's name, because its value may be a secret."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", address)
     with pytest.raises(

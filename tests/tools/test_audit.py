@@ -143,7 +143,7 @@ def test_a_fault_that_does_not_get_in_is_a_miss(tmp_path: Path) -> None:
     assert (True, "a fault that gets in") == (seen.missed, seen.expected)
 
 
-def test_a_fault_that_nobody_notices_is_a_miss(tmp_path: Path) -> None:
+def test_a_fault_that_is_not_noticed_is_a_miss(tmp_path: Path) -> None:
     """The cell trains."""
     (tmp_path / "truth.json").write_bytes(msgspec.json.encode(BLOCK))
     seen = audit.compared("stack", make_injection(), make_finished("trains"), tmp_path)

@@ -71,7 +71,8 @@ def test_nothing_published_is_an_error(project: Project, tmp_path: Path) -> None
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
 def test_memory_is_that_of_all_processes() -> None:
     """It covers a process and those that it starts."""
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    child = "print(1, flush=True); input()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -86,7 +86,7 @@ def test_an_inconclusive_comparison_of_equal_sides_is_no_false_alarm() -> None:
     assert 0 == of_all([make_trial("inconclusive")]).right
 
 
-def test_the_state_of_the_other_core_is_told_apart() -> None:
+def test_the_states_of_the_other_core_are_distinguished() -> None:
     """First come all trials, then those with it idle, then busy."""
     found = tallies([make_trial(), make_trial(busy=True), make_trial(SLOWER, busy=True)])
     assert [(None, 3, 1), (False, 1, 0), (True, 2, 1)] == [
@@ -111,7 +111,7 @@ def test_a_false_verdict_on_memory_is_counted() -> None:
     assert 1 == of_all([make_trial("hungrier", reading=MEMORY), make_trial(reading=MEMORY)]).right
 
 
-def test_a_missed_bound_is_told_in_words() -> None:
+def test_a_missed_bound_is_reported_in_words() -> None:
     """The sentence has the count and the required number."""
     trials = [make_trial(NOTHING, per_cent=5.0), make_trial(SLOWER)]
     assert [

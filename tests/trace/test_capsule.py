@@ -1,4 +1,4 @@
-"""A published failure as one script: what it asks for, what it says, and that it fails as was published.
+"""A published failure as one script: what it needs, what it says, and that it fails as published.
 
 After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/trace/test_capsule.py``, and read the diff.
 """
@@ -67,7 +67,10 @@ SOURCE = '''"""Sums of two."""
 
 import torch
 
-VARIANTS = {"plain": {"role": "control", "summary": "as it is"}, "twice": {"role": "reported", "summary": "twice"}}
+VARIANTS = {
+    "plain": {"role": "control", "summary": "as it is"},
+    "twice": {"role": "reported", "summary": "twice"},
+}
 
 
 def train(variant, device, steps):
@@ -184,7 +187,7 @@ def test_a_message_cannot_end_the_docstring() -> None:
     ("summary", "told"),
     [("a Linear", True), ("plain, but with a Linear", False), ("the same in fp16", False)],
 )
-def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told: bool) -> None:
+def test_a_setting_that_mentions_other_variants_is_left_out(summary: str, told: bool) -> None:
     """The script does not have these variants."""
     scenario = make_scenario("sums", make_variant("plain"), make_variant("twice"))
     variants = (
@@ -212,7 +215,7 @@ def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told:
         ("step:nonfinite-loss", "loss (nan)", "the loss is not finite"),
     ],
 )
-def test_a_silent_failure_is_made_to_speak(outcome: str, message: str, expected: str) -> None:
+def test_a_silent_failure_gets_a_check(outcome: str, message: str, expected: str) -> None:
     """The last function checks for the failure, and it is the one that runs."""
     text = written(make_silent(outcome, message))
     compile(text, "capsule", "exec")
@@ -221,7 +224,7 @@ def test_a_silent_failure_is_made_to_speak(outcome: str, message: str, expected:
     assert "this runs to its end without an error, but" in " ".join(text.split())
 
 
-def test_a_loud_failure_speaks_for_itself() -> None:
+def test_an_exception_needs_no_check() -> None:
     """No function is added."""
     assert written(make_failed()).endswith('\n\n\nif __name__ == "__main__":\n    train()\n')
 
@@ -259,7 +262,7 @@ def test_any_cell_that_ran_has_a_capsule(outcome: str) -> None:
     capsule.refuse(make_record(outcome), SCENARIO, everything=True)
 
 
-def test_a_script_of_ones_own_is_refused() -> None:
+def test_a_users_own_script_is_refused() -> None:
     """It already is a script."""
     with pytest.raises(UserError, match="needs no capsule"):
         capsule.refuse(make_failed(), make_scenario("own", arguments=()), everything=True)

@@ -107,7 +107,7 @@ def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
     return path
 
 
-def checked(root: Path, torch: str = "2.6.1", **selected: Any) -> check.Report:  # noqa: ANN401  (as many types as fields)
+def checked(root: Path, torch: str = "2.6.1", **selected: Any) -> check.Report:  # noqa: ANN401
     """A check of an environment with that torch."""
     return check.check(Project.at(root), make_python(root, ("torch", torch)), Selection(**selected))
 
@@ -156,12 +156,12 @@ def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: Worl
     )
     assert failing.like is not None
     assert (
-        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on; 2.6.1 lies between) does"
-        == failing.like.words
+        "as every published stack with torch up to 2.6.0 "
+        "(not from 2.13.0 on; 2.6.1 lies between) does" == failing.like.words
     )
 
 
-def test_what_passes_here_and_fails_there_is_told(root: Path, world: World) -> None:
+def test_what_passes_here_and_fails_there_is_reported(root: Path, world: World) -> None:
     """The environment is better than the stack."""
     report = checked(root)
     assert (["reported"], []) == ([cell.variant for cell in report.better], report.unexpected)
@@ -261,8 +261,8 @@ def test_the_report_for_a_person(
     printed = capsys.readouterr().out
     assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
     assert (
-        "Your environment fails 1 of 2:\n\n  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)"
-        in printed
+        "Your environment fails 1 of 2:\n\n"
+        "  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)" in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
     assert "Your environment does not report 1 of 1 kinds of misuse:" in printed
@@ -279,7 +279,7 @@ def test_the_report_for_a_person(
         ),
     ],
 )
-def test_what_helps_is_told_with_the_cell_that_shows_it(
+def test_what_helps_is_reported_with_the_cell_that_shows_it(
     root: Path, world: World, capsys: pytest.CaptureFixture[str], plain: list[Answer], expected: str
 ) -> None:
     """The cell is of this environment if one trains there, and else of the nearest stack."""
@@ -292,7 +292,7 @@ def test_what_helps_is_told_with_the_cell_that_shows_it(
     assert expected in printed.partition("✗ sums/reported")[2]
 
 
-def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
+def test_what_is_not_as_on_the_nearest_stack_is_reported_beside_it(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The report has its result there. A reason that several cells share appears once."""
@@ -301,8 +301,8 @@ def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
     printed = capsys.readouterr().out
     assert "✗ sums/plain  step:no-grad-fn, on first it passes\n" in printed
     assert (
-        "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n        killed by signal 11\n"
-        in printed
+        "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n"
+        "        killed by signal 11\n" in printed
     )
     assert "2 of these failures differ from first" in printed
 

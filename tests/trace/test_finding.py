@@ -51,6 +51,9 @@ def test_a_script_that_trains() -> None:
     )  # fmt: skip
 
 
+MISSES = make_observation(reached="import", raised=make_raised(kind="ModuleNotFoundError"), steps=0)
+
+
 @pytest.mark.parametrize(
     ("processes", "returncode", "outcome", "exit_code"),
     [
@@ -61,10 +64,9 @@ def test_a_script_that_trains() -> None:
         ((process(),), -15, "process:signal-15", 143),
         ((process(NOTHING),), 0, "update:none", 0),
         ((process(LOST),), 1, "step:no-grad-fn", 1),
-        ((process(make_observation(reached="import", raised=make_raised(kind="ModuleNotFoundError"), steps=0)),), 1,
-         "import:missing-module", 1),
+        ((process(MISSES),), 1, "import:missing-module", 1),
     ],
-)  # fmt: skip
+)
 def test_how_it_ended(
     processes: tuple[Process, ...], returncode: int, outcome: str, exit_code: int
 ) -> None:
@@ -124,7 +126,7 @@ def test_a_short_script_has_what_speed_there_is(times_s: list[float], steps: int
     assert steps == (found and found.steps)
 
 
-def test_partial_learning_is_told_by_module() -> None:
+def test_partial_learning_is_reported_by_module() -> None:
     """The finding names the modules that learn and those that do not."""
     seen = make_observation(
         parameters=(make_parameter(name="head.weight"), make_parameter("nn", name="body.weight"))
@@ -159,7 +161,7 @@ def test_the_report_ends_with_the_versions() -> None:
     assert "python 3.11.7" == report(find(process()))[-1]
 
 
-def test_what_could_not_be_watched_is_told() -> None:
+def test_what_could_not_be_watched_is_reported() -> None:
     """Both the processes and the observer report it."""
     left = Left(
         processes=(process(make_observation(observer_errors=("forward: it broke",))),),

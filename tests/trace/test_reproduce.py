@@ -48,7 +48,8 @@ def record_of(
     project: Project, outcome: str = "trains", variant: str = "plain", **fields: object
 ) -> Record:
     """A published record, made with the inputs of this checkout."""
-    run = project.stack_run(project.matrix.stack("first"), progress=None)  # type: ignore[arg-type]  # only plans
+    stack = project.matrix.stack("first")
+    run = project.stack_run(stack, progress=None)  # type: ignore[arg-type]  # only plans
     planned = next(cell for cell in run.plan(Selection()) if cell.cell.variant == variant)
     record = make_record(outcome, planned.cell, inputs=planned.inputs, **fields)
     publish(project.root, record)

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,7 +207,7 @@ def test_the_first_of_a_launchers_ranks_is_traced(here: Here) -> None:
 
 
 @pytest.mark.slow
-def test_an_exception_of_a_spawned_process_is_told(here: Here) -> None:
+def test_an_exception_of_a_spawned_process_is_reported(here: Here) -> None:
     """The launcher's own exception is not the one reported."""
     script = here.write(
         "import torch\n"
@@ -225,8 +226,11 @@ def test_an_exception_of_a_spawned_process_is_told(here: Here) -> None:
 def test_a_forked_process_is_traced(here: Here) -> None:
     """The launcher of a notebook forks in this way."""
     script = here.write(
-        f"import multiprocessing, torch\ndef train():\n{TRAINS.replace(chr(10), chr(10) + '    ')}\n"
-        "process = multiprocessing.get_context('fork').Process(target=train)\nprocess.start()\nprocess.join()\n"
+        "import multiprocessing, torch\n"
+        f"def train():\n{textwrap.indent(TRAINS, '    ')}\n"
+        "process = multiprocessing.get_context('fork').Process(target=train)\n"
+        "process.start()\n"
+        "process.join()\n"
     )
     traced = here.trace(script)
     assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
@@ -271,7 +275,7 @@ def test_a_script_without_torch_is_said_to_be_one(here: Here) -> None:
     )
 
 
-def test_an_import_that_fails_before_torch_is_told(here: Here) -> None:
+def test_an_import_that_fails_before_torch_is_reported(here: Here) -> None:
     """This is the most frequent failure."""
     traced = here.trace(here.write("import no_such_library\nimport torch"))
     assert (1, "import:missing-module") == (traced.code, traced.outcome)

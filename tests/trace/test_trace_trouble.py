@@ -60,14 +60,14 @@ def test_what_cannot_be_traced_is_one_clear_error(
         ("hello", "is no Python that can be started"),
     ],
 )
-def test_a_python_that_will_not_do_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
+def test_an_unsuitable_python_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
     """The error comes before the script is started."""
     with pytest.raises(UserError, match=complaint):
         checked(pretend_python(tmp_path, answer))
 
 
 @needs_posix
-def test_the_folder_of_an_environment_will_do(tmp_path: Path) -> None:
+def test_the_folder_of_an_environment_can_be_named(tmp_path: Path) -> None:
     """Its Python is used."""
     assert pretend_python(tmp_path, "3 11 1") == checked(tmp_path)
 
@@ -110,7 +110,7 @@ def test_a_script_comes_before_a_command_of_its_name(
     )
 
 
-def test_an_observation_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_observation_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     """The script's exit code and the other observations are kept."""
     (tmp_path / "17.json").write_text('{"schema": 2}', encoding="utf-8")
     (tmp_path / "18.trouble").write_text("OSError: disk full", encoding="utf-8")
