@@ -52,13 +52,13 @@ def verdict(generator: np.random.Generator, *, margin: float = MARGIN, **model: 
         total = statistics.spent(look / LOOKS)
         alpha, spent = total - spent, total
         found = statistics.of_blocks([generations[: len(generations) * look // LOOKS]], generator)
-        told = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
-        if told is not Size.INCONCLUSIVE:
-            return told
+        verdicts = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
+        if verdicts is not Size.INCONCLUSIVE:
+            return verdicts
     return Size.INCONCLUSIVE
 
 
-def told(count: int, seed: int, **model: float) -> Counter[Size]:
+def verdicts(count: int, seed: int, **model: float) -> Counter[Size]:
     """The verdicts of several simulated comparisons."""
     generator = np.random.default_rng(seed)
     return Counter(verdict(generator, **model) for _ in range(count))

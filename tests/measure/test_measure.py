@@ -81,12 +81,12 @@ def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.M
         now[0] += 10
 
     @contextmanager
-    def nobody(*_: object) -> Iterator[Servers]:
+    def no_servers(*_: object) -> Iterator[Servers]:
         with ThreadPoolExecutor(1) as pool:
             yield Servers([], pool)
 
     monkeypatch.setattr("gradmatrix.measure.race.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(race, "make_servers", nobody)
+    monkeypatch.setattr(race, "make_servers", no_servers)
     monkeypatch.setattr(Measurement, "run", run)
     planned = [a_cell(name) for name in ("one", "two", "three")]
     here = Path()

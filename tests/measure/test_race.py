@@ -108,43 +108,43 @@ def test_looking_spends_the_error_probability_once() -> None:
 
 def test_one_server_of_each_side_finds_out_what_the_others_import() -> None:
     """The two sides have different packages."""
-    with a_race() as (race, told, _):
+    with a_race() as (race, simulated, _):
         race.prepare()
-    assert [1, 0, 0, 1, 0, 0] == [each.scouts for each in told]
+    assert [1, 0, 0, 1, 0, 0] == [each.scouts for each in simulated]
     lines = [b"what 0 imported", b"what 3 imported"]
-    assert [[lines[0]]] * 3 + [[lines[1]]] * 3 == [each.learned for each in told]
+    assert [[lines[0]]] * 3 + [[lines[1]]] * 3 == [each.learned for each in simulated]
 
 
 def test_every_generation_has_new_processes() -> None:
     """No process is left at the end."""
-    with a_race(slower=1.3) as (race, told, _):
+    with a_race(slower=1.3) as (race, simulated, _):
         found = race.run()
-    assert [FIRST_LOOK] * 2 * HALF == [each.begun for each in told]
-    assert [False] * 2 * HALF == [each.running for each in told]
+    assert [FIRST_LOOK] * 2 * HALF == [each.begun for each in simulated]
+    assert [False] * 2 * HALF == [each.running for each in simulated]
     assert found.processes == HALF * FIRST_LOOK
 
 
 def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
     """A user's script may have few steps. No round mixes two processes."""
-    with a_race(slower=1.3, steps_left=10) as (race, told, _):
+    with a_race(slower=1.3, steps_left=10) as (race, simulated, _):
         found = race.run()
     assert found.step_time is not None
     assert (Size.MORE, True) == (
         found.step_time.verdict,
-        all(each.begun > FIRST_LOOK for each in told),
+        all(each.begun > FIRST_LOOK for each in simulated),
     )
 
 
 def test_a_script_that_ends_before_a_round_does_is_reported() -> None:
     """It is started again a few times only."""
-    with a_race(steps_left=3) as (race, told, _):
+    with a_race(steps_left=3) as (race, simulated, _):
         found = race.run()
     assert ("failed", None, ("not measured on the baseline: it has no more steps",)) == (
         found.stopped,
         found.step_time,
         found.notices,
     )
-    assert sum(each.begun for each in told) <= (RESTARTS + 1) * 2 * HALF
+    assert sum(each.begun for each in simulated) <= (RESTARTS + 1) * 2 * HALF
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_script_that_ends_before_a_round_does_is_reported() -> None:
 )
 def test_what_goes_wrong_is_reported_and_ends_the_race(error: Exception, words: str) -> None:
     """It ends at once, and no script runs on."""
-    with a_race(error=error) as (race, told, _):
+    with a_race(error=error) as (race, simulated, _):
         found = race.run()
     assert ((words,), "failed", None, None) == (
         found.notices,
@@ -171,7 +171,7 @@ def test_what_goes_wrong_is_reported_and_ends_the_race(error: Exception, words: 
         found.step_time,
         found.memory,
     )
-    assert not any(each.running for each in told)
+    assert not any(each.running for each in simulated)
 
 
 def test_what_was_not_steady_is_said() -> None:
@@ -199,6 +199,6 @@ def test_a_block_takes_about_as_long_whatever_a_step_takes(
     step_s: float, steps: int, lead_in: int
 ) -> None:
     """It takes 20 ms, within bounds. A slow step needs no lead-in."""
-    with a_race(step_s=step_s) as (race, told, _):
+    with a_race(step_s=step_s) as (race, simulated, _):
         race.agree_on_blocks()
-    assert (steps, {lead_in}) == (race.steps, {each.lead_in for each in told})
+    assert (steps, {lead_in}) == (race.steps, {each.lead_in for each in simulated})

@@ -62,19 +62,19 @@ def test_servers_that_ran_long_enough_are_replaced(
         clock.now += opening_s
 
     monkeypatch.setattr(Servers, "renew", renew)
-    with a_race(margin=1e-9, budget_s=100, kind=Measurement) as (race, told, _):
+    with a_race(margin=1e-9, budget_s=100, kind=Measurement) as (race, simulated, _):
         race.began, race.both.opening_s = 0.0, opening_s
         found = race.run()
     assert (sets, len(sets) * HALF) == ([len(each) for each in race.sets], found.servers)
-    assert {len(sets) - 1} == {each.renewed for each in told}
+    assert {len(sets) - 1} == {each.renewed for each in simulated}
 
 
 def test_processes_that_have_a_server_each_need_no_other(clock: Clock) -> None:
     """This is so if a server cannot fork."""
-    with a_race(margin=1e-9, budget_s=100, kind=Measurement, fork=False) as (race, told, _):
+    with a_race(margin=1e-9, budget_s=100, kind=Measurement, fork=False) as (race, simulated, _):
         race.began, race.both.opening_s = 0.0, 1
         race.run()
-    assert {0} == {each.renewed for each in told}
+    assert {0} == {each.renewed for each in simulated}
 
 
 def test_what_was_measured_is_reported_where_servers_cannot_be_replaced(
@@ -104,12 +104,12 @@ def test_what_was_measured_is_reported_where_servers_cannot_be_replaced(
 
 def test_what_starting_servers_takes_is_known_once_they_were_started_together(clock: Clock) -> None:
     """Learning counts too. The time of servers from before is known or counts as infinite."""
-    with a_race() as (race, told, _):
+    with a_race() as (race, simulated, _):
         race.prepare()
         assert math.inf == race.both.opening_s
         race.both.renew()
         assert 0 == race.both.opening_s
-        told[0].learning = lambda: clock.pass_by(3)
+        simulated[0].learning = lambda: clock.pass_by(3)
         race.prepare()
         assert 3 == race.both.opening_s
 
@@ -133,8 +133,8 @@ def test_a_generation_that_the_budget_cuts_off_does_not_count(
 
 def test_servers_that_lay_far_out_are_reported() -> None:
     """The notice has their number and side, and says what was done."""
-    with a_race(half=6) as (race, told, _):
-        told[7].step_s *= 1.2
+    with a_race(half=6) as (race, simulated, _):
+        simulated[7].step_s *= 1.2
         found = race.run()
     assert (
         "1 of 6 servers of the candidate were outliers: they were bounded and the interval widened",

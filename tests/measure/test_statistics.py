@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from gradmatrix.measure import statistics
 from gradmatrix.measure.statistics import ALPHA, Size
-from tests.simulated import MARGIN, ROUNDS, SERVERS, estimate, judged, known, processes, seeds, told
+from tests.simulated import (
+    MARGIN,
+    ROUNDS,
+    SERVERS,
+    estimate,
+    judged,
+    known,
+    processes,
+    seeds,
+    verdicts,
+)
 
 
 @given(seeds)
@@ -121,32 +131,32 @@ def test_equal_sides_are_hardly_ever_called_different() -> None:
 
     The margin does not help.
     """
-    found = told(400, 3, margin=1e-6)
+    found = verdicts(400, 3, margin=1e-6)
     assert found[Size.MORE] + found[Size.LESS] <= 4
 
 
 @pytest.mark.slow
 def test_equal_sides_are_not_called_different_within_the_margin() -> None:
     """This holds even if the servers differ much."""
-    found = told(200, 4)
+    found = verdicts(200, 4)
     assert found[Size.MORE] + found[Size.LESS] <= 2
 
 
 @pytest.mark.parametrize(("effect", "size"), [(0.05, Size.MORE), (-0.05, Size.LESS)])
 def test_five_per_cent_is_found(effect: float, size: Size) -> None:
     """It is found in nearly all of 60 simulated comparisons."""
-    assert told(60, 5, effect=effect, server=0.005, process=0.005)[size] >= 57
+    assert verdicts(60, 5, effect=effect, server=0.005, process=0.005)[size] >= 57
 
 
 @pytest.mark.slow
 def test_two_per_cent_is_found_more_often_than_not() -> None:
     """The servers differ as much as on a quiet machine."""
-    assert told(100, 6, effect=math.log(1.02), server=0.003, process=0.005)[Size.MORE] >= 50
+    assert verdicts(100, 6, effect=math.log(1.02), server=0.003, process=0.005)[Size.MORE] >= 50
 
 
 def test_equal_sides_are_called_the_same_where_there_is_little_noise() -> None:
     """The whole interval fits into the margin."""
-    assert told(40, 7, server=0.0005, process=0.0005, margin=0.05)[Size.SAME] == 40
+    assert verdicts(40, 7, server=0.0005, process=0.0005, margin=0.05)[Size.SAME] == 40
 
 
 @given(st.lists(st.floats(0, 1), max_size=30))

@@ -92,7 +92,7 @@ def test_what_holds_is_taken(record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "reason"),
     [
         (make_record(cell=make_cell("other")), "there is no stack 'other' here"),
         (make_record(cell=make_cell(variant="x")), "there is no variant scenario/x here"),
@@ -110,9 +110,9 @@ def test_what_holds_is_taken(record: Record) -> None:
     ],
     ids=["stack", "variant", "device", "role", "future", "no time zone", "key"],
 )
-def test_what_is_not_of_this_matrix_is_not_taken(record: Record, told: str) -> None:
+def test_what_is_not_of_this_matrix_is_not_taken(record: Record, reason: str) -> None:
     """A record that could never be replaced is refused too."""
-    assert told == against(record)
+    assert reason == against(record)
 
 
 @pytest.mark.parametrize("name", ["timeout_s", "memory_bytes"])
@@ -126,7 +126,7 @@ def test_a_limit_is_a_number(name: str, limit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "reason"),
     [
         (
             make_record(observation=STUCK),
@@ -177,9 +177,11 @@ def test_a_limit_is_a_number(name: str, limit: str) -> None:
         ),
     ],
 )
-def test_what_does_not_follow_from_the_observation_is_not_taken(record: Record, told: str) -> None:
+def test_what_does_not_follow_from_the_observation_is_not_taken(
+    record: Record, reason: str
+) -> None:
     """A tested package may have written it."""
-    assert told in str(against(record))
+    assert reason in str(against(record))
 
 
 def test_what_is_judged_here_is_what_a_run_judges() -> None:

@@ -163,7 +163,7 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "noted"),
     [
         (make_cell("another"), "there is no stack 'another' here"),
         (make_cell(variant="gone"), "there is no variant scenario/gone here"),
@@ -171,12 +171,12 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_cell_that_is_unknown_here_is_reported_and_skipped(
-    tmp_path: Path, cell: object, told: str
+    tmp_path: Path, cell: object, noted: str
 ) -> None:
     """It would not be in any matrix."""
     record = replace(make_record(), cell=cell)
     seen = found(write(tmp_path / "shard", record, make_record()))
-    assert (1, [f".gradmatrix/records/stack.jsonl, line 1 was skipped: {told}"]) == (
+    assert (1, [f".gradmatrix/records/stack.jsonl, line 1 was skipped: {noted}"]) == (
         len(seen.records),
         list(seen.problems),
     )
@@ -201,19 +201,19 @@ def test_other_files_of_results_are_no_records(tmp_path: Path) -> None:
 
 def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
     """Its journal is replaced only while no run appends to it."""
-    told = []
+    noted = []
     environments = tmp_path / "environments"
 
     class Released(Exception):
         """Ends the other run instead of waiting."""
 
     def waiting(stack: str) -> None:
-        told.append(stack)
+        noted.append(stack)
         raise Released
 
     with files.held(environments / ".stack.lock"), pytest.raises(Released):
         night.add_to_journal([make_record()], make_store(tmp_path), environments, waiting)
-    assert (["stack"], False) == (told, (tmp_path / "journal").exists())
+    assert (["stack"], False) == (noted, (tmp_path / "journal").exists())
 
 
 def test_a_record_of_the_future_is_reported_and_skipped(tmp_path: Path) -> None:
@@ -230,10 +230,10 @@ def test_of_a_shard_its_own_cells_are_taken(tmp_path: Path, name: str) -> None:
     """They come from the folder with its name, which may be given or be inside a given one."""
     other = make_record(cell=make_cell(variant="other"))
     folder = write(tmp_path / "shards" / name, make_record(), other)
-    told = "skipped: shard A was not asked for stack/scenario/other/cpu with that key"
+    noted = "skipped: shard A was not asked for stack/scenario/other/cpu with that key"
     for given in (folder, folder.parent):
         seen = found(given, plan=make_plan("A", "B"))
-        assert ([make_record()], True) == (list(seen.records), seen.problems[0].endswith(told))
+        assert ([make_record()], True) == (list(seen.records), seen.problems[0].endswith(noted))
 
 
 def test_of_a_shard_only_the_planned_key_is_taken(tmp_path: Path) -> None:

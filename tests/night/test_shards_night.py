@@ -330,8 +330,8 @@ def test_what_a_shard_forged_is_reported_and_not_taken(
     )
     capsys.readouterr()
     assert 0 == run(root, "merge", str(night), "--plan", str(night / "p.json"))
-    told = capsys.readouterr().out.count("was skipped: shard first was not asked for second/")
-    assert (expected, len(forged)) == (timeless(root), told)
+    skipped = capsys.readouterr().out.count("was skipped: shard first was not asked for second/")
+    assert (expected, len(forged)) == (timeless(root), skipped)
 
 
 @pytest.mark.parametrize("word", ["0", "257", "many"])

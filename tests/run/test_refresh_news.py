@@ -143,8 +143,8 @@ def test_a_yanked_release_that_is_asked_for_exactly_stays() -> None:
         for text in requirements
     ]
     locks = {text: lock(text, alpha="1.0") for text in requirements}
-    told = yanked(stacks, locks, {"alpha": (release("1.0", yanked=True),)})
-    assert [True, True, True, False, False] == [each.moves for each in told]
+    withdrawn = yanked(stacks, locks, {"alpha": (release("1.0", yanked=True),)})
+    assert [True, True, True, False, False] == [each.moves for each in withdrawn]
 
 
 def test_a_new_release_of_a_package_of_windows_is_reported(

@@ -284,10 +284,10 @@ def test_what_is_wrong_is_reported_with_the_file(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     """The error says what is wrong, why it matters, and where to look."""
-    told = complaint(tmp_path, SCRIPT.replace(old, new, 1))
-    assert expected in told
+    message = complaint(tmp_path, SCRIPT.replace(old, new, 1))
+    assert expected in message
     assert ["  why:  a scenario", "  next: "] == [
-        line[:length] for line, length in zip(told.splitlines()[1:], (18, 8), strict=True)
+        line[:length] for line, length in zip(message.splitlines()[1:], (18, 8), strict=True)
     ]
 
 

@@ -144,8 +144,8 @@ def test_what_is_wrong_is_reported_in_the_words_of_the_file(
     folder: Path, old: str, new: str, expected: list[str]
 ) -> None:
     """Each error names the script, the key and what was expected."""
-    told = complaint(folder, (SCRIPT + FULL).replace(old, new, 1))
-    assert [text for text in expected if text not in told] == [], told
+    message = complaint(folder, (SCRIPT + FULL).replace(old, new, 1))
+    assert [text for text in expected if text not in message] == [], message
 
 
 def test_two_scripts_of_one_name_are_refused(folder: Path) -> None:
@@ -202,7 +202,7 @@ def test_no_folder_of_the_machine_is_left(folder: Path, monkeypatch: pytest.Monk
     Other paths stay.
     """
     monkeypatch.setenv("HOME", "/somebody/home")
-    told = {
+    printed = {
         "message": f"no {folder}/data/x.txt, but '{folder.parent}/y.txt'",
         "warnings": [
             "/somebody/home/.cache/z",
@@ -215,4 +215,4 @@ def test_no_folder_of_the_machine_is_left(folder: Path, monkeypatch: pytest.Monk
     assert {
         "message": "no x.txt, but 'y.txt'",
         "warnings": [".cache/z", "https://example.org/somebody/home/x", "a/b", 1, None],
-    } == scenarios.without_folders(told, [folder / "examples", folder / "data"])
+    } == scenarios.without_folders(printed, [folder / "examples", folder / "data"])

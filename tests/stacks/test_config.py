@@ -140,8 +140,8 @@ def test_what_is_wrong_is_reported_in_the_words_of_the_file(
     tmp_path: Path, old: str, new: str, expected: list[str]
 ) -> None:
     """Each error names the table, the key and what was expected."""
-    told = complaint(tmp_path, (RUN + STACK).replace(old, new, 1))
-    assert [text for text in expected if text not in told] == [], told
+    message = complaint(tmp_path, (RUN + STACK).replace(old, new, 1))
+    assert [text for text in expected if text not in message] == [], message
 
 
 def test_stack_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
@@ -320,8 +320,8 @@ def test_what_is_wrong_is_reported_with_the_name_of_the_table(
 ) -> None:
     """Each error names the table, the key and what was expected."""
     assert ALL.count(old) == 1
-    told = complaint(tmp_path, ALL.replace(old, new))
-    assert [text for text in expected if text not in told] == [], told
+    message = complaint(tmp_path, ALL.replace(old, new))
+    assert [text for text in expected if text not in message] == [], message
 
 
 def test_a_typed_stack_wins_where_it_is_the_same(tmp_path: Path) -> None:
@@ -333,9 +333,9 @@ def test_a_typed_stack_wins_where_it_is_the_same(tmp_path: Path) -> None:
 
 def test_a_typed_stack_that_is_another_is_reported(tmp_path: Path) -> None:
     """Results are found by the name, so two stacks must not share it."""
-    told = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
-    assert "a second stack 'snapshot-2025-03-31' in [generate.snapshots]" in told
-    assert "a [[stacks]] table gives another stack of that name; set a prefix" in told
+    message = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
+    assert "a second stack 'snapshot-2025-03-31' in [generate.snapshots]" in message
+    assert "a [[stacks]] table gives another stack of that name; set a prefix" in message
 
 
 def test_two_rules_may_not_give_unlike_stacks_of_one_name(tmp_path: Path) -> None:

@@ -200,9 +200,9 @@ def test_an_index_that_is_gone_is_a_network_failure(
 
 def test_a_full_disk_is_reported_with_figures(lock: Lock, tmp_path: Path) -> None:
     """The error comes before anything is installed."""
-    told = failure(lock, tmp_path, free_gb=1)
-    assert told.outcome == "install:disk-full"
-    assert "may need 2.5 GiB (cpu build of torch), 1.0 GiB are free" in told.message
+    explained = failure(lock, tmp_path, free_gb=1)
+    assert explained.outcome == "install:disk-full"
+    assert "may need 2.5 GiB (cpu build of torch), 1.0 GiB are free" in explained.message
 
 
 def test_a_lock_that_failed_cannot_be_installed(lock: Lock, tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ def test_a_missing_python_is_reported_with_the_next_command(lock: Lock, tmp_path
     """The error names the missing version, the ones that exist, and how to get it."""
     with pytest.raises(UserError) as raised:
         ensure(msgspec.structs.replace(lock, python="3.99"), tmp_path)
-    told = str(raised.value)
-    assert "needs Python 3.99" in told
-    assert f"uv found {PYTHON}" in told or f", {PYTHON}." in told
-    assert "next: pip install uv && uv python install 3.99" in told
+    explained = str(raised.value)
+    assert "needs Python 3.99" in explained
+    assert f"uv found {PYTHON}" in explained or f", {PYTHON}." in explained
+    assert "next: pip install uv && uv python install 3.99" in explained
 
 
 @pytest.mark.parametrize(

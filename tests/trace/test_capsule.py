@@ -184,10 +184,10 @@ def test_a_message_cannot_end_the_docstring() -> None:
 
 
 @pytest.mark.parametrize(
-    ("summary", "told"),
+    ("summary", "kept"),
     [("a Linear", True), ("plain, but with a Linear", False), ("the same in fp16", False)],
 )
-def test_a_setting_that_mentions_other_variants_is_left_out(summary: str, told: bool) -> None:
+def test_a_setting_that_mentions_other_variants_is_left_out(summary: str, kept: bool) -> None:
     """The script does not have these variants."""
     scenario = make_scenario("sums", make_variant("plain"), make_variant("twice"))
     variants = (
@@ -196,7 +196,7 @@ def test_a_setting_that_mentions_other_variants_is_left_out(summary: str, told: 
     )
     scenario = make_scenario("sums", *variants)
     text = capsule.write(make_failed(), LOCK, REQUIREMENTS, scenario, SOURCE)
-    assert told is (f"Here: {summary}." in text)
+    assert kept is (f"Here: {summary}." in text)
 
 
 @pytest.mark.parametrize(
