@@ -52,9 +52,9 @@ def verdict(generator: np.random.Generator, *, margin: float = MARGIN, **model: 
         total = statistics.spent(look / LOOKS)
         alpha, spent = total - spent, total
         found = statistics.of_blocks([generations[: len(generations) * look // LOOKS]], generator)
-        verdicts = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
-        if verdicts is not Size.INCONCLUSIVE:
-            return verdicts
+        size = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
+        if size is not Size.INCONCLUSIVE:
+            return size
     return Size.INCONCLUSIVE
 
 

@@ -305,10 +305,10 @@ def distrust_verdict(record: Record) -> Iterator[str]:
         yield f"nothing was observed, so its outcome cannot be {record.outcome}"
         return
     passed = passes(record.role, verdict, record.observation)
-    said = f"{record.outcome}, gradient {record.gradient}, passed {record.passed}"
-    follows = f"{verdict.outcome}, gradient {verdict.gradient}, passed {passed}"
-    if said != follows:
-        yield f"it says {said}, but what was observed is {follows}"
+    recorded = f"{record.outcome}, gradient {record.gradient}, passed {record.passed}"
+    observed = f"{verdict.outcome}, gradient {verdict.gradient}, passed {passed}"
+    if recorded != observed:
+        yield f"it says {recorded}, but what was observed is {observed}"
     if len(record.message) > message_limit(verdict, record):
         yield f"its message has {len(record.message)} characters"
 

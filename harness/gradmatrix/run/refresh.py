@@ -184,8 +184,8 @@ def notices(reading: Reading) -> Iterator[str]:
         if not stacks:
             yield f"{rule.place} gives no stack: no release meets its conditions"
     for name in sorted(reading.asked):
-        if said := _silence(reading.offered[name]):
-            yield f"the package index {said} of {name}, so new releases cannot be seen"
+        if problem := _silence(reading.offered[name]):
+            yield f"the package index {problem} of {name}, so new releases cannot be seen"
 
 
 def fresh_releases(

@@ -428,11 +428,11 @@ PYTHONS = {
 
 def packages(rule: Window) -> tuple[str, ...]:
     """The packages that the rule's requirements leave open; of two twins the first."""
-    said = _pinned(rule)
+    named = _pinned(rule)
     open_ones = [
         name
         for name in names_of(rule.requirements)
-        if name not in said and TWINS.get(name) not in said
+        if name not in named and TWINS.get(name) not in named
     ]
     return tuple(name for n, name in enumerate(open_ones) if TWINS.get(name) not in open_ones[:n])
 
@@ -503,10 +503,10 @@ def _each(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date)
     for name in packages(rule):
         release = floor(releases[name], day, rule.months)
         if release is not None:
-            said = f"the oldest {name}, and the rest as new as goes with it"
+            what = f"the oldest {name}, and the rest as new as goes with it"
             there = max((day, *_days(rule, releases), *filter(None, (release.uploaded,))))
             yield _stack(
-                rule, day, f"{name}-{release.version}", {name: release.version}, said, as_of=there
+                rule, day, f"{name}-{release.version}", {name: release.version}, what, as_of=there
             )
 
 
@@ -515,7 +515,7 @@ def _stack(
     day: dt.date,
     end: str,
     versions: dict[str, str],
-    said: str,
+    what: str,
     *,
     as_of: dt.date | None = None,
 ) -> Stack:
@@ -526,7 +526,7 @@ def _stack(
         requirements=pinned(rule.requirements, versions),
         as_of=as_of or day,
         core=rule.core,
-        summary=f"SPEC 0's window of {quarter}: {said}",
+        summary=f"SPEC 0's window of {quarter}: {what}",
     )
 
 
