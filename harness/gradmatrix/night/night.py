@@ -1,8 +1,8 @@
-"""The nightly run: plan jobs, run each on a machine of its own, check what comes back, and merge it.
+"""The nightly run: plan jobs, run each on its own machine, check what comes back, and merge it.
 
-A stack's packages are code of strangers: they may write whatever they like into the file that a
-job leaves. So a record from another machine is checked before it is taken (``distrust``). What was
-observed is believed; the verdict is computed again here.
+A stack's packages are other people's code. They can write anything into the file that a job leaves.
+So a record from another machine is checked before it is accepted (``distrust``). The observation is
+believed; the verdict is computed again here.
 
 The whole night can be rehearsed on one machine (``rehearse``).
 """
@@ -104,7 +104,7 @@ def stacks_of(sessions: bytes) -> list[str]:
     """The stacks of the sessions that ``nox --list --json`` prints.
 
     Raises:
-        UserError: if ``sessions`` is no such list, or names no stack.
+        UserError: if ``sessions`` is not such a list, or names no stack.
     """
     try:
         listed = msgspec.json.decode(sessions, type=list[dict[str, object]])
@@ -251,7 +251,7 @@ def run_shard(project: Project, shard: Shard, progress: Progress) -> list[Summar
     return [run.execute(selection) for run in runs]
 
 
-# ---- Security: what is believed of a record from another machine
+# ---- Security: which records from another machine are accepted
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,9 @@ class KnownCells:
 
 
 def distrust(record: Record, known: KnownCells) -> Iterator[str]:
-    """Why a record from another machine is not taken; nothing if it is believed.
+    """The reasons to refuse a record from another machine; none if it is accepted.
 
-    The record must be without what was said of its relations to other cells.
+    The record must be as the run left it, before relations to other cells were judged.
     """
     cell = record.cell
     if cell.stack not in known.stacks:
@@ -299,22 +299,22 @@ def is_limit(text: str) -> bool:
 
 
 def distrust_verdict(record: Record) -> Iterator[str]:
-    """What the record says that does not follow from what was observed."""
+    """What in the record does not follow from the observation."""
     verdict = verdict_again(record)
     if verdict is None:
         yield f"nothing was observed, so its outcome cannot be {record.outcome}"
         return
     passed = passes(record.role, verdict, record.observation)
-    said = f"{record.outcome}, gradient {record.gradient}, passed {record.passed}"
-    follows = f"{verdict.outcome}, gradient {verdict.gradient}, passed {passed}"
-    if said != follows:
-        yield f"it says {said}, but what was observed is {follows}"
+    recorded = f"{record.outcome}, gradient {record.gradient}, passed {record.passed}"
+    observed = f"{verdict.outcome}, gradient {verdict.gradient}, passed {passed}"
+    if recorded != observed:
+        yield f"it says {recorded}, but what was observed is {observed}"
     if len(record.message) > message_limit(verdict, record):
         yield f"its message has {len(record.message)} characters"
 
 
 def verdict_again(record: Record) -> Verdict | None:
-    """The verdict on what was observed; None if the outcome needs an observation and has none."""
+    """The verdict on the observation; None if the outcome needs one and there is none."""
     if record.observation is not None:
         return judge_observation(record.observation)
     outcome = Outcome(record.outcome)
@@ -324,16 +324,16 @@ def verdict_again(record: Record) -> Verdict | None:
 
 
 def message_limit(verdict: Verdict, record: Record) -> int:
-    """The characters that a run keeps of a message; more if it explains why a whole stack failed."""
+    """The characters that a run keeps of a message; more if it says why a whole stack failed."""
     fills = record.observation is None and verdict.outcome.phase in {Phase.RESOLVE, Phase.INSTALL}
     return RESOLVERS_LIMIT if fills else MESSAGE_LIMIT
 
 
 def distrust_job(record: Record, shard: Shard | None) -> Iterator[str]:
-    """Why the plan asked for no such record.
+    """The reasons why the plan did not ask for this record.
 
     ``shard`` is the job in whose folder the record lies. In any other folder (None) only records
-    of cells that did not run are taken.
+    of cells that did not run are accepted.
     """
     if shard is None:
         if record.observation is not None:
@@ -343,8 +343,9 @@ def distrust_job(record: Record, shard: Shard | None) -> Iterator[str]:
 
 
 def shard_of(folder: Path, path: Path, plan: Shards) -> Shard | None:
-    """The job that left ``path``: ``folder``, or else a folder in it, is called NAME or records-NAME.
+    """The job that left ``path``.
 
+    ``folder`` itself, or else a folder in it, is called NAME or records-NAME after the job.
     Folders further down do not count: the job that wrote the files chose their names.
     """
     names = {shard.name: shard for shard in plan.shards}
@@ -358,7 +359,7 @@ def shard_of(folder: Path, path: Path, plan: Shards) -> Shard | None:
 
 @dataclass(frozen=True)
 class Found:
-    """What folders hold: the newest record of each cell, and what was skipped, a sentence each."""
+    """The newest record of each cell in some folders, and a sentence for each skipped line."""
 
     records: tuple[Record, ...]
     problems: tuple[str, ...]
@@ -367,9 +368,9 @@ class Found:
 def merge(
     project: Project, folders: Sequence[Path], progress: Progress, plan: Shards | None = None
 ) -> tuple[Found, int]:
-    """Take the records below ``folders`` into the journal of ``project``.
+    """Add the records below ``folders`` to the journal of ``project``.
 
-    With a ``plan``, only records that it asked for are taken.
+    With a ``plan``, only records that it asked for are accepted.
 
     Returns:
         What was found, and how many records were new.
@@ -390,10 +391,10 @@ def merge(
 
 
 def found_in(folders: Iterable[Path], known: KnownCells, plan: Shards | None = None) -> Found:
-    """The records below ``folders`` that are believed.
+    """The records below ``folders`` that are accepted.
 
     Raises:
-        UserError: if a folder has no records, or records of another schema; nothing is taken then.
+        UserError: if a folder has no records, or has records of another schema.
     """
     read: list[Record] = []
     problems: list[str] = []
@@ -428,7 +429,7 @@ def files_of(folder: Path) -> list[Path]:
     if not files:
         raise UserError(
             f"There are no records in {folder}.",
-            cause="it has no .jsonl file, nor a folder called records that has one"
+            cause="neither it nor a folder in it called records has a .jsonl file"
             if folder.is_dir()
             else "it is not a folder",
             next_step="name the --results folders of the jobs: gradmatrix merge DIR...",
@@ -458,7 +459,7 @@ def add_to_journal(
 
 
 def _add_new(stack: str, records: Iterable[Record], known: Store) -> int:
-    """Add those records that the store does not have, or has in an older version."""
+    """Add the records of a stack that are new, or newer than those with the same key."""
     under = known.recorded_under(stack)
     new = [
         record
@@ -494,9 +495,10 @@ class Rehearsal:
 def rehearse(
     project: Project, stacks: Sequence[Stack], progress: Progress, *, jobs: int
 ) -> Rehearsal:
-    """Run ``stacks`` plainly and again as a night does, in folders below the results of ``project``.
+    """Run ``stacks`` plainly, and again as a night does.
 
-    Published results and the checkout's journal are not touched; installed stacks are used.
+    Each way writes into folders below the results of ``project``. Published results and the
+    checkout's journal are not touched; installed stacks are used.
 
     Raises:
         UserError: if no cell ran in a job, so that nothing was rehearsed.
@@ -537,7 +539,7 @@ def published(project: Project) -> Document:
 
 
 def differences(plain: Document, merged: Document) -> list[str]:
-    """A sentence for each stack and cell that two matrices differ in, measurements apart."""
+    """A sentence for each stack and cell in which two matrices differ, except in measurements."""
     stacks = zip(plain.stacks, merged.stacks, strict=True)
     found = [
         f"{ours.name}: plain {ours.build}, merged {theirs.build}"
@@ -560,7 +562,7 @@ def differences(plain: Document, merged: Document) -> list[str]:
 
 
 def comparable(row: Row) -> dict[str, object]:
-    """The fields of a row that do not depend on when and where it ran; its warnings in any order."""
+    """The fields of a row that do not depend on when and where it ran; its warnings sorted."""
     fields = {
         name: value for name, value in msgspec.structs.asdict(row).items() if name not in MEASURED
     }

@@ -1,4 +1,4 @@
-"""What a user names: a part of the matrix, or one published cell with its scenario and its lock."""
+"""Look up what a user names: a part of the matrix, or a published cell, its scenario and lock."""
 
 from __future__ import annotations
 
@@ -145,5 +145,6 @@ def lock_of(record: Record, project: Project) -> Lock:
     raise UserError(
         f"The lock of {record.cell.stack} is not the one that {record.cell} was run with.",
         cause="it is missing or incomplete" if lock is None else "the stack was locked again",
-        next_step=f"git checkout results/locks, or run the stack: gradmatrix run {record.cell.stack}",
+        next_step="run git checkout results/locks, or run the stack: "
+        f"gradmatrix run {record.cell.stack}",
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Isolation = Literal["fork", "fresh"]
 ATTEMPTS = 3
-"""How often a cell is tried if its process is lost for a reason that is not the cell's."""
+"""How often a cell is tried if its process is lost and the cell did not cause this."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def server_pool(
         python: The interpreter of the environment.
         scenarios: What its server imports.
         workplaces: A folder for the files of the protocol.
-        stage: Is told what takes a while.
+        stage: Called with a text when a step begins that takes a while.
         run_id: The name of this run's folder in ``workplaces``; a new one by default.
     """
     with workplace(workplaces, run_id or new_run_id()) as directory:
@@ -128,9 +128,8 @@ def workplace(folder: Path, run_id: str) -> Iterator[Path]:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-            with contextlib.suppress(
-                OSError
-            ):  # Windows keeps an open file; the next run deletes it
+            # Windows keeps an open file. The next run deletes it.
+            with contextlib.suppress(OSError):
                 own.unlink()
 
 
@@ -156,7 +155,10 @@ class ServerPool:
         self.broken: dict[Source, Ended] = {}
         """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()
-        """Users' own scripts whose libraries end a server: their cells import everything themselves."""
+        """Users' own scripts whose libraries end a server.
+
+        Their cells import everything themselves.
+        """
         self.import_s = 0.0
         self.cells_s = 0.0
         self._server: Server | None = None
@@ -196,7 +198,7 @@ class ServerPool:
         return finished
 
     def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
-        """Run one cell, and again while its process is lost for a reason that is not the cell's."""
+        """Run one cell, and again if its process is lost and the cell did not cause this."""
         for attempt in range(ATTEMPTS):
             server = self.server(source)
             if server is None:
@@ -222,7 +224,7 @@ class ServerPool:
         return Finished(answer, verdict, answer.ended.output_tail, self.isolation, threads)
 
     def server(self, source: Source) -> Server | None:
-        """A living server that can run ``source``; None if importing it ends the process."""
+        """A server that can run ``source``; None if importing it ends the process."""
         if source in self.broken:
             return None
         if self._server is not None and self._server.cuda_initialized:
@@ -313,7 +315,7 @@ class ServerPool:
 
 
 def publishable(answer: Answer, request: Request) -> Answer:
-    """``answer`` of a user's own script without the folders where it lies and ran."""
+    """``answer`` of a user's own script without the names of its folders."""
     if answer.observation is None:
         return answer
     seen = scenarios.without_folders(msgspec.to_builtins(answer.observation), request.folders)

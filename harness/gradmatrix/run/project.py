@@ -54,7 +54,7 @@ class Agreement:
 
     @property
     def same(self) -> int:
-        """Cells with the same outcome, the same gradient status and the same answer to "passed?"."""
+        """Cells with the same outcome, the same gradient status and the same verdict."""
         return self.compared - len(self.differing)
 
 
@@ -89,7 +89,7 @@ class Project:
     def at(
         cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None
     ) -> Project:
-        """The project in ``root``; a results folder of one's own keeps its journal inside."""
+        """The project in ``root``. Another results folder has its journal inside."""
         root = root.resolve()  # cells have a working directory of their own
         matrix_file = matrix_file.resolve() if matrix_file else root / MATRIX_FILE
         if results is None:
@@ -100,7 +100,7 @@ class Project:
     def local(self) -> Project:
         """The same project, with tables that git ignores: what a run writes.
 
-        With a results folder of one's own this is the project itself.
+        With another results folder this is the project itself.
         """
         own = self.results != self.root / "results"
         return self if own else replace(self, results=self.results / "local")
@@ -190,7 +190,7 @@ class Project:
         return self.relock(stack) if known is None else known
 
     def current_lock(self, stack: Stack) -> Lock | None:
-        """The lock of what the stack asks for; None if it must be resolved first."""
+        """The lock that fits the stack's requirements; None if it must be resolved first."""
         known = locks.load(stack.name, self.locks_folder)
         return known if known is not None and locks.is_current(stack, known) else None
 
@@ -247,7 +247,7 @@ class Project:
         environment.drop(self.environments, stack.name)
 
     def stacks_to_lock(self, names: Sequence[str], *, everything: bool) -> list[Stack]:
-        """The named stacks, all stacks, or those that have no lock of what they ask for."""
+        """The named stacks, all stacks, or those whose lock does not fit their requirements."""
         if names:
             return [self.matrix.stack(name) for name in names]
         stacks = list(self.matrix.stacks)
@@ -272,7 +272,7 @@ class Project:
         return lock
 
     def fallen_behind(self, lock: Lock) -> list[LockedPackage]:
-        """The packages of which the resolver silently took an old release."""
+        """The packages for which the resolver silently took an old release."""
         return locks.fallen_behind(lock, SHOWN)
 
     def published(self, records: Iterable[Record]) -> Published:
@@ -325,12 +325,12 @@ def find_checkout(start: Path) -> Path | None:
 
 
 def same_verdict(one: Record, other: Record) -> bool:
-    """Whether two records say the same of a cell."""
+    """Whether two records of a cell have the same outcome, gradient status and verdict."""
     return (one.outcome, one.gradient, one.passed) == (other.outcome, other.gradient, other.passed)
 
 
 def by_date(locks: Iterable[Lock]) -> tuple[Lock, ...]:
-    """The locks in the order in which everything shows them."""
+    """The locks by date and name, the order in which they are always shown."""
     return tuple(sorted(locks, key=lambda lock: (lock.as_of, lock.stack)))
 
 

@@ -255,7 +255,7 @@ class Server:
         return self.event(ENDED, began + request.timeout_s, watch=output)
 
     def _kill_cell(self) -> CellEnded | None:
-        """Kill the running cell; returns the server's report of its end, None if there is none."""
+        """Kill the running cell; return the server's report of its end, or None without one."""
         assert self._cell is not None
         kill_group(self._cell)
         return self.event(ENDED, time.monotonic() + KILL_TIMEOUT_S)
@@ -356,7 +356,7 @@ def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
 
 
 def read_observation(directory: Path) -> Observation | None:
-    """The observation that a cell left in ``directory``; None if there is none, or it cannot be read."""
+    """The observation that a cell left in ``directory``; None if there is none that can be read."""
     try:
         return OBSERVATION.decode((directory / "observation.json").read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
-"""Characters of an explanation why a whole stack failed: it stands nowhere else."""
+"""Characters of the explanation why a whole stack failed; no other place has it."""
 
 
 class Progress(Protocol):
@@ -159,7 +159,7 @@ class StackRun:
         return planned({**newest, **same})
 
     def revive(self, cells: Iterable[Planned]) -> None:
-        """Make kept records the newest ones again: a stack may be changed, run and changed back."""
+        """Make kept records the newest again: a stack may be changed, run and changed back."""
         newest = self.store.recorded_here(self.stack.name)
         by_key = self.store.recorded_under(self.stack.name)
         for cell in cells:

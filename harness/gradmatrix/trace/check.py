@@ -50,11 +50,11 @@ class Checked(Frozen, frozen=True):
     """Which published stacks fail in the same way; None if it did not fail."""
     diagnosis: Diagnosis | None = None
     remedy: Remedy | None = None
-    """What was seen to train in this environment, or else on the nearest stack."""
+    """A variant that trains in this environment, or else on the nearest stack."""
 
     @property
     def as_nearest(self) -> bool:
-        """Whether it ends here as on the nearest stack.
+        """Whether it has the same result here as on the nearest stack.
 
         Also True if one of the two was not judged.
         """
@@ -101,7 +101,7 @@ class Report(Frozen, frozen=True):
 
     @property
     def unexpected(self) -> list[Checked]:
-        """The cells that fail here, and on the nearest stack not in this way."""
+        """The cells that fail here, but not in the same way on the nearest stack."""
         return [cell for cell in self.cells if cell.passed is False and not cell.as_nearest]
 
 
@@ -208,7 +208,7 @@ def remedy(
     ran: Iterable[Ran],
     published: PublishedResults,
 ) -> Remedy | None:
-    """What was seen to help: here, or else on the nearest published stack."""
+    """A variant that trains here, or else on the nearest published stack."""
     here = remedy_on_its_stack(diagnosis.cause, scenarios, ran, cell)
     if here is not None or published.closest is None:
         return here

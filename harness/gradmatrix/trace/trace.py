@@ -176,7 +176,7 @@ def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
 @contextmanager
 def signals_meant_for(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Pass signals that ask to end on to the script; a terminal's interrupt reaches it anyway."""
+    """Pass requests to end on to the script; a terminal sends it an interrupt by itself."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         if started and number != signal.SIGINT:
