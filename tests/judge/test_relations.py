@@ -245,9 +245,7 @@ def test_a_pair_of_two_runs_is_judged_when_it_is_published(project: Project) -> 
     assert {"first/sums/a": "trains", "first/sums/b": DISAGREES} == outcomes(
         project.root, "results"
     )
-    assert "✗ relation:disagrees" in (project.results / "matrix.md").read_text(
-        "utf-8"
-    )
+    assert "✗ relation:disagrees" in (project.results / "matrix.md").read_text("utf-8")
     assert ["trains", "trains"] == [
         r.outcome for r in project.store.recorded_here("first").values()
     ]
