@@ -73,7 +73,7 @@ class Row:
 
     @property
     def implies_gradient(self) -> bool:
-        """Whether the gradient status follows from it: a cell that disagrees trains, for example."""
+        """Whether it says enough about the gradient: a cell that disagrees trains, for example."""
         known = {TRAINS, NO_GRAD_FN}
         return self.outcome in known or self.phase in {Phase.GRADIENT, Phase.RELATION}
 
@@ -231,7 +231,7 @@ LIMIT_OF = {row.outcome: row.limit for row in TABLE if row.limit is not None}
 
 
 def gradient_note(outcome: str, gradient: str | None) -> str:
-    """The gradient status beside an outcome, ``gradient flowing``; empty if the outcome implies it."""
+    """The gradient status, as ``gradient flowing``; empty if the outcome implies it."""
     return f"gradient {gradient}" if gradient and not row_of(outcome).implies_gradient else ""
 
 

@@ -89,7 +89,10 @@ def day(date: dt.date, flips: list[Flip]) -> Day:
 
 
 def called(flip: Flip) -> str:
-    """Return the word for a change. If only our own code changed, it says nothing about the stack."""
+    """Return the word for a change.
+
+    A change for which only our own code changed says nothing about the stack.
+    """
     return RECOMPUTED if flip.ours_alone and flip.kind in LISTED else flip.kind.value
 
 
@@ -154,7 +157,7 @@ def standing(view: View, history: History | None) -> Sequence[Regression]:
 def lately(
     history: History | None,
 ) -> tuple[dt.date | None, Sequence[tuple[str, int]], Sequence[tuple[str, Flip]]]:
-    """Return the newest changes: their day, the number of each kind, and the most important ones."""
+    """Return the newest changes: their day, how many of each kind, and the most important ones."""
     flips = history.latest_changes() if history is not None else ()
     if not flips:
         return None, (), ()
