@@ -1,4 +1,4 @@
-"""Text that comes from exceptions, warnings, names and versions does nothing on any page: it is shown as text."""
+"""Text from exceptions, warnings, names and versions does nothing on any page but show itself."""
 
 from __future__ import annotations
 
@@ -171,13 +171,22 @@ def locks() -> list[Lock]:
     ]
 
 
+TORN = """
+[[stacks]]
+name = "torn"
+python = "3.11"
+as_of = 2026-01-15
+requirements = ["torch"]
+"""
+"""A stack in matrix.toml that could not be resolved."""
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A site made of such records."""
     root = tmp_path_factory.mktemp("hostile") / "checkout"
     (root / "scenarios").mkdir(parents=True)
-    torn = '\n[[stacks]]\nname = "torn"\npython = "3.11"\nas_of = 2026-01-15\nrequirements = ["torch"]\n'
-    (root / "matrix.toml").write_text(MATRIX + torn, encoding="utf-8")
+    (root / "matrix.toml").write_text(MATRIX + TORN, encoding="utf-8")
     (root / "scenarios" / "sums.py").write_text(SCENARIO.lstrip(), encoding="utf-8")
     for lock in locks():
         write_lock(root, lock)
@@ -191,7 +200,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 @pytest.mark.parametrize("path", KINDS)
 def test_nothing_runs(hostile: Site, context: BrowserContext, path: str) -> None:
-    """No dialog, no script, no element that we did not write, nothing asked from anywhere, nothing even blocked."""
+    """No page opens a dialog, runs a script, has a foreign element or asks for anything."""
     tab = Tab(context.new_page(), hostile.as_files)
     page = tab.open(path)
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")

@@ -21,8 +21,8 @@ MOST_STOPS = 400
 FOCUS = """
 element => {
   const style = getComputedStyle(element), box = element.getBoundingClientRect();
-  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && box.width > 0 && box.height > 0
-    && box.bottom > 0 && box.top < innerHeight;
+  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2
+    && box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight;
 }
 """
 """Whether an element has a visible outline and is on the screen."""

@@ -1,4 +1,4 @@
-"""What every page contains, read without a browser: links that lead somewhere, and nothing that could run."""
+"""What every page contains, read without a browser: its links work, and nothing in it can run."""
 
 from __future__ import annotations
 

@@ -18,6 +18,12 @@ pytestmark = pytest.mark.slow
 WIDTH = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 """Of what there is, and of what is seen of it without scrolling sideways."""
 
+IS_CUT = """
+region => region.scrollWidth > region.clientWidth
+  && getComputedStyle(region).overflowX !== "visible"
+"""
+"""Whether a part of a region is out of sight, and cannot be reached on paper."""
+
 
 def test_paper_has_the_whole_matrix(tab: Tab, site: Site) -> None:
     """Every column on it, and none of what one clicks."""
@@ -25,20 +31,19 @@ def test_paper_has_the_whole_matrix(tab: Tab, site: Site) -> None:
     page.emulate_media(media="print")
     assert expected(site, Filter()) == read(page)
     assert 0 == page.locator("form:visible, nav:visible").count()
-    cut = "region => region.scrollWidth > region.clientWidth && getComputedStyle(region).overflowX !== 'visible'"
     assert [] == [
-        region for region in page.locator("#tables .region").all() if region.evaluate(cut)
+        region for region in page.locator("#tables .region").all() if region.evaluate(IS_CUT)
     ]
 
 
 def test_paper_has_tables_that_can_be_read(tab: Tab, site: Site) -> None:
     """A wide one becomes several, which together have every stack; afterwards it is as before."""
     page = tab.open()
-    heads = "[...document.querySelectorAll('#tables [aria-labelledby^=trains] .stacks')].map(e => e.cells.length - 1)"
-    names = "[...document.querySelectorAll('#tables [aria-labelledby^=trains] .stacks a')].map(a => a.textContent)"
+    heads = page.locator("#tables [aria-labelledby^=trains] .stacks")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert max(page.evaluate(heads)) <= 8
-    assert [stack.name for stack in reversed(site.matrix.stacks)] == page.evaluate(names)
+    assert max(heads.evaluate_all("heads => heads.map(each => each.cells.length - 1)")) <= 8
+    names = heads.locator("a").evaluate_all("links => links.map(each => each.textContent)")
+    assert [stack.name for stack in reversed(site.matrix.stacks)] == names
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert expected(site, Filter()) == read(page)
 
@@ -77,7 +82,7 @@ def test_a_desk_shows_fourteen_stacks_at_once(tab: Tab) -> None:
 
 
 def test_the_page_scrolls_and_no_table_down(tab: Tab) -> None:
-    """A wheel over the matrix moves the page, and the names of the stacks stay in sight, moved with the columns."""
+    """A wheel over the matrix moves the page. The names of the stacks stay in sight."""
     tab.page.set_viewport_size({"width": 700, "height": 800})
     page = tab.open()
     region = page.locator("#tables .region").first

@@ -1,4 +1,4 @@
-"""More stacks than fit side by side: the newest ones first, the others a link away, and the filters see all of them."""
+"""More stacks than fit side by side: older ones have pages of their own; filters see all."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ LINE = ("cpu", "sums", "plain")
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """A site of a few more; the two oldest ones fail."""
+    """A site with a few more stacks than fit. The two oldest ones fail."""
     root = tmp_path_factory.mktemp("many")
     (root / "scenarios").mkdir()
-    tables = "".join(
-        f'[[stacks]]\nname = "{name}"\npython = "3.11"\nas_of = 2026-01-15\nrequirements = ["torch"]\n'
-        for name in NAMES
-    )
+    facts = 'python = "3.11"\nas_of = 2026-01-15\nrequirements = ["torch"]\n'
+    tables = "".join(f'[[stacks]]\nname = "{name}"\n{facts}' for name in NAMES)
     (root / "matrix.toml").write_text(MATRIX.partition("[[stacks]]")[0] + tables, encoding="utf-8")
     (root / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
     project = Project.at(root)

@@ -124,7 +124,10 @@ def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
         (True, "This works on stack: what first means (one/first trains there)."),
         (
             False,
-            "This works on stack, the nearest published stack: what first means (one/first trains there).",
+            (
+                "This works on stack, the nearest published stack: what first means "
+                "(one/first trains there)."
+            ),
         ),
     ],
 )

@@ -27,7 +27,8 @@ def side(outcome: str | None, *repeats: str, lock: object = OLD, **facts: object
     if outcome is None:
         return CellSide(None)
     passed = None if outcome in UNJUDGED else outcome == "trains"
-    return CellSide(record(lock, outcome=outcome, **{"passed": passed, **facts}), repeats)  # type: ignore[arg-type]
+    facts = {"passed": passed, **facts}
+    return CellSide(record(lock, outcome=outcome, **facts), repeats)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -58,15 +59,15 @@ def side(outcome: str | None, *repeats: str, lock: object = OLD, **facts: object
 def test_a_pair_of_outcomes_is_one_change(
     before: str | None, after: str | None, expected: str | None
 ) -> None:
-    """A feature that is missing is gone or new and no regression; what speaks of a machine is never one.
+    """A missing feature is gone or new, and a failure of the machine is nothing: no regressions.
 
-    Of a cell that the candidate did not run nothing is said.
+    A cell that the candidate did not run has no change.
     """
     assert expected == change_of(side(before), side(after, lock=NEW))
 
 
 def test_every_pair_of_standings_has_a_change() -> None:
-    """Nothing is left to chance: those where the candidate did not run, or no side has judged, are without one."""
+    """Only cells that the candidate did not run, or that no side judged, have none."""
     without = {
         pair for pair in itertools.product(Standing, repeat=2) if change_between(*pair) is None
     }
@@ -147,7 +148,7 @@ def test_further_runs_that_the_machine_ended_confirm_nothing() -> None:
 
 
 def test_a_disagreement_that_further_runs_do_not_show_is_flaky() -> None:
-    """They are judged with the variants that must agree, as the first run was: such a cell is no regression."""
+    """Further runs are judged with the variants that must agree, as the first run was."""
     assert not side("relation:disagrees", "relation:disagrees").flaky
     after = side("relation:disagrees", "trains", "trains")
     assert (Change.INCONCLUSIVE, True) == (change_of(side("trains", "trains"), after), after.flaky)

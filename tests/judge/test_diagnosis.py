@@ -1,4 +1,4 @@
-"""Why a script does not train, from hand-made observations: every cause, which one wins, and the words for it."""
+"""Why a script does not train, from hand-made observations: every cause, and which one wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters without a gradient: which of the signs of an observation is believed, and what is said of it."""
+"""Parameters without a gradient: which sign of an observation decides, and the text about it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ def test_a_module_that_lost_its_gradient_is_named(
 def test_an_operation_that_severed_the_graph_is_named(
     severed: object, cause: Cause, module: str | None, line: int | None
 ) -> None:
-    """What is flat everywhere takes no gradient away, it makes zeros of it; a gap needs a module before it."""
+    """A flat function makes zeros of a gradient and does not take it away.
+
+    A gap needs a module before it.
+    """
     diagnosis = found(partly(severed=(severed,)))
     at = diagnosis.place.line if diagnosis.place is not None else None
     assert (cause, module, line) == (diagnosis.cause, diagnosis.module, at)
@@ -118,7 +121,7 @@ def test_an_exception_about_gradients_is_explained() -> None:
 
 
 def test_a_missing_graph_without_any_sign_is_a_loss_of_nothing() -> None:
-    """Nothing was run without gradients, detached or made anew: the loss does not depend on what learns."""
+    """Nothing ran without gradients, was detached or was made anew, so the loss is independent."""
     assert Cause.UNUSED is found(make_stopped()).cause
 
 
@@ -133,16 +136,19 @@ def test_what_nothing_explains_is_unused() -> None:
 
 
 def test_a_frozen_source_outweighs_a_later_leaf() -> None:
-    """Some make the loss a leaf to keep backward quiet: the checkpoint is what took the gradient."""
+    """Some scripts make the loss a leaf to silence backward. The checkpoint took the gradient."""
     leaf = make_leaf(make_frame(60, function="loss"))
     diagnosis = found(nothing(lost=(make_checkpoint(),), leaves=(leaf,)))
     assert Cause.CHECKPOINT_INPUTS is diagnosis.cause
-    quiet = "Backward still runs: it ends at a tensor that was made to require a gradient at train.py:60, loss."
+    quiet = (
+        "Backward still runs: it ends at a tensor that was made to require a gradient at "
+        "train.py:60, loss."
+    )
     assert quiet == diagnosis.text[-1]
 
 
 def test_a_training_pass_outweighs_generation() -> None:
-    """Generation runs more modules, and comes first; it was entered without gradients and is not blamed."""
+    """Generation comes first and runs more modules, but it is meant to run without gradients."""
     assert Cause.DETACHED is found(partly(lost=(GENERATION, make_cut()))).cause
     assert "encoder" == found(partly(lost=(GENERATION, make_lost()))).module
 

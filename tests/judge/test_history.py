@@ -35,7 +35,7 @@ def a_record(
 
 
 def history(*publications: Sequence[Record], with_records: bool = True) -> list[Entry]:
-    """The entries after each of these was published; ``with_records`` the earlier ones are still there."""
+    """The entries after each was published. ``with_records`` keeps the earlier records."""
     entries: list[Entry] = []
     before: dict[object, Before] = {}
     for number, records in enumerate(publications):
@@ -100,7 +100,7 @@ def test_what_changed_is_told_by_name() -> None:
 
 
 def test_our_own_change_that_changed_nothing_is_not_blamed_later() -> None:
-    """The observer changed a day before the lock moved: the lock is what came with the new verdict."""
+    """The observer changed a day before the lock. The new verdict came with the lock."""
     between = a_record(at=LATER, key="between", observer="o2")
     last = a_record(
         "step:exception", LATER + dt.timedelta(days=1), key="last", observer="o2", lock="2" * 16

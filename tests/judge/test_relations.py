@@ -1,4 +1,4 @@
-"""Losses compared: variants that must agree, judged on every reading, and the drift between stacks."""
+"""Compared losses: variants that must agree, judged at every reading, and drift between stacks."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_sequences_are_told_in_short(
     theirs: tuple[float | str | None, ...],
     expected: str | None,
 ) -> None:
-    """A non-finite value is only like itself; a missing step is a difference; next to zero is zero."""
+    """A non-finite value equals only itself, a missing step differs, and almost zero is zero."""
     assert expected == difference(
         SIMPLE, make_observation(losses=theirs), make_observation(losses=ours)
     )
@@ -216,7 +216,7 @@ def test_closeness_is_symmetric_and_grows_with_the_tolerance(
 def test_judging_again_changes_nothing(
     order: list[str], losses: list[tuple[float, ...]], chained: bool
 ) -> None:
-    """Neither does the order of the records, and the raw records come back out of the judged ones."""
+    """The order of the records does not matter either. Judged records give back the raw ones."""
     scenarios = sums(SIMPLE, Relation(first="b" if chained else "a", second="c"))
     raw = {name: ran(name, each) for name, each in zip("abc", losses, strict=True)}
     once = judged([raw[name] for name in order], scenarios)

@@ -118,7 +118,10 @@ def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
         (
             "setup",
             "RuntimeError",
-            "Failed to import trl.trainer because of the following error:\nModuleNotFoundError: No module named 'rich'",
+            (
+                "Failed to import trl.trainer because of the following error:\n"
+                "ModuleNotFoundError: No module named 'rich'"
+            ),
             "import:missing-module",
         ),
         ("setup", "ImportError", "cannot import name 'x'", "import:exception"),

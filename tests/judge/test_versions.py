@@ -134,8 +134,9 @@ def test_several_bounds_cannot_be_told_apart() -> None:
         OWN, "torch>=2.0", "lightning", old=FAILS, middle=FAILS, mixed="trains", new="trains"
     )
     assert (
-        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on) or lightning up to 2.2.2 (not from 2.6.6 "
-        "on; 2.5.0 lies between) does; the published stacks do not tell which of these it is"
+        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on) or lightning up to "
+        "2.2.2 (not from 2.6.6 on; 2.5.0 lies between) does; the published stacks do not tell "
+        "which of these it is"
     ) == told
 
 

@@ -248,7 +248,7 @@ def test_memory_is_compared_within_a_stack(ours: int, theirs: int, expected: str
 def test_speed_is_told_only_where_the_noise_lets_it_be(
     ours: float, spread: float, expected: str | None
 ) -> None:
-    """Far apart but overlapping, or apart by as much as two runs of one thing: the cell bears on nothing."""
+    """Rates that overlap, or differ by no more than two runs of the same code, decide nothing."""
     row = make_row(steps_per_s=make_rate(ours, spread))
     cells = Cells(make_table(row, make_row(variant="remedy", steps_per_s=make_rate(44.0, spread))))
     answers = {

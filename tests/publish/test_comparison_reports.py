@@ -1,6 +1,6 @@
 """A comparison in every form: what is written, compared with the files in tests/golden/.
 
-After a wanted change of a renderer: ``UPDATE_GOLDEN=1 pytest tests/publish/test_comparison_reports.py``, and read the diff.
+After a wanted change of a renderer, run this file with ``UPDATE_GOLDEN=1``, and read the diff.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def test_without_a_measurement_no_ratio_is_shown() -> None:
     "form", [terminal, as_markdown, lambda comparison: as_html(comparison).decode()]
 )
 def test_cells_that_fail_on_both_sides_are_named(form: Callable[[Comparison], str]) -> None:
-    """They are what is to be mended next; a misuse of which both are silent is told apart, and what trains is not."""
+    """They should be fixed next. A misuse about which both sides are silent is marked as one."""
     sides = [
         side(
             lock,

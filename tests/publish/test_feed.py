@@ -32,7 +32,7 @@ def words(feed_or_entry: ET.Element, tag: str) -> list[str]:
 
 @pytest.mark.parametrize("entries", [(), REGRESSED], ids=["empty", "two entries"])
 def test_a_feed_and_its_entries_have_what_atom_asks_for(entries: tuple[Entry, ...]) -> None:
-    """Exactly one title, id and date each; an author for all of them; an entry says where it is to be read."""
+    """Each has exactly one title, id and date. The feed has an author, and an entry a link."""
     top = read(*entries)
     for element in (top, *top.findall(f"{ATOM}entry")):
         assert [1, 1, 1] == [
@@ -45,8 +45,9 @@ def test_a_feed_and_its_entries_have_what_atom_asks_for(entries: tuple[Entry, ..
 def test_an_entry_says_what_changed_and_why() -> None:
     """The newest publication first; of new cells only how many pass."""
     moved = "transformers 4.1 → 5.0, aiohttp 3.1 → 3.2, tokenizers (none) → 1.0"
+    why = f"The stack's lock moved: {moved}."
     assert [
-        f"regressed: scenario/plain on cpu: trains → step:exception. The stack's lock moved: {moved}.",
+        f"regressed: scenario/plain on cpu: trains → step:exception. {why}",
         "new: 1 of 1 cells pass",
     ] == words(read(*REGRESSED), "content")
 

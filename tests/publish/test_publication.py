@@ -1,4 +1,4 @@
-"""Publishing: a column at a time, by one process or by several; what an earlier publication left is deleted."""
+"""Publishing: by one process or by several; files that an earlier publication left are deleted."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_records_of_another_schema_stop_a_run_before_it_begins(
 
 
 def test_nothing_is_deleted_but_pages_that_were_published(project: Project) -> None:
-    """Whatever folder was named: here the checkout itself, whose scenarios/ is a folder of pages too."""
+    """The folder is the checkout itself here: its scenarios/ is a folder of pages too."""
     here = Project.at(project.root, results=project.root)
     publish(here, site=True)
     block = MATRIX[MATRIX.rindex("[[stacks]]") :]

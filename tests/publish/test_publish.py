@@ -1,6 +1,6 @@
 """The matrix for readers: what is written to results/, compared with the files in tests/golden/.
 
-After a wanted change of a renderer: ``UPDATE_GOLDEN=1 pytest tests/test_publish.py``, and read the diff.
+After a wanted change of a renderer, run this file with ``UPDATE_GOLDEN=1``, and read the diff.
 """
 
 from __future__ import annotations
@@ -242,8 +242,8 @@ def test_the_data_has_the_promised_keys(published: Table) -> None:
         {"name", "python", "as_of", "packages", "build"} <= set(stack) for stack in data["stacks"]
     )
     keys = (
-        "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message "
-        "raised warnings diagnosis recorded_at key"
+        "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes "
+        "message raised warnings diagnosis recorded_at key"
     )
     assert {keys} == {" ".join(cell) for cell in data["cells"]}
     speeds = [cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] == "trains"]

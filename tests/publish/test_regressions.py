@@ -44,6 +44,8 @@ def regressed(
 def test_a_regression_has_all_that_a_reader_needs() -> None:
     """Before and after, since when, what moved, how to repeat it, and where its evidence is."""
     text = as_issue(regressed())
+    cell, evidence = "stack/scenario/plain on cpu", "cells/stack.html#scenario-plain-cpu"
+    moved = "`transformers 4.1 → 5.0`, `aiohttp 3.1 → 3.2`, `tokenizers (none) → 1.0`"
     assert (
         f"""{MARKER}
 1 cell has regressed: passed with an earlier lock of the same stack, fails now.
@@ -52,8 +54,8 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
 
 ### scenario: step:exception
 
-- **stack/scenario/plain on cpu**: trains → step:exception, since 2026-01-16 ([evidence](cells/stack.html#scenario-plain-cpu))
-  - The stack's lock moved: `transformers 4.1 → 5.0`, `aiohttp 3.1 → 3.2`, `tokenizers (none) → 1.0`.
+- **{cell}**: trains → step:exception, since 2026-01-16 ([evidence]({evidence}))
+  - The stack's lock moved: {moved}.
   - to repeat it: `nox -s "matrix(stack)" -- --cell scenario/plain --device cpu --fresh`
 """
         == text

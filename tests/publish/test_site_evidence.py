@@ -48,7 +48,7 @@ def test_a_cell_is_found_by_its_anchor() -> None:
 
 
 def test_a_cell_says_which_one_it_is() -> None:
-    """Who lands in the middle of the page sees scenario, variant, stack, device and main versions."""
+    """A reader who lands in the middle of the page sees the whole cell and its main versions."""
     found = page()
     assert (
         "sums/ reported on stack, cpu torch 2.6.0 . The variant: what reported means." in found.text
@@ -57,7 +57,7 @@ def test_a_cell_says_which_one_it_is() -> None:
 
 
 def test_the_outcome_is_told_in_words() -> None:
-    """The stable string, and a sentence for who reads it for the first time, with a link to all of them."""
+    """Beside the stable string stands a sentence, with a link to all outcomes."""
     found = page("step:no-grad-fn", observation=make_stopped())
     assert "✗ step:no-grad-fn" in found.text
     assert "The loss had no graph" in found.text
@@ -88,7 +88,10 @@ def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> No
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("loss 1 2 against 2 2 of plain", "They differ from the first step on, before any update"),
+        (
+            "loss 1 2 against 2 2 of plain",
+            "before any update: the data (sampled text included) or the forward pass differs. The",
+        ),
         (
             "first loss 1 against nan of plain",
             "They differ from the first step on, before any update",
@@ -184,10 +187,8 @@ def test_the_commands_repeat_the_cell() -> None:
 def test_what_it_takes_to_repeat_a_cell_is_told() -> None:
     """Each command says what it does, and the page where the command comes from."""
     text = page().text
-    assert (
-        "# run it in a clean environment, and compare it with the published result gradmatrix reproduce"
-        in text
-    )
+    comment = "# run it in a clean environment, and compare it with the published result"
+    assert f"{comment} gradmatrix reproduce" in text
     assert "pip install -e ." in text
 
 

@@ -91,10 +91,8 @@ def test_the_same_matrix_gives_the_same_pages(site: dict[str, str]) -> None:
 def test_the_first_page_says_what_trains_on_the_newest_stack(site: dict[str, str]) -> None:
     """In one line, with its versions."""
     text = Page(site["index.html"]).text
-    assert (
-        "Newest stack: new (2026-01-15; torch 2.10.0). 1 of 2 variants that were reported as broken pass"
-        in text
-    )
+    newest = "Newest stack: new (2026-01-15; torch 2.10.0)"
+    assert f"{newest}. 1 of 2 variants that were reported as broken pass" in text
     assert "◐ sums 1 of 2" in text
     assert "1 of 1 controls pass." in text
 
@@ -208,7 +206,7 @@ def test_what_only_we_changed_is_no_news_of_a_stack() -> None:
 
 
 def test_changes_that_are_alike_are_one_line() -> None:
-    """The same variant, from one outcome to another, for the same reason: with all of its stacks."""
+    """Changes of a variant with the same outcomes and reason are one entry with all stacks."""
     entries = (entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer"))
     old = tuple(replace(each, cell=make_cell("old", "sums")) for each in entries)
     records = [cell(stack, "plain", "step:exception") for stack in ("old", "new")]
@@ -285,7 +283,7 @@ def test_claims_and_variants_can_be_searched_on_the_page_of_errors() -> None:
 
 
 def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> None:
-    """Counted on the stacks alone on which its scenario fails for that reason; also those that do not help."""
+    """Only stacks count on which its scenario fails for that reason, whether it helps or not."""
     cures = ("checkpoint-inputs",)
     scenario = make_scenario(
         "sums",
