@@ -59,19 +59,19 @@ def stacks(page: Page, within: str = "#tables") -> list[str]:
 
 
 def test_the_newest_are_on_the_first_page(page: Page) -> None:
-    """As many as fit."""
+    """It shows as many as fit."""
     assert NAMES[:WINDOW] == stacks(page)
 
 
-def test_the_others_are_a_link_away(page: Page) -> None:
-    """On pages that need no script."""
+def test_older_stacks_are_one_click_away(page: Page) -> None:
+    """Their pages need no script."""
     page.get_by_role("navigation", name="Older and newer stacks").get_by_role("link").last.click()
     page.wait_for_url("**/older-1.html")
     assert NAMES[WINDOW:] == stacks(page, "[aria-labelledby^=trains]")
 
 
 def test_every_link_leads_somewhere(many: Site) -> None:
-    """Also from the pages of older stacks."""
+    """The pages of older stacks are checked too."""
     assert [] == [problem for each in pages(many.folder) for problem in broken(each, many.folder)]
 
 
@@ -81,8 +81,8 @@ def test_a_filter_sees_all_stacks(page: Page) -> None:
     assert NAMES[-2:] == stacks(page)
 
 
-def test_what_a_filter_leaves_is_shown_in_parts(page: Page) -> None:
-    """The part is in the address."""
+def test_a_long_result_is_shown_in_parts(page: Page) -> None:
+    """The address has the number of the part."""
     page.get_by_label("Role").select_option("control")
     shown = [stacks(page)]
     page.get_by_role("button", name="older stacks").click()

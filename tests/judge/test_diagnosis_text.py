@@ -36,7 +36,7 @@ ALARM = "None of the inputs have requires_grad=True. Gradients will be None"
 
 
 def found(seen: Observation) -> Diagnosis:
-    """What is said of it, which there must be."""
+    """The diagnosis, which must exist."""
     diagnosis = diagnose(seen)
     assert diagnosis is not None
     return diagnosis

@@ -70,12 +70,12 @@ def story(*outcomes: str) -> list[str]:
     ids=" ".join,
 )
 def test_each_change_has_its_word(outcomes: list[str], expected: list[str]) -> None:
-    """The words of CONTRIBUTING's table."""
+    """The kinds are those of the documentation."""
     assert expected == story(*outcomes)
 
 
 def test_a_misuse_that_is_told_of_in_another_way_did_not_flip() -> None:
-    """It passes before and after."""
+    """A cell passes before and after."""
     entries = [
         entry(outcome, day, passed=True)
         for day, outcome in enumerate(("step:exception", "setup:exception"))
@@ -89,14 +89,14 @@ def last_flip(*entries: Entry) -> Flip:
 
 
 def test_a_moved_lock_is_told_by_its_packages() -> None:
-    """The ones that people name come first; what did not move is left out."""
+    """The main packages come first. Packages that did not move are left out."""
     flip = last_flip(entry(), entry("step:exception", 1, "lock", lock=NEW))
     moved = "transformers 4.1 → 5.0, aiohttp 3.1 → 3.2, tokenizers (none) → 1.0"
     assert f"The stack's lock moved: {moved}." == flip.why
 
 
 def test_another_python_is_told_first() -> None:
-    """It is no package, and moves all of them."""
+    """Python is no package, but may change all of them."""
     newer = replace(LOCKS["stack", OLD], digest="3" * 16, python="3.12")
     locks = {**LOCKS, ("stack", newer.digest): newer}
     flip = flips([entry(), entry("step:exception", 1, "lock", lock=newer.digest)], locks)[-1]
@@ -132,12 +132,12 @@ def test_another_python_is_told_first() -> None:
     ids=["unknown lock", "machine", "build", "ours", "nothing", "gone"],
 )
 def test_the_likely_reason_is_told(before: Entry, after: Entry, expected: str) -> None:
-    """What is the stack's, and what is ours."""
+    """Changes of the stack and of our own code are told apart."""
     assert expected == last_flip(before, after).why
 
 
 def test_what_changed_while_a_cell_was_not_judged_counts() -> None:
-    """It is compared with when it was judged last."""
+    """The comparison is with the last entry that was judged."""
     flip = last_flip(
         entry(),
         entry("setup:unsupported", 1, "lock"),
@@ -147,7 +147,7 @@ def test_what_changed_while_a_cell_was_not_judged_counts() -> None:
 
 
 def test_flips_stand_in_the_order_of_their_publication() -> None:
-    """And then in that of the cells, whatever stack they are of."""
+    """Entries of one moment are in the order of the cells."""
     one, two = make_cell("one"), make_cell("two")
     entries = [
         entry(cell=two),
@@ -161,7 +161,7 @@ def test_flips_stand_in_the_order_of_their_publication() -> None:
 
 
 def broken(day: int = 1, changed: str = "", lock: str = NEW, **facts: object) -> Entry:
-    """An entry that fails, by the way with the new lock."""
+    """An entry that fails; by default it has the new lock."""
     outcome = str(facts.pop("outcome", "step:exception"))
     return entry(outcome, day, changed, lock=lock, **facts)
 
@@ -180,7 +180,7 @@ def broken(day: int = 1, changed: str = "", lock: str = NEW, **facts: object) ->
 def test_another_machine_alone_is_no_news_of_the_stack(
     changed: str, before: str, after: str
 ) -> None:
-    """Neither good nor bad; what changed is told."""
+    """It is neither good nor bad, but the text says what changed."""
     entries = [entry(before), entry(after, 1, changed)]
     found = flips(entries, {})[-1]
     assert ("judged elsewhere", set(changed.split()), []) == (
@@ -191,19 +191,19 @@ def test_another_machine_alone_is_no_news_of_the_stack(
 
 
 def test_what_a_machine_lacks_is_gone_there() -> None:
-    """And new where it is judged again."""
+    """A cell that is judged again is new."""
     entries = [entry(), entry("setup:unsupported", 1, "device"), entry(day=2, device="a third")]
     assert ["new", "gone", "new"] == [flip.kind for flip in flips(entries, {})]
 
 
 def test_a_lock_that_moved_with_the_machine_may_be_the_reason() -> None:
-    """Nobody knows which of them it is: both are told."""
+    """Nobody knows which of the two is the reason, so both are named."""
     [found] = regressions([entry(), entry("step:exception", 1, "lock device")], LOCKS)
     assert ("regressed", ("lock", "device")) == (found.flip.kind, found.flip.changed)
 
 
 def test_a_machine_that_came_back_did_not_change() -> None:
-    """What stands on the way is not what differs."""
+    """Entries in between do not count."""
     away, back = (
         entry("setup:unsupported", 1, "device"),
         entry("step:exception", 2, device="Linux-x86_64"),
@@ -255,7 +255,7 @@ def test_in_another_role_a_cell_is_asked_something_else(
 def test_regressed_is_what_fails_now_and_passed_before_the_lock_moved(
     entries: list[Entry], expected: list[str]
 ) -> None:
-    """Whatever came between."""
+    """It does not matter what came in between."""
     assert expected == [each.now.outcome for each in regressions(entries, LOCKS)]
 
 
@@ -291,7 +291,7 @@ def test_a_failure_that_was_there_before_the_lock_moved_hides_no_other(
 
 
 def test_a_failure_on_another_machine_says_nothing_of_the_first_one() -> None:
-    """There it breaks only when the lock moves."""
+    """There it fails only after the lock moved."""
     back = broken(2, "lock device", device="Linux-x86_64")
     [found] = regressions([entry(), entry("step:exception", 1, "device"), back], LOCKS)
     assert (back, ("lock",)) == (found.now, found.flip.changed)
@@ -302,7 +302,7 @@ def test_a_failure_on_another_machine_says_nothing_of_the_first_one() -> None:
     [("cuda", ("lock", "measurement", "build")), ("", ("lock", "measurement"))],
 )
 def test_what_changed_while_a_cell_was_gone_is_told(build: str, expected: tuple[str, ...]) -> None:
-    """No entry has it: it is compared with what was last known; what ran nothing has no build."""
+    """The comparison is with the last known build. A cell that did not run has none."""
     entries = [
         entry(build="cpu"),
         entry(day=1, gone=True),
@@ -313,7 +313,7 @@ def test_what_changed_while_a_cell_was_gone_is_told(build: str, expected: tuple[
 
 
 def test_a_regression_compares_with_the_last_lock_that_passed() -> None:
-    """Not with the first one: fewer packages moved."""
+    """Compared with the last passing lock, fewer packages moved than with the first."""
     last = entry(day=1, changed="lock", lock=NEW)
     [found] = regressions([entry(), last, entry("step:exception", 2, "lock", lock="3" * 16)], LOCKS)
     assert last == found.flip.before
@@ -321,6 +321,6 @@ def test_a_regression_compares_with_the_last_lock_that_passed() -> None:
 
 @pytest.mark.parametrize("role", Role)
 def test_a_misuse_that_became_silent_is_told_apart(role: Role) -> None:
-    """It never was to train."""
+    """A misuse is not meant to train."""
     entries = [entry(passed=True, role=role), entry("update:none", 1, "lock", role=role)]
     assert [role is Role.MISUSE] == [each.silent for each in regressions(entries, LOCKS)]
