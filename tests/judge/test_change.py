@@ -161,7 +161,7 @@ def test_misuse_passes_where_the_stack_says_so() -> None:
 
 
 def test_a_cell_in_another_role_is_new() -> None:
-    """ "Passes" has another meaning in the new role."""
+    """To pass has another meaning in the new role."""
     after = side("gradient:none", role=Role.MISUSE, lock=NEW)
     assert (Change.NEW, "Its role changed.") == (
         change_of(side("trains"), after),

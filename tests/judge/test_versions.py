@@ -183,7 +183,7 @@ def test_the_text_says_how_many_published_stacks_fail(
 
 
 def test_a_failed_import_is_not_compared_with_cells_that_ran() -> None:
-    """If a published stack lacks the same module, the text names that stack."""
+    """If the published stacks lack the same module, the text says so."""
     records = column(old=FAILS, new="trains")
     assert (
         "that cannot even be imported here"

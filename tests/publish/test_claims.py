@@ -100,7 +100,7 @@ def test_a_stack_without_the_package_is_in_no_range_of_it() -> None:
 
 
 def test_a_range_may_be_of_python_versions() -> None:
-    """ "python" stands in place of a package."""
+    """The name python stands in place of a package."""
     assert [("new", "for")] == bearing(make_expectation(where=("python>=3.11",)), make_row("new"))
 
 

@@ -230,6 +230,16 @@ LIMIT_OF = {row.outcome: row.limit for row in TABLE if row.limit is not None}
 """The input that holds the limit, by outcome. Limits are no part of a cell's key."""
 
 
+def killed_by(signal: int) -> Outcome:
+    """The outcome of a process that a signal ended."""
+    return Outcome(f"process:signal-{signal}")
+
+
+def exited_with(status: int) -> Outcome:
+    """The outcome of a process that exited by itself."""
+    return Outcome(f"process:exit-{status}")
+
+
 def gradient_note(outcome: str, gradient: str | None) -> str:
     """The gradient status, as ``gradient flowing``; empty if the outcome implies it."""
     return f"gradient {gradient}" if gradient and not row_of(outcome).implies_gradient else ""

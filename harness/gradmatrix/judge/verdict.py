@@ -25,6 +25,8 @@ from gradmatrix.core.outcomes import (
     UNSUPPORTED,
     Outcome,
     Phase,
+    exited_with,
+    killed_by,
 )
 from gradmatrix.core.text import few
 
@@ -107,11 +109,9 @@ def process_outcome(observation: Observation | None, ended: Ended) -> tuple[Outc
     if SAYS_OUT_OF_MEMORY.search(ended.output_tail):
         return Outcome(OUT_OF_MEMORY), last_line(ended.output_tail)
     if ended.signal is not None:
-        return Outcome(f"{Phase.PROCESS}:signal-{ended.signal}"), f"killed by signal {ended.signal}"
+        return killed_by(ended.signal), f"killed by signal {ended.signal}"
     status = ended.exit or 0
-    return Outcome(
-        f"{Phase.PROCESS}:exit-{status}"
-    ), f"the process exited with status {status} by itself"
+    return exited_with(status), f"the process exited with status {status} by itself"
 
 
 def judge_observation(seen: Observation) -> Verdict:
@@ -163,8 +163,8 @@ def exception_outcome(seen: Observation) -> Outcome:
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
-        code = message if message.isdecimal() else ("0" if message in {"", "None"} else "1")
-        return Outcome(f"{Phase.PROCESS}:exit-{code}")
+        default = 0 if message in {"", "None"} else 1
+        return exited_with(int(message) if message.isdecimal() else default)
     if name == "MemoryError" or "OutOfMemoryError" in name or SAYS_OUT_OF_MEMORY.search(message):
         return Outcome(OUT_OF_MEMORY)
     if seen.reached in {"import", "setup"} and is_import_error(name, message):
