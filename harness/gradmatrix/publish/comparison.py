@@ -245,7 +245,7 @@ class Sections:
     def _by_reason(self, cells: Iterable[CellChange]) -> Iterator[Item]:
         together: dict[tuple[Change, str, str], list[CellChange]] = defaultdict(list)
         for each in cells:
-            together[each.change, course(each), each.why].append(each)
+            together[each.change, outcomes_of(each), each.why].append(each)
         for (change, went, why), members in together.items():
             yield Item(
                 change=change,
@@ -300,7 +300,7 @@ def messages(changes: Iterable[CellChange]) -> tuple[str, ...]:
     return tuple(each for each in said if each)[:MOST_BEFORE]
 
 
-def course(each: CellChange) -> str:
+def outcomes_of(each: CellChange) -> str:
     """Return both outcomes, or the only one."""
     return " → ".join(
         dict.fromkeys(ending.outcome for ending in (each.before, each.after) if ending is not None)

@@ -22,7 +22,7 @@ MOST_DAYS, MOST_FLIPS = 60, 200
 LISTED = (*OF_VERDICTS, Change.ELSEWHERE)
 """Kinds of which every change is listed. New and removed cells are counted by stack."""
 RECOMPUTED = "re-computed"
-NO_NEWS = (RECOMPUTED, Change.ELSEWHERE.value)
+NOT_ABOUT_THE_STACK = (RECOMPUTED, Change.ELSEWHERE.value)
 WORDS = (*(kind.value for kind in LISTED), RECOMPUTED, Change.NEW.value, Change.GONE.value)
 """The words for changes, in the order in which they are listed."""
 
@@ -162,4 +162,4 @@ def lately(
     if not flips:
         return None, (), ()
     newest = day(flips[-1].after.published.date(), list(flips))
-    return newest.date, newest.counts, [each for each in newest.flips if each[0] not in NO_NEWS][:3]
+    return newest.date, newest.counts, [each for each in newest.flips if each[0] not in NOT_ABOUT_THE_STACK][:3]
