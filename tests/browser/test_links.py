@@ -104,7 +104,7 @@ def has_anchor(target: Path, anchor: str) -> bool:
     )
 
 
-def test_every_link_leads_somewhere(site: Site) -> None:
+def test_every_link_has_a_target(site: Site) -> None:
     """The file is in the site and has the anchor."""
     assert [] == [problem for page in pages(site.folder) for problem in broken(page, site.folder)]
 

@@ -70,7 +70,7 @@ def test_older_stacks_are_one_click_away(page: Page) -> None:
     assert NAMES[WINDOW:] == stacks(page, "[aria-labelledby^=trains]")
 
 
-def test_every_link_leads_somewhere(many: Site) -> None:
+def test_every_link_has_a_target(many: Site) -> None:
     """The pages of older stacks are checked too."""
     assert [] == [problem for each in pages(many.folder) for problem in broken(each, many.folder)]
 

@@ -282,7 +282,7 @@ def test_an_exception_is_shown_with_its_line() -> None:
     ) == diagnosis.text
 
 
-def test_an_exception_about_inference_tensors_names_who_made_them() -> None:
+def test_an_exception_about_inference_tensors_names_their_origin() -> None:
     """It is the line of inference_mode, not that of the failing operation."""
     lost = make_lost(inference_mode=True, switch=make_switch(inference=True))
     raised = make_raised("Inference tensors cannot be saved for backward.")

@@ -93,7 +93,7 @@ def test_our_own_change_alone_is_no_entry() -> None:
     assert 1 == len(history([a_record()], [a_record(at=LATER, key="other", observer="o2")]))
 
 
-def test_what_changed_is_told_by_name() -> None:
+def test_changed_inputs_are_named() -> None:
     """The parts of the key that changed are named."""
     after = a_record("step:exception", LATER, key="other", lock="2" * 16, judge="j2")
     assert ("lock", "judge") == history([a_record()], [after])[1].changed
@@ -108,7 +108,7 @@ def test_our_own_change_that_changed_nothing_is_not_blamed_later() -> None:
     assert ("lock",) == history([a_record()], [between], [last])[1].changed
 
 
-def test_without_the_record_before_its_entry_tells_what_changed() -> None:
+def test_without_the_previous_record_its_entry_shows_what_changed() -> None:
     """It has the lock, the machine, and whether our own code differs."""
     after = a_record("step:exception", LATER, key="other", observer="o2", lock="2" * 16)
     assert ("lock", "measurement") == history([a_record()], [after], with_records=False)[1].changed

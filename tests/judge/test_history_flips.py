@@ -74,7 +74,7 @@ def test_each_change_has_its_word(outcomes: list[str], expected: list[str]) -> N
     assert expected == story(*outcomes)
 
 
-def test_a_misuse_that_is_told_of_in_another_way_did_not_flip() -> None:
+def test_a_misuse_with_another_message_did_not_flip() -> None:
     """A cell passes before and after."""
     entries = [
         entry(outcome, day, passed=True)
@@ -88,14 +88,14 @@ def last_flip(*entries: Entry) -> Flip:
     return flips(entries, LOCKS)[-1]
 
 
-def test_a_moved_lock_is_told_by_its_packages() -> None:
+def test_a_moved_lock_is_described_by_its_packages() -> None:
     """The main packages come first. Packages that did not move are left out."""
     flip = last_flip(entry(), entry("step:exception", 1, "lock", lock=NEW))
     moved = "transformers 4.1 → 5.0, aiohttp 3.1 → 3.2, tokenizers (none) → 1.0"
     assert f"The stack's lock moved: {moved}." == flip.why
 
 
-def test_another_python_is_told_first() -> None:
+def test_another_python_comes_first() -> None:
     """Python is no package, but may change all of them."""
     newer = replace(LOCKS["stack", OLD], digest="3" * 16, python="3.12")
     locks = {**LOCKS, ("stack", newer.digest): newer}
@@ -131,7 +131,7 @@ def test_another_python_is_told_first() -> None:
     ],
     ids=["unknown lock", "machine", "build", "ours", "nothing", "gone"],
 )
-def test_the_likely_reason_is_told(before: Entry, after: Entry, expected: str) -> None:
+def test_the_likely_reason_is_named(before: Entry, after: Entry, expected: str) -> None:
     """Changes of the stack and of our own code are told apart."""
     assert expected == last_flip(before, after).why
 
@@ -177,7 +177,7 @@ def broken(day: int = 1, changed: str = "", lock: str = NEW, **facts: object) ->
         ("step:exception", "gradient:none"),
     ],
 )
-def test_another_machine_alone_is_no_news_of_the_stack(
+def test_another_machine_alone_says_nothing_about_the_stack(
     changed: str, before: str, after: str
 ) -> None:
     """It is neither good nor bad, but the text says what changed."""
@@ -301,7 +301,7 @@ def test_a_failure_on_another_machine_says_nothing_of_the_first_one() -> None:
     ("build", "expected"),
     [("cuda", ("lock", "measurement", "build")), ("", ("lock", "measurement"))],
 )
-def test_what_changed_while_a_cell_was_gone_is_told(build: str, expected: tuple[str, ...]) -> None:
+def test_changes_while_a_cell_was_gone_are_named(build: str, expected: tuple[str, ...]) -> None:
     """The comparison is with the last known build. A cell that did not run has none."""
     entries = [
         entry(build="cpu"),
@@ -320,7 +320,7 @@ def test_a_regression_compares_with_the_last_lock_that_passed() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_misuse_that_became_silent_is_told_apart(role: Role) -> None:
+def test_a_misuse_that_became_silent_is_marked(role: Role) -> None:
     """A misuse is not meant to train."""
     entries = [entry(passed=True, role=role), entry("update:none", 1, "lock", role=role)]
     assert [role is Role.MISUSE] == [each.silent for each in regressions(entries, LOCKS)]

@@ -96,7 +96,7 @@ def test_only_the_first_loss_may_be_meant() -> None:
     assert "first loss 2 against 1 of a" == told
 
 
-def test_the_first_disagreement_of_several_is_told() -> None:
+def test_the_first_of_several_disagreements_is_reported() -> None:
     """The first relation in the order of the script counts."""
     agree = (SIMPLE, Relation(first="c", second="b"), Relation(first="a", second="c"))
     records = [ran("a"), ran("b", OTHERS), ran("c")]
@@ -179,7 +179,7 @@ def test_a_judgement_that_no_longer_holds_is_taken_back() -> None:
         ((4.1616123,), (4.1700456,), "loss 4.1616 against 4.17 of a"),
     ],
 )
-def test_sequences_are_told_in_short(
+def test_sequences_are_shortened(
     ours: tuple[float | str | None, ...],
     theirs: tuple[float | str | None, ...],
     expected: str | None,
@@ -190,7 +190,7 @@ def test_sequences_are_told_in_short(
     )
 
 
-def test_of_many_steps_those_around_the_first_difference_are_told() -> None:
+def test_of_many_steps_those_around_the_first_difference_are_shown() -> None:
     """A message is one line."""
     steps = tuple(float(n) for n in range(1, 21))
     other = (*steps[:9], 99.0, *steps[10:])

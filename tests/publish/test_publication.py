@@ -174,7 +174,7 @@ def test_nothing_is_deleted_but_pages_that_were_published(project: Project) -> N
 
 
 @pytest.mark.parametrize("path", ["../kept.html", "/kept.html", "stacks/../../kept.html", ""])
-def test_a_list_of_pages_leads_nowhere_else(tmp_path: Path, path: str) -> None:
+def test_a_list_of_pages_cannot_name_a_file_elsewhere(tmp_path: Path, path: str) -> None:
     """The list comes from git, so anybody may have written it."""
     (tmp_path / "site").mkdir()
     (tmp_path / PAGES).write_text(f"{path}\nstacks/old.html\n", encoding="utf-8")

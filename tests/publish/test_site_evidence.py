@@ -192,7 +192,7 @@ def test_each_command_is_explained() -> None:
     assert "pip install -e ." in text
 
 
-def test_a_cell_leads_to_claims_and_changes() -> None:
+def test_a_cell_links_to_claims_and_changes() -> None:
     """The links are to claims about its variant and to changes of its stack."""
     assert {"../claims.html#on%2Fsums%2Freported", "../history.html#of%2Fstack"} <= set(
         page().links

@@ -40,7 +40,7 @@ def site() -> dict[str, str]:
     return site_of(sample(), [OLD, NEW], SUMS)
 
 
-def test_every_link_leads_somewhere(site: dict[str, str]) -> None:
+def test_every_link_has_a_target(site: dict[str, str]) -> None:
     """It has a relative address of a page and an anchor on it."""
     anchors = {
         path: set(Page(html).anchors) for path, html in site.items() if path.endswith(".html")
@@ -205,7 +205,7 @@ def test_a_change_of_our_own_code_says_nothing_about_a_stack() -> None:
     )
 
 
-def test_changes_that_are_alike_are_one_line() -> None:
+def test_equal_changes_are_one_line() -> None:
     """Changes of a variant with the same outcomes and reason are one entry with all stacks."""
     entries = (entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer"))
     old = tuple(replace(each, cell=make_cell("old", "sums")) for each in entries)

@@ -162,4 +162,8 @@ def lately(
     if not flips:
         return None, (), ()
     newest = day(flips[-1].after.published.date(), list(flips))
-    return newest.date, newest.counts, [each for each in newest.flips if each[0] not in NOT_ABOUT_THE_STACK][:3]
+    return (
+        newest.date,
+        newest.counts,
+        [each for each in newest.flips if each[0] not in NOT_ABOUT_THE_STACK][:3],
+    )

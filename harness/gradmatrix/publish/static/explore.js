@@ -33,9 +33,10 @@ function show(filter) {
   const page = Math.min(pages, Math.max(1, Number.parseInt(filter.page ?? "1", 10) || 1));
   const [start, end] = [(page - 1) * wide, page * wide];
   const shown = columns.slice(start, end);
-  let result = count(lines, columns, shown);
-  if (isPair(filter)) result = difference(filter, lines, columns, left);
+  let result;
   if (missing.length) result = nothing(missing);
+  else if (isPair(filter)) result = difference(filter, lines, columns, left);
+  else result = count(lines, columns, shown);
   status.textContent = [...asksFor(filter), ...halfPair(filter), result].join(" ");
   const bySection = sections.map((_, section) => lines.filter((row) => row[0] === section));
   const drawn = bySection
