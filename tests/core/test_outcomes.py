@@ -11,6 +11,7 @@ from gradmatrix.core.outcomes import (
     TABLE,
     Outcome,
     Phase,
+    gradient_note,
     outcomes_by_phase,
     row_of,
 )
@@ -35,8 +36,8 @@ ALL = [
 
 
 @pytest.mark.parametrize("text", ["trains", *ALL])
-def test_every_reason_of_the_design_is_read(text: str) -> None:
-    """Each string of the table of outcomes is one, and prints as itself."""
+def test_every_outcome_of_the_design_is_known(text: str) -> None:
+    """Each one prints as its own text."""
     outcome = Outcome(text)
     assert (text, text.partition(":")[2]) == (str(outcome), outcome.reason)
 
@@ -65,19 +66,19 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_every_phase_has_outcomes_and_a_sentence() -> None:
-    """In the order in which they happen; a cell that trains ended in none."""
+    """They are in the order in which they happen. A cell that trains has no phase."""
     phases = dict.fromkeys(row.phase for row in TABLE)
     assert [None, *Phase] == list(phases)
     assert list(Phase) == list(PHASES)
 
 
 def test_a_number_stands_for_all_numbers() -> None:
-    """One row is for all signals."""
+    """All signals have the same row."""
     assert row_of("process:signal-9") is row_of("process:signal-11")
 
 
 def test_all_outcomes_but_trains_are_listed_by_phase() -> None:
-    """For the documentation and the pages."""
+    """The documentation and the pages show this list."""
     listed = [row for _, _, rows in outcomes_by_phase() for row in rows]
     assert list(TABLE[1:]) == listed
 
@@ -87,10 +88,49 @@ def test_only_trains_trains() -> None:
     assert ["trains"] == [text for text in ["trains", *ALL] if Outcome(text).trains]
 
 
-def test_the_spurious_outcomes_are_those_that_speak_of_the_machine() -> None:
-    """Four reasons say nothing of the stack."""
+def test_the_spurious_outcomes_are_failures_of_the_machine() -> None:
+    """Four outcomes say nothing about the stack."""
     expected = {"resolve:index-unreachable", "install:network", "install:disk-full", "process:lost"}
     assert expected == {text for text in ["trains", *ALL] if Outcome(text).spurious}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ran", "shown"),
+    [
+        ("trains", True, True),
+        ("gradient:none", True, True),
+        ("process:signal-9", True, True),
+        ("relation:disagrees", True, False),
+        ("resolve:conflict", False, False),
+        ("install:build", False, False),
+        ("setup:no-device", False, False),
+        ("process:lost", False, False),
+    ],
+)
+def test_one_run_shows_what_ran_and_needs_no_other_variant(
+    outcome: str, ran: bool, shown: bool
+) -> None:
+    """A cell that was not installed or not judged never ran."""
+    assert (ran, shown) == (row_of(outcome).ran, row_of(outcome).shown_by_one_run)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "gradient", "expected"),
+    [
+        ("trains", "flowing", ""),
+        ("step:no-grad-fn", "none", ""),
+        ("gradient:zero", "zero", ""),
+        ("relation:disagrees", "flowing", ""),
+        ("update:none", "none", "gradient none"),
+        ("step:exception", "flowing", "gradient flowing"),
+        ("step:exception", None, ""),
+    ],
+)
+def test_a_gradient_status_is_noted_if_the_outcome_does_not_imply_it(
+    outcome: str, gradient: str | None, expected: str
+) -> None:
+    """An exception may come before or after the first gradients."""
+    assert expected == gradient_note(outcome, gradient)
 
 
 def test_what_is_not_judged_is_spurious_or_was_not_run() -> None:

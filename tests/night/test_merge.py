@@ -192,11 +192,18 @@ def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_files_of_results_are_no_records(tmp_path: Path) -> None:
-    """Only folders called records, and the given folder itself, are read."""
-    (tmp_path / "results" / "history").mkdir(parents=True)
-    (tmp_path / "results" / "history" / "days.jsonl").write_text('{"day": 1}\n', encoding="utf-8")
-    (tmp_path / "results" / "stack.jsonl").write_bytes(encode(make_record()))
-    assert (1, ()) == (len((seen := found(tmp_path / "results")).records), seen.problems)
+    """Neither a file of another folder, nor a format of one JSON document per line."""
+    results = tmp_path / "results"
+    for other in (results / "history" / "days.jsonl", results / "cells.jsonl"):
+        files.write_atomically(other, b'{"day": 1}\n')
+    files.write_atomically(results / "records" / "stack.jsonl", encode(make_record()))
+    assert (1, ()) == (len((seen := found(results)).records), seen.problems)
+
+
+def test_records_may_stand_in_the_named_folder_itself(tmp_path: Path) -> None:
+    """A job may leave nothing but its files of records."""
+    files.write_atomically(tmp_path / "stack.jsonl", encode(make_record()))
+    assert (1, ()) == (len((seen := found(tmp_path)).records), seen.problems)
 
 
 def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:

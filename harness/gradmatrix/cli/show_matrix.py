@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gradmatrix.compare.requirements import LATEST
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import NO_GRAD_FN, Phase, phase_of
+from gradmatrix.core.outcomes import NOT_INSTALLED, gradient_note, phase_of
 from gradmatrix.core.text import counted, one_line, plain, tally
 from gradmatrix.publish.formats import FORMATS
 from gradmatrix.publish.rows import Grid, grid, lacks_device, rows_of
@@ -254,9 +254,7 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     counts = tally({role.value: roles[role.value] for role in Role})
     console.print(Text(f"\nDid not pass: {counts}", style="bold"))
     whole = {
-        record.cell.stack: record
-        for record in red
-        if phase_of(record.outcome) in {Phase.RESOLVE, Phase.INSTALL}
+        record.cell.stack: record for record in red if phase_of(record.outcome) in NOT_INSTALLED
     }
     for stack, record in whole.items():
         text = f"  ✗ {stack}  all of its cells  {record.outcome}  {one_line(record.message)}"
@@ -265,8 +263,8 @@ def show_failures(console: Console, records: Mapping[Cell, Record]) -> None:
     if not red:
         return
     for record in red:
-        is_shown = record.outcome == NO_GRAD_FN or phase_of(record.outcome) is Phase.GRADIENT
-        gradient = f" (gradient {record.gradient})" if record.gradient and not is_shown else ""
+        note = gradient_note(record.outcome, record.gradient)
+        gradient = f" ({note})" if note else ""
         where = f"{record.cell.stack}  {record.cell.scenario}/{record.cell.variant} ({record.role})"
         console.print(
             Text(f"  ✗ {where}  {record.outcome}{gradient}  {one_line(record.message)}"),

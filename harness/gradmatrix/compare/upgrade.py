@@ -22,7 +22,7 @@ from gradmatrix.compare.resolution import MARK
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Build, Role, Stack
-from gradmatrix.core.outcomes import NO_DEVICE, TRAINS, UNSUPPORTED, Outcome, Phase
+from gradmatrix.core.outcomes import NO_DEVICE, NOT_INSTALLED, TRAINS, UNSUPPORTED, Outcome, Phase
 from gradmatrix.judge import relations
 from gradmatrix.judge.change import outcome_of_run
 from gradmatrix.measure import race
@@ -219,7 +219,7 @@ def changed(
         ):
             continue
         phases = {Outcome(record.outcome).phase for record in (before, after)}
-        if phases & {Phase.RESOLVE, Phase.INSTALL}:
+        if phases & NOT_INSTALLED:
             continue
         found.setdefault((key.scenario, key.device) if Phase.IMPORT in phases else key, []).append(
             key

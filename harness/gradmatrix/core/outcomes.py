@@ -34,6 +34,8 @@ PHASES = {
     Phase.PROCESS: "at any time: how the process ended",
 }
 """What happens in each phase, for people."""
+NOT_INSTALLED = frozenset({Phase.RESOLVE, Phase.INSTALL})
+"""A failure in these phases is that of every cell of the stack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +53,29 @@ class Row:
     limit: str | None = None
     """The input of a record that holds the limit; a higher limit may change the outcome."""
     doc: str
-    """What it means, for people. Keys leave out arguments of this name: new words re-run nothing."""
+    """What it means, for people. It is no part of a record's key: new words re-run nothing."""
 
     @property
     def phase(self) -> Phase | None:
         """The phase in which it ended; None for ``trains``."""
         phase, colon, _ = self.outcome.partition(":")
         return Phase(phase) if colon else None
+
+    @property
+    def ran(self) -> bool:
+        """Whether the script of the cell was run on the stack."""
+        return self.judged and self.phase not in NOT_INSTALLED
+
+    @property
+    def shown_by_one_run(self) -> bool:
+        """Whether one run of the script shows it. A relation shows only beside another variant."""
+        return self.ran and self.phase is not Phase.RELATION
+
+    @property
+    def implies_gradient(self) -> bool:
+        """Whether it says enough about the gradient: a cell that disagrees trains, for example."""
+        known = {TRAINS, NO_GRAD_FN}
+        return self.outcome in known or self.phase in {Phase.GRADIENT, Phase.RELATION}
 
 
 # A new outcome is one row here and one rule in judge/verdict.py.
@@ -192,16 +210,39 @@ DISK_FULL = named("install:disk-full")
 HASH_MISMATCH = named("install:hash-mismatch")
 UNSUPPORTED = named("setup:unsupported")
 NO_DEVICE = named("setup:no-device")
+MISSING_MODULE = named("import:missing-module")
+IMPORT_EXCEPTION = named("import:exception")
+SETUP_EXCEPTION = named("setup:exception")
 NO_GRAD_FN = named("step:no-grad-fn")
+STEP_EXCEPTION = named("step:exception")
 NONFINITE_LOSS = named("step:nonfinite-loss")
+NO_UPDATE = named("update:none")
+PARTIAL_UPDATE = named("update:partial")
 DISAGREES = named("relation:disagrees")
 TIMEOUT = named("process:timeout")
+OUT_OF_MEMORY = named("process:out-of-memory")
+LOST = named("process:lost")
 
 SPURIOUS = frozenset(row.outcome for row in TABLE if row.spurious)
 NOT_JUDGED = frozenset(row.outcome for row in TABLE if not row.judged)
 OF_THE_MACHINE = frozenset(row.outcome for row in TABLE if row.of_the_machine)
 LIMIT_OF = {row.outcome: row.limit for row in TABLE if row.limit is not None}
 """The input that holds the limit, by outcome. Limits are no part of a cell's key."""
+
+
+def killed_by(signal: int) -> Outcome:
+    """The outcome of a process that a signal ended."""
+    return Outcome(f"process:signal-{signal}")
+
+
+def exited_with(status: int) -> Outcome:
+    """The outcome of a process that exited by itself."""
+    return Outcome(f"process:exit-{status}")
+
+
+def gradient_note(outcome: str, gradient: str | None) -> str:
+    """The gradient status, as ``gradient flowing``; empty if the outcome implies it."""
+    return f"gradient {gradient}" if gradient and not row_of(outcome).implies_gradient else ""
 
 
 def outcomes_by_phase() -> list[tuple[Phase, str, list[Row]]]:

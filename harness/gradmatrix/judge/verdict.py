@@ -8,14 +8,33 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gradmatrix.core.model import Gradient, Role
-from gradmatrix.core.outcomes import Outcome
+from gradmatrix.core.outcomes import (
+    IMPORT_EXCEPTION,
+    LOST,
+    MISSING_MODULE,
+    NO_DEVICE,
+    NO_GRAD_FN,
+    NO_UPDATE,
+    NONFINITE_LOSS,
+    OUT_OF_MEMORY,
+    PARTIAL_UPDATE,
+    SETUP_EXCEPTION,
+    STEP_EXCEPTION,
+    TIMEOUT,
+    TRAINS,
+    UNSUPPORTED,
+    Outcome,
+    Phase,
+    exited_with,
+    killed_by,
+)
 from gradmatrix.core.text import few
 
 if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation, Parameter
 
-NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
-OUT_OF_MEMORY = re.compile(
+SAYS_NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn")
+SAYS_OUT_OF_MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE
 )
 NAMES_THE_PROBLEM = re.compile(
@@ -36,6 +55,17 @@ It does not match the checkpointing hints about ``use_reentrant``, the hint abou
 ``lr_scheduler.step()``, the advice about converting "a tensor with requires_grad=True to a scalar",
 or a printed tensor with its ``grad_fn=<…>``.
 """
+
+GOT = {
+    Gradient.NONE: "no gradient",
+    Gradient.PARTIAL: "no gradient or only zeros",
+    Gradient.ZERO: "a gradient of exactly zero",
+    Gradient.NONFINITE: "a non-finite gradient",
+    Gradient.FLOWING: "a gradient",
+}
+"""What the parameters got that a message about a gradient status names."""
+LETTERS = {Gradient.NONE: "n", Gradient.PARTIAL: "nz", Gradient.ZERO: "z", Gradient.NONFINITE: "x"}
+"""Which parameters a message about a gradient status names, by the letter of their best step."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +103,23 @@ def process_outcome(observation: Observation | None, ended: Ended) -> tuple[Outc
     if observation is not None:
         return None
     if ended.timed_out:
-        return Outcome("process:timeout"), "still running at the time limit"
+        return Outcome(TIMEOUT), "still running at the time limit"
     if ended.lost:
-        return Outcome("process:lost"), "the process that ran the cell disappeared"
-    if OUT_OF_MEMORY.search(ended.output_tail):
-        return Outcome("process:out-of-memory"), last_line(ended.output_tail)
+        return Outcome(LOST), "the process that ran the cell disappeared"
+    if SAYS_OUT_OF_MEMORY.search(ended.output_tail):
+        return Outcome(OUT_OF_MEMORY), last_line(ended.output_tail)
     if ended.signal is not None:
-        return Outcome(f"process:signal-{ended.signal}"), f"killed by signal {ended.signal}"
+        return killed_by(ended.signal), f"killed by signal {ended.signal}"
     status = ended.exit or 0
-    return Outcome(f"process:exit-{status}"), f"the process exited with status {status} by itself"
+    return exited_with(status), f"the process exited with status {status} by itself"
 
 
 def judge_observation(seen: Observation) -> Verdict:
     """The verdict on a cell whose process wrote an observation."""
     if seen.no_device:
-        return Verdict(Outcome("setup:no-device"), None, "no CUDA device here")
+        return Verdict(Outcome(NO_DEVICE), None, "no CUDA device here")
     if seen.skipped is not None:
-        return Verdict(Outcome("setup:unsupported"), None, seen.skipped)
+        return Verdict(Outcome(UNSUPPORTED), None, seen.skipped)
     status = gradient_status(seen)
     if seen.raised is not None:
         message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
@@ -106,9 +136,9 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
             if loss is not None
         )
         message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
-        return Verdict(Outcome("step:nonfinite-loss"), status, message)
+        return Verdict(Outcome(NONFINITE_LOSS), status, message)
     if seen.steps == 0 or status is None:
-        return Verdict(Outcome("update:none"), status, "no optimizer ever stepped")
+        return Verdict(Outcome(NO_UPDATE), status, "no optimizer ever stepped")
     learning = [p for p in seen.parameters if p.learns]
     if status is not Gradient.FLOWING:
         bad = [p for p in learning if best_step(p) in LETTERS[status]]
@@ -116,29 +146,16 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
         if learning:
             some = f"{len(bad)} of {len(learning)} trainable parameters"
             message = f"{some} got {GOT[status]}: {some_names(bad)}"
-        return Verdict(Outcome(f"gradient:{status}"), status, message)
+        return Verdict(Outcome(f"{Phase.GRADIENT}:{status}"), status, message)
     still = [p for p in learning if not p.changed]
     if still:
-        reason = "none" if len(still) == len(learning) else "partial"
+        outcome = Outcome(NO_UPDATE if len(still) == len(learning) else PARTIAL_UPDATE)
         loose = sum(not p.held for p in still)
         why = f" ({'all' if loose == len(still) else loose} held by no optimizer)" if loose else ""
         some = f"{len(still)} of {len(learning)} trainable parameters"
         message = f"{some} did not change{why}: {some_names(still)}"
-        return Verdict(Outcome(f"update:{reason}"), status, message)
-    return Verdict(Outcome("trains"), status, "")
-
-
-GOT = {
-    Gradient.NONE: "no gradient",
-    Gradient.PARTIAL: "no gradient or only zeros",
-    Gradient.ZERO: "a gradient of exactly zero",
-    Gradient.NONFINITE: "a non-finite gradient",
-    Gradient.FLOWING: "a gradient",
-}
-
-
-LETTERS = {Gradient.NONE: "n", Gradient.PARTIAL: "nz", Gradient.ZERO: "z", Gradient.NONFINITE: "x"}
-"""Which parameters a message about a gradient status names, by the letter of their best step."""
+        return Verdict(outcome, status, message)
+    return Verdict(Outcome(TRAINS), status, "")
 
 
 def exception_outcome(seen: Observation) -> Outcome:
@@ -146,17 +163,17 @@ def exception_outcome(seen: Observation) -> Outcome:
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
-        code = message if message.isdecimal() else ("0" if message in {"", "None"} else "1")
-        return Outcome(f"process:exit-{code}")
-    if name == "MemoryError" or "OutOfMemoryError" in name or OUT_OF_MEMORY.search(message):
-        return Outcome("process:out-of-memory")
+        default = 0 if message in {"", "None"} else 1
+        return exited_with(int(message) if message.isdecimal() else default)
+    if name == "MemoryError" or "OutOfMemoryError" in name or SAYS_OUT_OF_MEMORY.search(message):
+        return Outcome(OUT_OF_MEMORY)
     if seen.reached in {"import", "setup"} and is_import_error(name, message):
         return import_outcome(name, message)
-    if NO_GRAD_FN.search(message):
-        return Outcome("step:no-grad-fn")
+    if SAYS_NO_GRAD_FN.search(message):
+        return Outcome(NO_GRAD_FN)
     if seen.reached == "import":
-        return Outcome("import:exception")
-    return Outcome("setup:exception" if seen.reached == "setup" else "step:exception")
+        return Outcome(IMPORT_EXCEPTION)
+    return Outcome(SETUP_EXCEPTION if seen.reached == "setup" else STEP_EXCEPTION)
 
 
 def is_import_error(name: str, message: str) -> bool:
@@ -169,7 +186,7 @@ def import_outcome(name: str, message: str) -> Outcome:
     missing = name == "ModuleNotFoundError" or (
         is_import_error(name, message) and "No module named" in message
     )
-    return Outcome("import:missing-module" if missing else "import:exception")
+    return Outcome(MISSING_MODULE if missing else IMPORT_EXCEPTION)
 
 
 def gradient_status(seen: Observation) -> Gradient | None:

@@ -25,7 +25,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import read_lines, write_atomically
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, UNSUPPORTED, Outcome, Phase
+from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, NOT_INSTALLED, UNSUPPORTED, Outcome, Phase
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, judge_observation, passes
 from gradmatrix.publish import publication
@@ -324,8 +324,8 @@ def verdict_again(record: Record) -> Verdict | None:
 
 
 def message_limit(verdict: Verdict, record: Record) -> int:
-    """The characters that a run keeps of a message; more if it says why a whole stack failed."""
-    fills = record.observation is None and verdict.outcome.phase in {Phase.RESOLVE, Phase.INSTALL}
+    """The characters that a run keeps of a message; more if it explains why a whole stack failed."""
+    fills = record.observation is None and verdict.outcome.phase in NOT_INSTALLED
     return RESOLVERS_LIMIT if fills else MESSAGE_LIMIT
 
 
@@ -424,8 +424,11 @@ def found_in(folders: Iterable[Path], known: KnownCells, plan: Shards | None = N
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of records in ``folder``, or in folders called records below it."""
-    files = sorted({*folder.glob("*.jsonl"), *folder.rglob("records/*.jsonl")})
+    """The files of records: those in folders called records below ``folder``, else those in it.
+
+    A results folder may hold other files with one JSON document per line beside its records.
+    """
+    files = sorted(folder.rglob("records/*.jsonl")) or sorted(folder.glob("*.jsonl"))
     if not files:
         raise UserError(
             f"There are no records in {folder}.",

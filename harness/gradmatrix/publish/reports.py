@@ -1,7 +1,7 @@
 """A comparison as Markdown, HTML or JSON.
 
-The Markdown is short enough for a comment on a pull request; long parts are folded. The HTML is one file that
-contains its style, and neither runs nor loads anything.
+The Markdown is short enough for a comment on a pull request; long parts are folded. The HTML is one
+file that contains its style, and neither runs nor loads anything.
 """
 
 from __future__ import annotations
@@ -176,7 +176,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a sentence in Markdown. Text in backticks is code; nothing else is markup, link or mention."""
+    """Return a sentence in Markdown.
+
+    Text in backticks is code. Nothing else is markup, a link or a mention.
+    """
     parts = CODE.split(LEADING.sub(JOINER, shortened(text).strip()))
     return "".join(code(part) if place % 2 else spaced(part) for place, part in enumerate(parts))
 

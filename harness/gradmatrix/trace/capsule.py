@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import SHOWN, Gradient
-from gradmatrix.core.outcomes import NONFINITE_LOSS, Outcome, Phase
+from gradmatrix.core.outcomes import NONFINITE_LOSS, TRAINS, Outcome, Phase, row_of
 from gradmatrix.core.text import one_line, versioned
 from gradmatrix.judge.verdict import GOT
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
@@ -44,14 +44,14 @@ def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
     Raises:
         UserError: with what to do instead.
     """
-    outcome, cell = Outcome(record.outcome), record.cell
+    cell, outcome = record.cell, row_of(record.outcome)
     if scenario.arguments is not None:
         raise UserError(
             f"{scenario.name} is a script of your own and needs no capsule.",
             cause="a capsule is a scenario reduced to one variant",
             next_step=f"uv run --with-requirements results/locks/{cell.stack}.txt YOUR_SCRIPT",
         )
-    if not outcome.judged or outcome.phase in (Phase.RESOLVE, Phase.INSTALL):
+    if not outcome.ran:
         raise UserError(
             f"{cell} never ran: {record.outcome}.",
             cause=one_line(record.message),
@@ -59,7 +59,7 @@ def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
         )
     if everything:
         return
-    if outcome.phase is Phase.RELATION:
+    if not outcome.shown_by_one_run:
         raise UserError(
             f"{cell} trains; its failure is that it disagrees with another variant.",
             cause=one_line(record.message),
@@ -68,7 +68,9 @@ def refuse(record: Record, scenario: Scenario, *, everything: bool) -> None:
     if record.passed:
         raise UserError(
             f"{cell} passed: there is no failure to reproduce.",
-            cause="it trains" if outcome.trains else "the stack reports the mistake, as it should",
+            cause="it trains"
+            if record.outcome == TRAINS
+            else "the stack reports the mistake, as it should",
             next_step="--any writes its capsule anyway",
         )
 
