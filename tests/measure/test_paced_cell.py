@@ -6,16 +6,26 @@ Errors are reported soon.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gradmatrix.measure import servers
 from gradmatrix.measure.servers import Broken, Exhausted, PacedCell
 from gradmatrix.run.server import Server
 from gradmatrix.stacks import environment
-from tests.conftest import OLDEST, PATIENCE_S, ends, is_running, needs_fork, python_of
+from tests.conftest import (
+    OLDEST,
+    PATIENCE_S,
+    ends,
+    is_running,
+    needs_fork,
+    python_of,
+    waits_until,
+)
 from tests.pacing import MIB, SCRIPT, asks
 
 if TYPE_CHECKING:
@@ -180,6 +190,22 @@ def test_a_stopped_script_is_gone(paces: Bench) -> None:
     assert pid is not None
     cell.stop()
     assert not is_running(pid)
+
+
+def test_a_script_that_has_ended_is_not_killed(
+    paces: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have its id by then. The server runs the next script."""
+    cell = paces.started("control")
+    assert cell.pid is not None
+    os.kill(cell.pid, signal.SIGKILL)
+    assert waits_until(lambda: not paces.server._lines.empty())  # noqa: SLF001  (its last event)
+    killed: list[int] = []
+    monkeypatch.setattr(servers, "kill_group", killed.append)
+    cell.stop()
+    monkeypatch.undo()
+    assert [] == killed
+    paces.started("control").stop()
 
 
 def test_a_server_runs_plain_cells_afterwards(paces: Bench, tmp_path: Path) -> None:

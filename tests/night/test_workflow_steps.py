@@ -142,7 +142,7 @@ def test_without_regressions_no_issue_is_opened(place: Path) -> None:
 
 def test_the_issue_is_closed_when_nothing_is_regressed(place: Path) -> None:
     """The comment has the address of the run."""
-    assert ["issue close 7 --comment Nothing is regressed any more: URL"] == report(
+    assert ["issue close 7 --comment Nothing is regressed now: URL"] == report(
         place, regressed="0", number="7"
     )
 

@@ -266,6 +266,44 @@ def test_a_server_that_does_not_keep_the_protocol_is_ended(
     assert (True, False) == (raised.value.ended.lost, server.alive)
 
 
+@pytest.mark.parametrize("pid", [0, 1, -1])
+def test_a_process_id_that_names_others_is_never_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: int
+) -> None:
+    """To the system 0 means the group of the caller, and 1 and -1 mean every process."""
+    ready = '{"event": "ready", "import_s": 0, "imports": {}, "threads": 1}'
+    started = f'{{"event": "started", "pid": {pid}}}'
+    stand_in = tmp_path / "server.py"
+    stand_in.write_text(
+        f"import sys\nprint({ready!r}, flush=True)\nsys.stdin.readline()\n"
+        f"print({started!r}, flush=True)\nsys.stdin.read()\n",
+        encoding="utf-8",
+    )
+    killed: list[int] = []
+    monkeypatch.setattr(launch, "SERVER", stand_in)
+    monkeypatch.setattr(launch, "kill_group", killed.append)
+    request = launch.Request(
+        stand_in, "any", "cpu", 1, 1, 1, tmp_path / "cell", PATIENCE_S, memory_bytes=None
+    )
+    with launch.Server(Path(sys.executable), [], tmp_path / "server", os.environ) as server:
+        assert server.run(request).ended.lost
+    assert 1 == len(killed)
+    assert killed[0] > 1
+
+
+def test_a_closed_server_is_not_killed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have its id by then."""
+    bench = Workbench(OLDEST, tmp_path, ("process",))
+    server = bench.living_server()
+    server.close()
+    killed: list[int] = []
+    monkeypatch.setattr(launch, "kill_group", killed.append)
+    server.close()
+    assert [] == killed
+
+
 def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:
     """It leaves no open descriptor in this process, and no process."""
     bench = Workbench(OLDEST, tmp_path, ("process",))
