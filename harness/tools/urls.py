@@ -1,4 +1,4 @@
-"""``[project.urls]`` of a build. No file names the repository, but a clone knows where it is from."""
+"""``[project.urls]`` of a build. No file names the repository, but a clone knows it."""
 
 import os
 import re

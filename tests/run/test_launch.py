@@ -15,7 +15,7 @@ import pytest
 
 from gradmatrix.core import files
 from gradmatrix.judge.verdict import judge
-from gradmatrix.run.server import Server, ServerDied, read_observation
+from gradmatrix.run.server import Request, Server, ServerDied, read_observation
 from tests.conftest import (
     FAKES,
     OLDEST,
@@ -280,12 +280,12 @@ def test_a_process_id_that_names_others_is_never_killed(
         encoding="utf-8",
     )
     killed: list[int] = []
-    monkeypatch.setattr(launch, "SERVER", stand_in)
-    monkeypatch.setattr(launch, "kill_group", killed.append)
-    request = launch.Request(
+    monkeypatch.setattr("gradmatrix.run.server.SERVER", stand_in)
+    monkeypatch.setattr("gradmatrix.run.server.kill_group", killed.append)
+    request = Request(
         stand_in, "any", "cpu", 1, 1, 1, tmp_path / "cell", PATIENCE_S, memory_bytes=None
     )
-    with launch.Server(Path(sys.executable), [], tmp_path / "server", os.environ) as server:
+    with Server(Path(sys.executable), [], tmp_path / "server", os.environ) as server:
         assert server.run(request).ended.lost
     assert 1 == len(killed)
     assert killed[0] > 1
@@ -299,7 +299,7 @@ def test_a_closed_server_is_not_killed_again(
     server = bench.living_server()
     server.close()
     killed: list[int] = []
-    monkeypatch.setattr(launch, "kill_group", killed.append)
+    monkeypatch.setattr("gradmatrix.run.server.kill_group", killed.append)
     server.close()
     assert [] == killed
 

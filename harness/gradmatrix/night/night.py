@@ -324,7 +324,7 @@ def verdict_again(record: Record) -> Verdict | None:
 
 
 def message_limit(verdict: Verdict, record: Record) -> int:
-    """The characters that a run keeps of a message; more if it explains why a whole stack failed."""
+    """The characters that a run keeps of a message; more if it says why a whole stack failed."""
     fills = record.observation is None and verdict.outcome.phase in NOT_INSTALLED
     return RESOLVERS_LIMIT if fills else MESSAGE_LIMIT
 
