@@ -49,7 +49,7 @@ class Store:
     published: Path
     problems: list[str] = field(default_factory=list)
     _seen: dict[Path, tuple[tuple[int, int], list[Record]]] = field(default_factory=dict)
-    """The records of each file that was read, with its modification time and size at that moment."""
+    """The records of each file that was read, with its modification time and size then."""
     _foreign: dict[Path, str] = field(default_factory=dict)
     """The files with records of another schema, and what was found."""
     _as_published: AsPublished | None = None
@@ -71,7 +71,7 @@ class Store:
     def in_use(
         self, stack: str, waiting: Callable[[], object] = lambda: None
     ) -> AbstractContextManager[None]:
-        """Hold the journal of ``stack``: of two runs with one results folder, the second one waits."""
+        """Hold the journal of ``stack``: a second run with this results folder waits."""
         self.journal.mkdir(parents=True, exist_ok=True)
         return held(self.journal / f".{stack}.lock", waiting)
 
@@ -87,7 +87,7 @@ class Store:
         }
 
     def of_stack(self, stack: str) -> dict[Cell, Record]:
-        """The newest record of each cell of ``stack``, published or not. They are not kept in memory."""
+        """The newest record of each cell of ``stack``, published or not; not kept in memory."""
         path = self._file(self.published, stack)
         damaged: list[bytes] = []
         published = list(self._decoded(path, stack, damaged))
@@ -103,13 +103,14 @@ class Store:
         if path in self._foreign:
             raise UserError(
                 f"{path.name} cannot be published again: {self._foreign[path]}.",
-                cause="another release of gradmatrix wrote these records; publishing would delete them",
+                cause="another release of gradmatrix wrote these records, "
+                "and publishing would delete them",
                 next_step="update this checkout, or move the file away",
             )
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the published file of the stack that was read last has lines that could not be read."""
+        """Whether the published file that was read last has lines that could not be read."""
         return self._as_published is not None and bool(self._as_published.damaged)
 
     def everything(self) -> dict[Cell, Record]:
@@ -124,9 +125,10 @@ class Store:
         return newest(chain.from_iterable(found), keep_judged=True)
 
     def publish(self, stack: str, records: Iterable[Record]) -> None:
-        """Write one line for each cell to ``results/records/``, in a stable order for readable diffs.
+        """Write one line for each cell to ``results/records/``.
 
-        A stack without records keeps its file. Lines that could not be read are kept at its end.
+        The order is stable, so that differences are short. A stack without records keeps its file.
+        Lines that could not be read are kept at its end.
 
         Raises:
             UserError: if this would delete records of another schema.
@@ -212,11 +214,11 @@ def unknown(outcome: str) -> str | None:
 
 
 def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
-    """The newest record of each cell: the last one, as ``records`` are in the order of their writing.
+    """The newest record of each cell: the last one, for ``records`` in the order of writing.
 
-    With ``keep_judged``, an older record is kept in two cases: if it has an observation and the newer
-    one says something about the machine only (a machine without a GPU keeps what one with a GPU has
-    published), and if both are of a cell that did not run and say the same (only the time differs).
+    With ``keep_judged``, an older record is kept in two cases. Either it has an observation, and
+    the newer one says something about the machine only: a machine without a GPU keeps what one with
+    a GPU has published. Or both say the same of a cell that did not run, and only the time differs.
     """
     found: dict[Cell, Record] = {}
     for record in records:
@@ -230,8 +232,8 @@ def in_order(others: Iterable[Record], journal: Sequence[Record]) -> Iterator[Re
     """Records of others and those of a journal, for ``newest``.
 
     Within the journal the order of its lines counts, so that a clock which was once ahead hides
-    nothing. A record of another source is newer than the journal's if its date is, and if neither date
-    lies in the future.
+    nothing. A record of another source is newer than the journal's if its date is, and if neither
+    date is in the future.
     """
     now = dt.datetime.now(dt.UTC)
     last: dict[Cell, dt.datetime] = {}
