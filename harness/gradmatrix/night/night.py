@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import read_lines, write_atomically
+from gradmatrix.core.files import read_lines
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, NOT_INSTALLED, UNSUPPORTED, Outcome, Phase
@@ -35,7 +35,6 @@ from gradmatrix.run.plan import Action, Selection, key_of
 from gradmatrix.run.project import NoSuchRelease, Project
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from gradmatrix.run.store import Store
-from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -386,7 +385,7 @@ def merge(
     def waiting(stack: str) -> None:
         progress.stage(stack, "waiting for another run of this stack")
 
-    new = add_to_journal(found.records, project.store, project.environments, waiting)
+    new = add_to_journal(found.records, project.store, waiting)
     return found, new
 
 
@@ -442,10 +441,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def add_to_journal(
-    records: Iterable[Record],
-    known: Store,
-    environments: Path,
-    waiting: Callable[[str], object] = lambda _: None,
+    records: Iterable[Record], known: Store, waiting: Callable[[str], object] = lambda _: None
 ) -> int:
     """Add records to the journal, each stack's in one step; return how many were new.
 
@@ -457,28 +453,9 @@ def add_to_journal(
         by_stack[record.cell.stack].append(record)
     new = 0
     for stack in sorted(by_stack):
-        with environment.in_use(environments, stack, partial(waiting, stack)):
-            new += _add_new(stack, by_stack[stack], known)
+        with known.in_use(stack, partial(waiting, stack)):
+            new += known.take(stack, by_stack[stack])
     return new
-
-
-def _add_new(stack: str, records: Iterable[Record], known: Store) -> int:
-    """Add the records of a stack that are new, or newer than those with the same key."""
-    under = known.recorded_under(stack)
-    new = [
-        record
-        for record in records
-        if (record.cell, record.key) not in under
-        or under[record.cell, record.key].recorded_at < record.recorded_at
-    ]
-    if new:
-        path = known.journal / f"{stack}.jsonl"
-        before = path.read_bytes() if path.exists() else b""
-        if before and not before.endswith(b"\n"):
-            before += b"\n"  # a killed run left half a line
-        new.sort(key=lambda record: (record.recorded_at, record.cell))
-        write_atomically(path, b"".join([before, *map(store.encode, new)]))
-    return len(new)
 
 
 # ---- Rehearse: a whole night on one machine
