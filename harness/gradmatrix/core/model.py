@@ -54,7 +54,7 @@ class Stack(Frozen, frozen=True):
     core: bool = False
     summary: str = ""
     build: tuple[str, ...] = ()
-    """Canonical names of the packages that are built from their source releases; others never are."""
+    """Canonical names of the packages that are built from their source releases. No others are."""
 
 
 class LockedPackage(Frozen, frozen=True):
@@ -195,7 +195,7 @@ class Record(Frozen, frozen=True):
 
     @property
     def flaky(self) -> bool:
-        """Whether its runs with this key ended differently: its inputs do not decide its outcome."""
+        """Whether its runs with this key ended in different ways."""
         return len(set(self.judged_runs)) > 1
 
     @property

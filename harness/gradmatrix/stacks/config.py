@@ -99,9 +99,9 @@ class Matrix(Frozen, frozen=True, kw_only=True):
 
 class _StepsTable(Frozen, frozen=True, kw_only=True):
     audit: AtLeastOne = 4
-    """Optimizer steps in which gradients and updates are looked at."""
+    """Optimizer steps in which gradients and updates are observed."""
     warmup: Annotated[int, msgspec.Meta(ge=0)] = 4
-    """Steps that are neither looked at nor timed."""
+    """Steps that are neither observed nor timed."""
     timed: AtLeastOne = 12
     """Steps that are timed."""
 
@@ -120,7 +120,7 @@ class _StackTable(Frozen, frozen=True, kw_only=True):
     summary: str = ""
     """Why it is here."""
     build: tuple[str, ...] = ()
-    """Packages that are built from their source releases. That runs their code outside of a cell."""
+    """Packages that are built from their source releases. It runs their code outside of cells."""
 
 
 class _Document(Frozen, frozen=True, kw_only=True):

@@ -115,7 +115,7 @@ class BuildChoice:
     notice: str | None = None
 
     def drops(self, name: str) -> bool:
-        """Whether a locked package is left out: torch itself, or one that only its CUDA build needs."""
+        """Whether a locked package is left out: torch, or one that only its CUDA build needs."""
         return bool(self.torch) and (
             name == "torch" or name in TRITON or name.startswith(ONLY_CUDA)
         )
@@ -136,7 +136,7 @@ def torch_build(
         find_links: folders of wheels
         driver: whether the machine has an NVIDIA driver
         platform: as ``sys.platform``
-        indexed: the CPU builds of a version for a Python in torch's own index, see :func:`cpu_wheels`
+        indexed: the CPU builds in torch's own index, see :func:`cpu_wheels`
     """
     version = lock.version("torch")
     if driver:
@@ -165,7 +165,7 @@ def cpu_version(version: str) -> Version:
 
 
 def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | None:
-    """The CPU wheel of this torch for this Python and platform in one of the directories, or None."""
+    """The CPU wheel of this torch for this Python and platform in a directory, or None."""
     for directory in find_links:
         for path in sorted(directory.glob("torch-*.whl")):
             if is_cpu_wheel(path.name, version, python):
@@ -201,14 +201,16 @@ def find_links() -> tuple[Path, ...]:
 
 @cache
 def cpu_wheels(version: str, python: str) -> Mapping[str, str] | None:
-    """The CPU builds of this torch for this Python and platform in torch's own index: name and sha256.
+    """The CPU builds of this torch in torch's own index: name and sha256.
 
-    None if that index does not answer. There is one quick attempt, which is remembered.
+    They are those for this Python and platform; None if that index does not answer. There is one
+    quick attempt, which is remembered.
     """
     asked = uv.run(
         [
-            "pip", "compile", "-", "--quiet", "--no-deps", "--no-header", "--python-version", python,
-            "--torch-backend", "cpu", "--format", "pylock.toml", *uv.wheels_only(),
+            "pip", "compile", "-", "--quiet", "--no-deps", "--no-header",
+            "--python-version", python, "--torch-backend", "cpu", "--format", "pylock.toml",
+            *uv.wheels_only(),
         ],
         stdin=f"torch=={version}",
         variables=IMPATIENT,
@@ -234,9 +236,9 @@ def listed_wheels(pylock: str) -> Iterator[tuple[str, str]]:
 PINS = "_torch.json"
 """The name of a file with the hashes of CPU builds of torch, by file name.
 
-A lock has the hashes of the package index's files, and the CPU builds are not among them. So the hash
-of each build is kept when it is first seen: ``gradmatrix lock`` keeps it beside the locks, and an
-install beside the environments. No stack, so no lock, has a name like this file's.
+A lock has the hashes of the package index's files, and the CPU builds are not among them. So the
+hash of each build is kept when it is first seen: ``gradmatrix lock`` keeps it beside the locks, and
+an install beside the environments. No stack, so no lock, has a name like this file's.
 """
 
 
@@ -270,8 +272,8 @@ def pin(wheels: Mapping[str, str], published: Path, own: Path) -> None:
     for name, digest in wheels.items():
         if known.get(name, digest) != digest:
             message = (
-                f"{name} is not the file that was first seen under this name: its sha256 is {digest}, "
-                f"and {PINS} has {known[name]}."
+                f"{name} is not the file that was first seen under this name: its sha256 is "
+                f"{digest}, and {PINS} has {known[name]}."
             )
             raise InstallFailed(Failure(outcome=HASH_MISMATCH, message=message))
     new = {name: digest for name, digest in wheels.items() if name not in known}
@@ -281,7 +283,7 @@ def pin(wheels: Mapping[str, str], published: Path, own: Path) -> None:
 
 
 def pin_cpu_builds(locks: Iterable[Lock], folder: Path) -> None:
-    """Keep the hash of the CPU build of each lock's torch in ``folder``, as far as it can be known here.
+    """Keep the hash of the CPU build of each lock's torch in ``folder``, if it can be known here.
 
     Raises:
         InstallFailed: if a file has another content than the one that was kept
@@ -375,7 +377,7 @@ def ensure(
         locks: the folder of the lock's text
         root: the folder of all environments
         waiting: called if another install must end first
-        progress: told what is downloaded and installed, a line at a time
+        progress: called with each line about what is downloaded and installed
         driver: whether the machine has an NVIDIA driver; None to look
         choose: the build to install, for tests
         free_bytes: free disk space at a path, for tests
@@ -414,7 +416,7 @@ def ensure(
 def in_use(
     root: Path, stack: str, waiting: Callable[[], object] = lambda: None
 ) -> AbstractContextManager[None]:
-    """Hold the environment of ``stack``: no other process installs, uses or deletes it meanwhile."""
+    """Hold the environment of ``stack``: no other process installs, uses or deletes it then."""
     return files.held(root / f".{stack}.lock", waiting)  # no stack's name begins with a dot
 
 
@@ -499,8 +501,8 @@ def _install(
 ) -> None:
     """Install the lock, and then this machine's build of torch if that is another one.
 
-    Every file must have its hash. Packages of a VCS have none and are installed separately: the commit
-    in their address says what they are.
+    Every file must have its hash. Packages of a VCS have none and are installed separately: the
+    commit in their address says what they are.
     """
     unhashed = hashless(text)
     asked = [requirement_of(block) for block in blocks(text)]
@@ -569,7 +571,8 @@ def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> 
     raise UserError(
         "No Python with torch was found.",
         cause=f"these were tried: {', '.join(map(str, [sys.executable, *tried]))}",
-        next_step="give --python PATH: the Python, or the folder, of the environment in which you train",
+        next_step="give --python PATH: the Python, or the folder, of the environment "
+        "in which you train",
     )
 
 
@@ -632,8 +635,16 @@ import importlib.metadata, json, sys
 def origin(d):  # conda notes the folder in which it built a release
     is_conda = (d.read_text("INSTALLER") or "").strip() == "conda"
     return None if is_conda else d.read_text("direct_url.json")
-found = [{"name": d.metadata["Name"], "version": d.version, "needs": d.requires or [], "origin": origin(d)}
-         for d in importlib.metadata.distributions() if d.metadata and d.metadata["Name"] and d.version]
+found = [
+    {
+        "name": d.metadata["Name"],
+        "version": d.version,
+        "needs": d.requires or [],
+        "origin": origin(d),
+    }
+    for d in importlib.metadata.distributions()
+    if d.metadata and d.metadata["Name"] and d.version
+]
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "distributions": found}))
 """
 """The script that lists an environment; it runs in the environment."""
@@ -685,7 +696,7 @@ def lock_of(python: Path, found: Listing) -> Lock:
     if "torch" not in versions:
         raise UserError(
             f"{python} has no torch.",
-            cause=f"its environment has {len(versions)} packages, and torch is none of them",
+            cause=f"its environment has {len(versions)} packages, but not torch",
             next_step="give --python the interpreter of the environment in which you train",
         )
     return Lock(

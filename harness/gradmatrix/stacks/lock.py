@@ -50,8 +50,8 @@ class NeedsBuild(CannotLock):
         names = ", ".join(f'"{name}"' for name in self.packages)
         super().__init__(
             f"{what} from wheels alone.",
-            cause=f"{' and '.join(self.packages)} would have to be built, which runs its code on this "
-            "machine, outside of a cell",
+            cause=f"{' and '.join(self.packages)} would have to be built, and a build runs code "
+            "outside of the cells",
             next_step=f"to allow it, add build = [{names}] to the stack's table in matrix.toml",
         )
 
@@ -62,7 +62,8 @@ class NotAsLocked(UserError):
 
 NEEDS_BUILD = re.compile(
     r"Wheels are required for `([^`]+)` because building from source is disabled"
-    r"|attempted to build `([^`= ]+)|[Bb]uilding source distributions for `([^`= ]+)[^`]*` is disabled"
+    r"|attempted to build `([^`= ]+)"
+    r"|[Bb]uilding source distributions for `([^`= ]+)[^`]*` is disabled"
 )
 """What uv prints about a package without a wheel that it may not build."""
 
@@ -162,8 +163,8 @@ UNBOUND = Bounds()
 def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) -> Lock:
     """Resolve ``stack`` and write its lock into ``folder``.
 
-    Only a solution, or the lack of one, is written. If the index does not answer or a source release
-    does not build, an older lock stays.
+    Only a solution, or the lack of one, is written. If the index does not answer, or a source
+    release does not build, an older lock stays.
 
     Returns:
         the lock, with a ``failure`` if there is no solution
@@ -205,8 +206,9 @@ def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.
         ran = uv.run(
             [
                 "pip", "compile", "-", "--quiet", "--universal", "--python-version", stack.python,
-                "--exclude-newer", cutoff(as_of), "--generate-hashes", "--no-header", "--no-annotate",
-                "--no-emit-index-url", "--no-emit-find-links", *further,
+                "--exclude-newer", cutoff(as_of), "--generate-hashes",
+                "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links",
+                *further,
             ],
             stdin="\n".join(stack.requirements),
             variables={"UV_DEFAULT_INDEX": index.url},
@@ -326,7 +328,7 @@ def requirements_path(stack: str, folder: Path) -> Path:
 
 
 def cutoff(as_of: dt.date) -> str:
-    """The end of the day in UTC for uv's --exclude-newer, which reads a date in the local time zone."""
+    """The end of the day in UTC. uv would read a date without a time as local time."""
     return f"{as_of + dt.timedelta(days=1)}T00:00:00Z"
 
 
@@ -392,8 +394,8 @@ def _check_listed(explanation: str, as_of: dt.date, index: Index) -> None:
         name = match[1] or match[2]
         if newest(index.releases(name, as_of), as_of) is not None:
             raise IndexUnreachable(
-                f"The package index listed no file of {name}, which has releases. Perhaps a web page "
-                "answered in its place, because this network wants you to sign in."
+                f"The package index listed no file of {name}, which has releases. Perhaps a web "
+                "page answered in its place, because this network wants you to sign in."
             )
 
 
@@ -453,8 +455,8 @@ def _lock(
 def write(lock: Lock, text: str, folder: Path) -> None:
     """Write both files.
 
-    A JSON file that changes is deleted first and written last. If this is killed in between, there is
-    no lock, and the stack is resolved again.
+    A JSON file that changes is deleted first and written last. If this is killed in between, there
+    is no lock, and the stack is resolved again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, listed = requirements_path(lock.stack, folder), folder / f"{lock.stack}.json"
@@ -479,8 +481,9 @@ def _pinned(requirement: Requirement) -> bool:
 def _linux(python: str) -> dict[str, str]:
     """The marker variables of a Python on Linux, where results are published from."""
     return {
-        "implementation_name": "cpython", "implementation_version": f"{python}.99", "os_name": "posix",
-        "platform_machine": "x86_64", "platform_python_implementation": "CPython", "platform_release": "",
+        "implementation_name": "cpython", "implementation_version": f"{python}.99",
+        "os_name": "posix", "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython", "platform_release": "",
         "platform_system": "Linux", "platform_version": "", "python_full_version": f"{python}.99",
         "python_version": python, "sys_platform": "linux", "extra": "",
     }  # fmt: skip

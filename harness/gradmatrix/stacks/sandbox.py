@@ -1,9 +1,8 @@
-"""What the code of strangers sees: chosen variables, a home of its own, no network.
+"""What other people's code sees: chosen variables, a home of its own, no network.
 
-This file is also a script: ``python -I sandbox.py COMMAND …`` shuts itself off and then becomes the
-command, with the same process id. Shut off means: in a network namespace of its own, and in a Landlock
-domain, from which it cannot read the variables or the memory of processes outside, or send them a
-signal.
+This file is also a script: ``python -I sandbox.py COMMAND …`` isolates itself and then becomes the
+command, with the same process id. It enters a network namespace of its own and a Landlock domain.
+From there it cannot read the variables or the memory of processes outside, or signal them.
 """
 
 from __future__ import annotations
@@ -56,9 +55,7 @@ SCOPES_SINCE = 6  # the version of Landlock from which signals and abstract sock
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 SEES_EVERYTHING = (19, 21, 38)
 """CAP_SYS_PTRACE, CAP_SYS_ADMIN and CAP_PERFMON, with which root reads what a domain hides."""
-WITH_NETWORK = (
-    "Cells could reach the network: this system does not let this user start a process without it."
-)
+WITH_NETWORK = "Cells have a network: this system does not let this user take it away."
 
 
 def variables(
@@ -89,7 +86,7 @@ def home(folder: Path) -> dict[str, str]:
 
 
 def caches(environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that name the folders of models and data that the user has downloaded."""
+    """Environment variables that name the folders of downloaded models and data."""
     cache = Path.home() / ".cache"
     hub = Path(environ.get("HF_HOME") or cache / "huggingface")
     models = environ.get("HF_HUB_CACHE") or str(hub / "hub")
@@ -118,6 +115,17 @@ def takes_network_away() -> bool:
     asked = [*alone([sys.executable]), "-I", "-c", interfaces]
     ran = subprocess.run(asked, capture_output=True, check=False, text=True)
     return ran.returncode == 0 and ran.stdout.split() in (["lo"], [])
+
+
+def explanation(environ: Mapping[str, str] = os.environ) -> str:
+    """What cells see of this machine, in words."""
+    names = sorted(name for name in variables(1, environ=environ) if name not in FIXED)
+    network = "Cells have no network." if takes_network_away() else WITH_NETWORK
+    fixed = ", ".join(f"{name}={value}" for name, value in FIXED.items())
+    return (
+        f"Cells see these of your environment variables: {', '.join(names)}. "
+        f"These are set: {fixed}. Home and caches are an empty folder. {network}"
+    )
 
 
 def main(command: list[str]) -> None:
