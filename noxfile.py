@@ -280,9 +280,9 @@ def actionlint(session: nox.Session, workflows: list[str]) -> None:
 def requirements(session: nox.Session) -> None:
     """Renew .github/requirements-publish.txt: what the nightly jobs install, with hashes."""
     session.run(
-        *(uv.binary(), "pip", "compile", "pyproject.toml", "--upgrade", "--universal"),
-        *("--python-version", "3.11", "--generate-hashes", "--quiet", *uv.wheels_only()),
-        *("--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
+        *(uv.binary(), "pip", "compile", "pyproject.toml", "--extra", "docs", "--upgrade"),
+        *("--universal", "--python-version", "3.11", "--generate-hashes", *uv.wheels_only()),
+        *("--quiet", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
         *("--custom-compile-command", "nox -s requirements"),
         *("--output-file", ".github/requirements-publish.txt"),
         external=True,
