@@ -308,6 +308,16 @@ def test_a_killed_write_leaves_no_half_lock(
     assert locks.load("demo", tmp_path) in {0: (None, old), 1: (None, old), 2: (new,)}[step]
 
 
+def test_a_dependency_on_a_missing_release_is_a_conflict(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """The index lists other releases of that package, so it did answer."""
+    served.add("gamma", "1.0", "2024-01-01", requires=("beta==9", "absent>1"))
+    lock = resolve(served, stack("gamma"), tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:conflict"
+
+
 def test_nothing_is_built_unless_asked(served: PackageIndex, tmp_path: Path) -> None:
     """A build runs the package's code outside of a cell. Not to allow it is no conflict."""
     served.add_source("sourced", "1.0", "2024-01-01")

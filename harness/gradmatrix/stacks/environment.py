@@ -321,7 +321,9 @@ NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7
 FAILURES = {
     DISK_FULL: SAYS_DISK_FULL,
     HASH_MISMATCH: re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
-    NETWORK: re.compile(f"{uv.NETWORK.pattern}|{uv.NOT_THERE.pattern}", re.IGNORECASE),
+    NETWORK: re.compile(
+        f"{uv.NETWORK.pattern}|{uv.NO_FILES.pattern}|there is no version of", re.IGNORECASE
+    ),
 }
 """What uv prints about a failed install. Everything else is ``install:build``.
 

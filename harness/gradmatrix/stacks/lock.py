@@ -390,7 +390,7 @@ def _check_listed(explanation: str, as_of: dt.date, index: Index) -> None:
 
     A sign-in page of a network looks to uv like a package without files.
     """
-    for match in uv.NOT_THERE.finditer(explanation):
+    for match in uv.NO_FILES.finditer(explanation):
         name = match[1] or match[2]
         if newest(index.releases(name, as_of), as_of) is not None:
             raise IndexUnreachable(

@@ -37,10 +37,11 @@ NETWORK = re.compile(
     re.IGNORECASE,
 )
 """What uv prints if the network failed, or something else answered in place of the index."""
-NOT_THERE = re.compile(
-    r"there (?:is|are) no versions? of ([\w.-]+)|([\w.-]+) was not found in the package registry"
+NO_FILES = re.compile(
+    r"there are no versions of ([\w.-]*\w)(?![\w.\[=<>!~-])"
+    r"|([\w.-]+) was not found in the package registry"
 )
-"""What uv prints about a package of which the index lists no file, as a web page does not."""
+"""What uv prints about a package of which the index lists no file at all."""
 
 
 STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
