@@ -26,20 +26,29 @@ def test_servers_that_took_the_place_of_others_are_parted_with_them() -> None:
         for levels in ([0, 0.01, 0.02, 0.03, 0.04], [0.04, 0.03, 0.02, 0.01, 0])
     ]
     times = [[np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))] for levels in sets]
-    assert pytest.approx(0) == statistics.of_blocks(times, np.random.default_rng(1)).floor
+    assert pytest.approx(0) == statistics.of_blocks(times).floor
 
 
 def test_one_server_with_an_unlucky_layout_hides_no_five_per_cent() -> None:
-    """It is 30 % slower for good: it counts as less, makes the answer a little less sure, and is told."""
-    generations = processes(np.random.default_rng(1), effect=0.05, server=0.003)
-    before = estimate(generations)
-    for each in generations:
+    """Of twelve, one is 30 % slower for good: it counts as less, and the interval is a little wider."""
+    generator = np.random.default_rng(1)
+    sets = [processes(generator, effect=0.05, server=0.003) for _ in range(2)]
+    before = statistics.of_blocks(sets)
+    for each in sets[0]:
         each[:, 2] *= 1.3
-    found = estimate(generations)
+    found = statistics.of_blocks(sets)
     assert (Size.MORE, (1, 0)) == (judged(found).verdict, found.outliers)
     assert found.unbounded is not None
     assert before.error < found.error < 0.3 * found.unbounded.error
     assert Size.INCONCLUSIVE is judged(found.unbounded).verdict
+
+
+def test_of_six_servers_none_is_an_outlier() -> None:
+    """Five of six may be slow by chance: the sixth is how that side behaves too."""
+    generations = processes(np.random.default_rng(1), server=0.003)
+    for each in generations:
+        each[:, 2] *= 1.3
+    assert (0, 0) == estimate(generations).outliers
 
 
 def spread_out(*far: float) -> list[Floats]:
@@ -49,9 +58,9 @@ def spread_out(*far: float) -> list[Floats]:
     return [np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))]
 
 
-@pytest.mark.parametrize(("many", "outliers"), [(1, 1), (2, 2), (3, 0), (5, 0)])
+@pytest.mark.parametrize(("many", "outliers"), [(1, 1), (2, 0), (5, 0)])
 def test_what_many_servers_of_a_side_do_is_no_outlier(many: int, outliers: int) -> None:
-    """More than two of twelve: a fourth of the processes of such a stack is slower, and that is what is told."""
+    """More than one of twelve: a sixth of the servers of such a stack is slower, and that is told."""
     found = estimate(spread_out(*[0.1] * many))
     assert (0, outliers) == found.outliers
     whole = found.unbounded or found
@@ -82,7 +91,7 @@ def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(
             0.05, 0.15, levels.shape
         )
         wrong += (
-            statistics.of_blocks([[np.exp(each)[None, :, None]] for each in levels], generator).p
+            statistics.of_blocks([[np.exp(each)[None, :, None]] for each in levels]).p
             < ALPHA
         )
     assert wrong <= 19
@@ -114,6 +123,6 @@ def test_more_servers_make_a_narrower_interval() -> None:
     """Four sets of servers that differ by a per cent: half the error of one, and more degrees of freedom."""
     generator = np.random.default_rng(3)
     sets = [processes(generator, effect=0.02) for _ in range(4)]
-    one, four = (statistics.of_blocks(sets[:count], np.random.default_rng(1)) for count in (1, 4))
+    one, four = (statistics.of_blocks(sets[:count]) for count in (1, 4))
     assert (True, True) == (four.error < 0.7 * one.error, four.freedom > 2 * one.freedom)
     assert pytest.approx(0.02, abs=0.01) == four.difference

@@ -16,21 +16,26 @@ backwards, so that a steady drift of the machine cancels.
   slower by 10 % and more. With h of n servers within the bounds, the interval is wider by (n - 1) /
   (h - 1), with h - 1 degrees of freedom (after Dixon and Tukey, "Approximate behavior of the
   distribution of Winsorized t", 1968, who replace equally many at both ends). If more than one in
-  six servers of a side lie outside, they are not outliers, and none is bounded. Two sides are
-  called the same only if they are also the same with all servers as measured.
-* The interval is the standard error of a bootstrap over servers (within each side), each drawn with
-  all of its processes and blocks, times the quantile of Student's t. Sides may differ in noise, so
-  the degrees of freedom are those of Welch and Satterthwaite ("The generalization of Student's
-  problem", 1947). Drawing processes and blocks too would count their noise twice, because servers
-  already differ by it (Davison and Hinkley, "Bootstrap Methods and their Application", 1997,
-  section 3.8); intervals were up to 1.4 times too wide. A bootstrap of n servers is too narrow by
-  sqrt((n - 1) / n), which is corrected (Hesterberg, "What Teachers Should Know About the
-  Bootstrap", 2015).
+  twelve servers of a side lie outside, they are not outliers, and none is bounded: of six servers
+  five may be slow by chance, and the sixth is no outlier. Two sides are called the same only if
+  they are also the same with all servers as measured.
+* The server is the unit of replication: its processes and blocks share its luck, so they are no
+  independent samples. The interval is that of Welch ("The generalization of Student's problem",
+  1947) for the means of the servers: sides may differ in noise. A bootstrap over six servers has
+  the same standard error, with noise of its own.
 * Several looks share the error probability as Lan and DeMets describe ("Discrete sequential
   boundaries for clinical trials", 1983), in proportion to the square of the time as Kim and DeMets
   do ("Design and analysis of group sequential tests based on the type I error spending rate
   function", 1987). Early looks get little of it, because only a large difference is clear then. The
-  interval of a look has what that look may spend.
+  interval of a look has what that look may spend, so the intervals of all looks hold together
+  (Jennison and Turnbull, "Interim analyses: the repeated confidence interval approach", 1989).
+* A ratio is reported as it was when measuring stopped. Where it stopped because the verdict was
+  clear, the ratio is a little too far from 1 on average (Whitehead, "On the bias of maximum
+  likelihood estimation following a sequential test", 1986). Its interval holds nevertheless.
+* Same is decided by two one-sided tests: the whole interval lies within the margin (Schuirmann, "A
+  comparison of the two one-sided tests procedure and the power approach", 1987). It takes twelve
+  servers of each side: of six, a mode that one in three servers of the candidate has is absent by
+  chance in 9 of 100 comparisons, of twelve in fewer than 1.
 * Many comparisons share the error probability evenly (Bonferroni): all intervals of a report hold
   together.
 * Warm-up ends where the marginal standard error of the rest is smallest: MSER (White, "An effective
@@ -68,9 +73,10 @@ TRIMMED_GENERATIONS = 0.25
 """
 FARTHEST = 5.0
 """In standard deviations of the servers."""
-OUTLIERS = 1 / 6
+OUTLIERS = 1 / 12
 """The share of a side's servers that may be outliers."""
-RESAMPLES = 2000
+FEWEST_FOR_SAME = 12
+"""Servers of a side, before their step times may be called the same."""
 SHORTEST = 8
 """Fewer step times say nothing about warm-up: of up to six, any would seem to end it in their first
 half."""
@@ -93,23 +99,41 @@ class Size(StrEnum):
     """The verdict on a ratio of candidate over baseline."""
 
     MORE = "more"
-    LESS = "less"
+    """The whole interval lies beyond the margin, above 1."""
+    PROBABLY_MORE = "probably more"
+    """The whole interval lies above 1, but some of it within the margin."""
     SAME = "same"
     """The whole interval lies within the margin."""
+    PROBABLY_LESS = "probably less"
+    LESS = "less"
     INCONCLUSIVE = "inconclusive"
-    """The budget was spent before the interval left the margin or fitted into it."""
+    """The budget was spent before any of these was known."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether more measuring would not change it."""
+        return self in (Size.MORE, Size.SAME, Size.LESS)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the candidate may or may not need more."""
+        return self in (Size.INCONCLUSIVE, Size.PROBABLY_MORE)
 
 
 TIME_WORDS = {
     Size.MORE: "slower",
-    Size.LESS: "faster",
+    Size.PROBABLY_MORE: "probably slower",
     Size.SAME: "same",
+    Size.PROBABLY_LESS: "probably faster",
+    Size.LESS: "faster",
     Size.INCONCLUSIVE: "inconclusive",
 }
 MEMORY_WORDS = {
     Size.MORE: "hungrier",
-    Size.LESS: "leaner",
+    Size.PROBABLY_MORE: "probably hungrier",
     Size.SAME: "same",
+    Size.PROBABLY_LESS: "probably leaner",
+    Size.LESS: "leaner",
     Size.INCONCLUSIVE: "inconclusive",
 }
 
@@ -118,6 +142,8 @@ class Ratio(Frozen, frozen=True, kw_only=True):
     """Candidate over baseline of one quantity, as factors: 1.05 is five per cent more."""
 
     ratio: float
+    """As it was when measuring stopped. Where that was early, because the verdict was clear, it is
+    a little too far from 1 on average."""
     low: float
     high: float
     """Ends of the confidence interval."""
@@ -185,6 +211,8 @@ class Estimate:
     baseline: float
     candidate: float
     """Medians over the servers, in the unit that was measured."""
+    servers: int
+    """Of each side."""
     outliers: tuple[int, int] = (0, 0)
     """Servers of each side that were bounded."""
     unbounded: Estimate | None = None
@@ -200,23 +228,22 @@ class Estimate:
         return float(stats.t.isf(alpha / 2, self.freedom)) * self.error
 
 
-def of_blocks(sets: Sequence[Sequence[Floats]], generator: np.random.Generator) -> Estimate:
+def of_blocks(sets: Sequence[Sequence[Floats]]) -> Estimate:
     """The estimate from the blocks of one or more generations of each set of servers."""
     logs = [[np.log(each) for each in generations] for generations in sets]
-    effects = _by_side([_trimmed(np.stack([_effects(each) for each in one])) for one in logs])
+    effects = _by_side([_of_generations([_effects(each) for each in one]) for one in logs])
     levels = _by_side(
         [np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs]
     )
-    measured = _estimate(_as_measured(effects), levels, len(sets), generator)
+    measured = _estimate(_as_measured(effects), levels, len(sets))
     sides = _bounded(effects)
     outliers = sides[0].outliers, sides[1].outliers
     if not any(outliers):
         return measured
-    bounded = _estimate(sides, levels, len(sets), generator)
-    return replace(bounded, outliers=outliers, unbounded=measured)
+    return replace(_estimate(sides, levels, len(sets)), outliers=outliers, unbounded=measured)
 
 
-def of_servers(sets: Sequence[Floats], generator: np.random.Generator) -> Estimate:
+def of_servers(sets: Sequence[Floats]) -> Estimate:
     """The estimate from one value per process: peak memory.
 
     ``sets`` has an array of shape (generations, servers) for each set of servers.
@@ -226,7 +253,7 @@ def of_servers(sets: Sequence[Floats], generator: np.random.Generator) -> Estima
         [(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs]
     )
     levels = _by_side([np.median(values, axis=0) for values in sets])
-    return _estimate(_as_measured(effects), levels, len(sets), generator)
+    return _estimate(_as_measured(effects), levels, len(sets))
 
 
 def _effects(logs: Floats) -> Floats:
@@ -235,15 +262,20 @@ def _effects(logs: Floats) -> Floats:
     Each process is seen relative to all that ran at the same time.
     """
     residuals = logs - np.median(logs, axis=(1, 2), keepdims=True)
-    per_server = residuals.transpose(1, 0, 2).reshape(logs.shape[1], -1)
-    return np.asarray(stats.trim_mean(per_server, TRIMMED, axis=1))
+    blocks = residuals.transpose(0, 2, 1).reshape(-1, logs.shape[1])
+    return _trimmed(blocks, int(TRIMMED * len(blocks)))
 
 
-def _trimmed(generations: Floats) -> Floats:
-    """From shape (generations, servers) to (servers,): means without the ends."""
-    count = generations.shape[0]
+def _of_generations(effects: Sequence[Floats]) -> Floats:
+    """From the effects of each generation to those of the servers."""
+    count = len(effects)
     cut = max(int(TRIMMED_GENERATIONS * count), 1 if count > 2 else 0)  # noqa: PLR2004  (at least one is left)
-    return np.asarray(np.sort(generations, axis=0)[cut : count - cut].mean(axis=0))
+    return _trimmed(np.stack(effects), cut)
+
+
+def _trimmed(values: Floats, cut: int) -> Floats:
+    """The means along the first axis without so many of the smallest and of the largest values."""
+    return np.asarray(np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0))
 
 
 def _by_side(sets: Sequence[Floats]) -> Floats:
@@ -265,20 +297,10 @@ class _Side:
         return max(1, self.servers.size - self.outliers - 1)
 
     @property
-    def widened(self) -> float:
-        """How much wider servers at the bounds make the interval."""
-        return ((self.servers.size - 1) / self.freedom) ** 2
-
-    @property
-    def spread(self) -> float:
-        """The variance of the servers; never less than what a clock can tell."""
-        return max(float(self.servers.var()), SMALLEST**2) * self.widened
-
-    def resampled(self, generator: np.random.Generator) -> float:
-        """The variance of the mean of servers that are drawn with replacement."""
-        n = self.servers.size
-        drawn = generator.integers(n, size=(RESAMPLES, n))
-        return float(np.var(self.servers[drawn].mean(axis=1))) * n / (n - 1) * self.widened
+    def variance(self) -> float:
+        """The variance of the mean, larger for servers at the bounds."""
+        spread = max(float(self.servers.var(ddof=1)), SMALLEST**2)
+        return spread * ((self.servers.size - 1) / self.freedom) ** 2 / self.servers.size
 
 
 def _as_measured(servers: Floats) -> tuple[_Side, _Side]:
@@ -310,9 +332,7 @@ def _bounded(servers: Floats) -> tuple[_Side, _Side]:
     return baseline, candidate
 
 
-def _estimate(
-    sides: tuple[_Side, _Side], levels: Floats, sets: int, generator: np.random.Generator
-) -> Estimate:
+def _estimate(sides: tuple[_Side, _Side], levels: Floats, sets: int) -> Estimate:
     """The estimate from the servers of both sides.
 
     Args:
@@ -320,19 +340,18 @@ def _estimate(
         levels: the servers' levels in the unit that was measured, the baseline's first.
         sets: how many sets of servers there were. For the noise floor, servers in the same place of
             each set belong together.
-        generator: draws the bootstrap's samples.
     """
     baseline, candidate = sides
-    error = math.sqrt(sum(side.resampled(generator) for side in sides))
-    spread = sum(side.spread for side in sides)
+    variance = sum(side.variance for side in sides)
     medians = np.median(levels.reshape(2, -1), axis=1)
     return Estimate(
         difference=float(candidate.servers.mean() - baseline.servers.mean()),
-        error=max(error, SMALLEST),
-        freedom=spread**2 / sum(side.spread**2 / side.freedom for side in sides),
+        error=max(math.sqrt(variance), SMALLEST),
+        freedom=variance**2 / sum(side.variance**2 / side.freedom for side in sides),
         floor=_floor(baseline.servers.reshape(sets, -1).mean(axis=0)),
         baseline=float(medians[0]),
         candidate=float(medians[1]),
+        servers=baseline.servers.size,
     )
 
 
@@ -345,7 +364,9 @@ def _floor(effects: Floats) -> float:
     )
 
 
-def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) -> Ratio:
+def ratio(
+    estimate: Estimate, *, alpha: float, margin: float, among: int = 1, fewest: int = FEWEST_FOR_SAME
+) -> Ratio:
     """The estimate as a ratio with its interval and verdict.
 
     Args:
@@ -353,14 +374,13 @@ def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) ->
         alpha: the error probability that this look may spend.
         margin: the fraction that counts as the same.
         among: how many comparisons share the error probability.
+        fewest: servers of each side that it takes to call them the same.
     """
     half = estimate.half_width(alpha / among)
     found = verdict(estimate, half, math.log1p(margin))
-    whole = estimate.unbounded
-    if (
-        found is Size.SAME
-        and whole
-        and verdict(whole, whole.half_width(alpha / among), math.log1p(margin)) is not found
+    if found is Size.SAME and (
+        estimate.servers < fewest
+        or not is_same_as_measured(estimate, alpha / among, math.log1p(margin))
     ):
         found = Size.INCONCLUSIVE
     return Ratio(
@@ -378,18 +398,28 @@ def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) ->
     )
 
 
+def is_same_as_measured(estimate: Estimate, alpha: float, margin: float) -> bool:
+    """Whether the sides are the same also with the outliers as they were measured."""
+    whole = estimate.unbounded or estimate
+    return verdict(whole, whole.half_width(alpha), margin) is Size.SAME
+
+
 def verdict(estimate: Estimate, half: float, margin: float) -> Size:
     """The verdict on a difference, from half the width of its interval.
 
-    More or less: the interval excludes no difference, and the difference is beyond both the margin
-    and the noise floor. Same: the whole interval is within the margin.
+    Same: the whole interval is within the margin. More or less: all of it is beyond the margin.
+    Probably more or less: all of it is on one side of no difference. A difference that is not
+    larger than the noise floor is inconclusive.
     """
-    difference = estimate.difference
-    if abs(difference) + half <= margin:
+    difference = abs(estimate.difference)
+    if difference + half <= margin:
         return Size.SAME
-    if abs(difference) > max(half, margin, estimate.floor):
-        return Size.MORE if difference > 0 else Size.LESS
-    return Size.INCONCLUSIVE
+    if difference <= max(half, estimate.floor):
+        return Size.INCONCLUSIVE
+    is_more = estimate.difference > 0
+    if difference - half > margin:
+        return Size.MORE if is_more else Size.LESS
+    return Size.PROBABLY_MORE if is_more else Size.PROBABLY_LESS
 
 
 def spent(fraction: float, alpha: float = ALPHA) -> float:
