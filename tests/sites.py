@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradmatrix.core.model import Role
 from gradmatrix.publish.rows import rows_of, tabulated
 from gradmatrix.publish.site.evidence import evidence_page
-from gradmatrix.publish.site.site import pages
+from gradmatrix.publish.site.site import all_pages
 from gradmatrix.publish.site.tables import View
 from gradmatrix.run.project import by_date
 from tests.factories import (
@@ -86,7 +86,9 @@ def site_of(
     records = list(records)
     table = table_of(records, locks, *scenarios, builds=builds)
     files = dict(
-        pages(table, claims=claims, history=history, source_of={s.name: source for s in scenarios})
+        all_pages(
+            table, claims=claims, history=history, source_of={s.name: source for s in scenarios}
+        )
     )
     for lock in table.locks:
         mine = [record for record in records if record.cell.stack == lock.stack]

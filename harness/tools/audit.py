@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradmatrix.cli.commands import add
-from gradmatrix.cli.options import chosen
+from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import Cell, Role, Scenario, Steps, Variant
 from gradmatrix.core.observation import Frozen
@@ -584,7 +584,7 @@ def whole(text: str) -> int:
 def audit_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run ``audit``; returns 1 if it fails."""
     faults = chosen_faults(options.fault)
-    stacks = chosen(project, options.stacks, everything=False)
+    stacks = chosen_stacks(project, options.stacks, everything=False)
     done: list[Audited] = []
     with console.status("") as status:
         for position, stack in enumerate(stacks):

@@ -15,7 +15,7 @@ import msgspec
 from rich.text import Text
 
 from gradmatrix.cli.commands import add
-from gradmatrix.cli.options import chosen
+from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.server import Request, Server
 from gradmatrix.run.store import Store
@@ -252,7 +252,7 @@ def register_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run ``bench``: print each ratio when it is measured."""
-    stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
+    stack = chosen_stacks(project, [options.stacks] if options.stacks else [], everything=False)[-1]
     console.print(f"measured on {stack.name}, one run")
     for ratio in measure(project, stack):
         console.print(Text(str(ratio)), soft_wrap=True)

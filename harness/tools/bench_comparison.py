@@ -40,7 +40,7 @@ from rich.text import Text
 from scipy import stats
 
 from gradmatrix.cli.commands import add
-from gradmatrix.cli.options import chosen
+from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import read_lines, write_atomically
 from gradmatrix.core.observation import Frozen
@@ -965,7 +965,7 @@ def measure_trials(
     )
     if wanted.rivals and "rivals" in wanted.only and shutil.which(HYPERFINE) is None:
         console.print("note: hyperfine is not on PATH and is left out", soft_wrap=True)
-    stack = chosen(project, [options.stack] if options.stack else [], everything=False)[-1]
+    stack = chosen_stacks(project, [options.stack] if options.stack else [], everything=False)[-1]
     with (
         environment.in_use(project.environments, stack.name),
         tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder,

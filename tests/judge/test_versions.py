@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
-from gradmatrix.judge import versions as nearest
+from gradmatrix.judge import versions
 from gradmatrix.judge.versions import moves, packages_moved, separate
 from tests.compared import NEW, OLD
 from tests.factories import make_cell, make_lock, make_record
@@ -60,7 +60,7 @@ def column(**outcomes: str) -> list[Record]:
 
 def words(own: dict[str, Version], *needs: str, **outcomes: str) -> str:
     """How a cell that has no grad_fn in the environment compares with the stacks."""
-    return nearest.like("step:no-grad-fn", column(**outcomes), STACKS, own, needs).words
+    return versions.like("step:no-grad-fn", column(**outcomes), STACKS, own, needs).words
 
 
 FAILS = "step:no-grad-fn"
@@ -73,7 +73,7 @@ def test_the_same_versions_are_nearest() -> None:
         make_lock("a", versions={"torch": "2.6.0"}),
         make_lock("b", versions={"torch": "2.6.1"}),
     ]
-    closest = nearest.nearest(here(torch="2.6.0+cpu"), locks)
+    closest = versions.nearest(here(torch="2.6.0+cpu"), locks)
     assert closest is locks[0]
 
 
@@ -91,23 +91,23 @@ def test_a_major_release_counts_more_than_a_minor_one_and_that_more_than_a_patch
 ) -> None:
     """And a package that only one side has less than another major release."""
     own = here(torch="2.6.0")
-    assert nearest.distance(own, here(**nearer)) < nearest.distance(own, here(**farther))
+    assert versions.distance(own, here(**nearer)) < versions.distance(own, here(**farther))
 
 
 def test_of_two_as_near_the_newer_is_taken() -> None:
     """By its as-of date."""
     locks = [make_lock("a", as_of=dt.date(2025, 1, 1)), make_lock("b", as_of=dt.date(2026, 1, 1))]
-    assert locks[1] is nearest.nearest(here(torch="2.6.0"), locks)
+    assert locks[1] is versions.nearest(here(torch="2.6.0"), locks)
 
 
 def test_where_nothing_is_published_nothing_is_near() -> None:
     """No stack."""
-    assert nearest.nearest(here(torch="2.6.0"), []) is None
+    assert versions.nearest(here(torch="2.6.0"), []) is None
 
 
 def test_a_version_made_by_hand_does_not_count() -> None:
     """It cannot be compared."""
-    assert here(trl="0.15") == nearest.versions_of(
+    assert here(trl="0.15") == versions.versions_of(
         make_lock(versions={"torch": "mine", "trl": "0.15"})
     )
 
@@ -184,12 +184,12 @@ def test_what_cannot_be_imported_is_like_nothing_that_ran() -> None:
     records = column(old=FAILS, new="trains")
     assert (
         "that cannot even be imported here"
-        == nearest.like("import:missing-module", records, STACKS, OWN).words
+        == versions.like("import:missing-module", records, STACKS, OWN).words
     )
     records = column(old="import:missing-module", new="import:missing-module")
     assert (
         "as all 2 published stacks do"
-        == nearest.like("import:missing-module", records, STACKS, OWN).words
+        == versions.like("import:missing-module", records, STACKS, OWN).words
     )
 
 
@@ -198,14 +198,14 @@ def test_most_stacks_are_told_by_the_exception() -> None:
     names = [f"s{n}" for n in range(6)]
     stacks = {name: here(torch=f"2.{n}.0") for n, name in enumerate(names)}
     records = column(**{name: "trains" if name == "s3" else FAILS for name in names})
-    assert "as on every published stack but s3" == nearest.like(FAILS, records, stacks, OWN).words
+    assert "as on every published stack but s3" == versions.like(FAILS, records, stacks, OWN).words
 
 
 def test_a_package_that_a_stack_lacks_separates_nothing() -> None:
     """Its release there is not known."""
     stacks = {"with": here(trl="0.15"), "without": here(torch="2.0")}
     records = column(**{"with": FAILS, "without": "trains"})
-    assert "as on with" == nearest.like(FAILS, records, stacks, here(trl="0.15")).words
+    assert "as on with" == versions.like(FAILS, records, stacks, here(trl="0.15")).words
 
 
 def test_a_release_separates_failing_from_passing_stacks() -> None:

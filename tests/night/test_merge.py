@@ -14,8 +14,8 @@ from gradmatrix.core.model import Role
 from gradmatrix.night import night
 from gradmatrix.night.night import Due, Here, Shard, Shards
 from gradmatrix.run.store import Store, encode
+from tests import factories
 from tests.factories import NOON, make_cell
-from tests.factories import make_record as make_any_record
 from tests.night.test_admission import make_failing, make_record
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def test_what_the_journal_has_stays_after_half_a_line(tmp_path: Path) -> None:
 def test_a_newer_record_of_this_checkout_stays_the_cell(tmp_path: Path) -> None:
     """Whatever a shard ran before it."""
     store = make_store(tmp_path)
-    store.append(make_any_record("step:exception", key="now", recorded_at=LATER))
-    assert 1 == night.take([make_any_record(key="then")], store, tmp_path / "environments")
+    store.append(factories.make_record("step:exception", key="now", recorded_at=LATER))
+    assert 1 == night.take([factories.make_record(key="then")], store, tmp_path / "environments")
     assert ["step:exception"] == [
         record.outcome for record in store.recorded_here("stack").values()
     ]
@@ -142,7 +142,7 @@ def test_a_truncated_line_is_told_and_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(make_any_record("step:magic"))]
+    "line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(factories.make_record("step:magic"))]
 )
 def test_what_is_no_record_is_told_and_skipped(tmp_path: Path, line: bytes) -> None:
     """Whatever it is."""

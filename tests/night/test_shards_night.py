@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gradmatrix.cli.main import main
 from gradmatrix.core import files
 from gradmatrix.judge.verdict import Ended
-from gradmatrix.night import night as nightly
+from gradmatrix.night.night import read
 from gradmatrix.publish.publication import publish
 from gradmatrix.run.project import Project
 from gradmatrix.run.pool import ATTEMPTS
@@ -188,9 +188,7 @@ def test_only_what_changed_is_planned(
     write_lock(root, make_lock("second", versions={"torch": "2.7.0"}))
     (root / "scenarios" / "products.py").write_text(PRODUCTS + "FACTOR = 3\n", encoding="utf-8")
     jobs = plan(root, capsys, "--since-published", "--output", str(tmp_path / "p.json"))
-    cells = [
-        str(due.cell) for shard in nightly.read(tmp_path / "p.json").shards for due in shard.cells
-    ]
+    cells = [str(due.cell) for shard in read(tmp_path / "p.json").shards for due in shard.cells]
     assert ({"first", "second"}, ["first/products/one/cpu", "second/products/one/cpu"]) == (
         {job["stack"] for job in jobs},
         sorted(cells),

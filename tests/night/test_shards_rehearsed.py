@@ -39,7 +39,7 @@ def test_a_night_can_be_rehearsed(
     sessions = str(root / "sessions.json")
     assert 0 == run(root, "dry-run", sessions, "first", "broken")
     assert (
-        "20 cells published twice. 4 of them ran plainly and again in 1 job: 0 differ"
+        "20 cells were published twice. 4 of them ran directly and again in 1 job; 0 differ."
         in capsys.readouterr().out
     )
     assert before == {path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}

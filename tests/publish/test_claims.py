@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.core.model import Gradient, Role
-from gradmatrix.publish.claims import claims as claims_file
-from gradmatrix.publish.claims.claims import Expectation, Given, Sign, Verdict
+from gradmatrix.publish.claims.claims import Expectation, Given, Sign, Verdict, load
 from gradmatrix.publish.claims.judge import Cells, judge, judge_all, shows
 from gradmatrix.run import scenarios
 from tests.claimed import (
@@ -280,5 +279,5 @@ def test_our_claims_are_valid() -> None:
     """Every name, pattern and version range in claims.toml is known; every case has claims."""
     known = scenarios.load_all(ROOT / "scenarios")
     packages = {"torch", "lightning", "transformers", "trl", "peft"}
-    claims = claims_file.load(ROOT / "scenarios" / "claims.toml", known, packages)
+    claims = load(ROOT / "scenarios" / "claims.toml", known, packages)
     assert set(known) == {claim.scenario for claim in claims}

@@ -94,14 +94,14 @@ def test_a_checkout_knows_its_packages_from_its_locks(tmp_path: Path) -> None:
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "claims.toml").write_text(CLAIM, encoding="utf-8")
     with pytest.raises(UserError, match="unknown package 'lightning'"):
-        claims.of_checkout(tmp_path, SCENARIOS, [make_lock(versions={"torch": "2.6.0"})])
+        claims.load_claims(tmp_path, SCENARIOS, [make_lock(versions={"torch": "2.6.0"})])
 
 
 def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
     """Nobody knows yet what the stacks will have."""
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "claims.toml").write_text(CLAIM, encoding="utf-8")
-    assert ["upgrade"] == [claim.id for claim in claims.of_checkout(tmp_path, SCENARIOS, [])]
+    assert ["upgrade"] == [claim.id for claim in claims.load_claims(tmp_path, SCENARIOS, [])]
 
 
 @pytest.mark.parametrize(

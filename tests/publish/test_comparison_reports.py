@@ -18,7 +18,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from gradmatrix.cli.show import show_comparison
+from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare.comparison import Comparison, as_json, compare, compare_stacks
 from gradmatrix.core.model import Role
 from gradmatrix.publish.reports import (

@@ -10,7 +10,7 @@ import pytest
 
 from gradmatrix.core.model import Role
 from gradmatrix.judge.history import regressions
-from gradmatrix.publish.feeds import MARKER, MOST_BYTES, Reported, as_issue, reported
+from gradmatrix.publish.feeds import MOST_BYTES, Reported, as_issue, reported
 from tests.factories import make_cell, make_record, make_stopped
 from tests.judge.test_history_flips import LOCKS, NEW, entry
 
@@ -45,8 +45,7 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
     """Before and after, since when, what moved, how to repeat it, and where its evidence is."""
     text = as_issue(regressed())
     assert (
-        f"""{MARKER}
-1 cell has regressed: passed with an earlier lock of the same stack, fails now.
+        """1 cell has regressed: passed with an earlier lock of the same stack, fails now.
 
 ## Regressed
 
@@ -122,7 +121,7 @@ def test_an_issue_is_never_too_long() -> None:
 
 def test_where_nothing_is_regressed_the_issue_says_so() -> None:
     """It is what closes it."""
-    assert f"{MARKER}\nNo cell of the published matrix has regressed.\n" == as_issue(())
+    assert "No cell of the published matrix has regressed.\n" == as_issue(())
 
 
 def test_a_base_is_put_before_the_pages() -> None:

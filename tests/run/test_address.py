@@ -17,7 +17,7 @@ RECORDS = {record.cell: record for record in (CUDA, CPU, FROZEN)}
 
 def found(text: str) -> object:
     """The record that ``text`` names."""
-    return project.find(text, RECORDS, ("cpu", "cuda"))
+    return project.find_cell(text, RECORDS, ("cpu", "cuda"))
 
 
 def test_a_cell_with_its_device() -> None:
@@ -33,7 +33,7 @@ def test_without_a_device_the_one_that_was_judged_is_meant() -> None:
 def test_whatever_is_known_of_cells_can_be_asked_for() -> None:
     """The entries of a history too, which have no observation."""
     entries = {record.cell: entry(record, NOON) for record in (CUDA, CPU)}
-    assert entries[CUDA.cell] is project.find("first/sums/plain", entries, ("cpu", "cuda"))
+    assert entries[CUDA.cell] is project.find_cell("first/sums/plain", entries, ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 
 from gradmatrix.core import files
 from gradmatrix.judge.verdict import judge
-from gradmatrix.run import server as launch
-from gradmatrix.run.server import ServerDied
+from gradmatrix.run.server import Server, ServerDied, read_observation
 from tests.conftest import (
     FAKES,
     OLDEST,
@@ -231,13 +230,13 @@ def test_a_late_import_is_done_once(tmp_path: Path) -> None:
 def test_an_observation_that_is_not_ours_is_none(tmp_path: Path, content: bytes) -> None:
     """A script may write a file of that name itself, and be killed then."""
     (tmp_path / "observation.json").write_bytes(content)
-    assert None is launch.read_observation(tmp_path)
+    assert None is read_observation(tmp_path)
 
 
 def test_a_folder_called_like_an_observation_is_none(tmp_path: Path) -> None:
     """A script may make that as well."""
     (tmp_path / "observation.json").mkdir()
-    assert None is launch.read_observation(tmp_path)
+    assert None is read_observation(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -251,8 +250,8 @@ def test_a_server_that_does_not_keep_the_protocol_is_ended(
     stand_in.write_text(
         f"print({line!r}, flush=True)\nimport sys\nsys.stdin.read()\n", encoding="utf-8"
     )
-    monkeypatch.setattr(launch, "SERVER", stand_in)
-    server = launch.Server(Path(sys.executable), [], tmp_path / "server", os.environ)
+    monkeypatch.setattr("gradmatrix.run.server.SERVER", stand_in)
+    server = Server(Path(sys.executable), [], tmp_path / "server", os.environ)
     with pytest.raises(ServerDied) as raised:
         server.__enter__()
     assert (True, False) == (raised.value.ended.lost, server.alive)

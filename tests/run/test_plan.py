@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.model import Failure, Record, Role, Steps
 from gradmatrix.run import meaning
-from gradmatrix.run import plan as planning
-from gradmatrix.run.plan import Action, Limits, Planned, Selection, plan
+from gradmatrix.run.plan import PACKAGE, Action, Limits, Planned, Selection, plan
 from tests.factories import make_cell, make_lock, make_record, make_scenario, make_variant
 
 DEVICES = {"cpu": "Linux-x86_64"}
@@ -114,21 +113,21 @@ def test_the_key_changes_with_each_input(name: str) -> None:
 def test_the_key_changes_with_the_code_that_observes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another observer may see something else."""
     recorded = record_of(only(planned()))
-    monkeypatch.setattr(planning, "observer_digest", lambda: "f" * 64)
+    monkeypatch.setattr("gradmatrix.run.plan.observer_digest", lambda: "f" * 64)
     assert "changed since it was recorded: observer" == only(planned(recorded)).why
 
 
 def test_the_key_changes_with_the_code_that_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same observation may mean something else."""
     recorded = record_of(only(planned()))
-    monkeypatch.setattr(planning, "judge_digest", lambda: "f" * 64)
+    monkeypatch.setattr("gradmatrix.run.plan.judge_digest", lambda: "f" * 64)
     assert "changed since it was recorded: judge" == only(planned(recorded)).why
 
 
 def test_the_key_changes_with_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another format holds other facts."""
     recorded = record_of(only(planned()))
-    monkeypatch.setattr(planning, "SCHEMA", 2)
+    monkeypatch.setattr("gradmatrix.run.plan.SCHEMA", 2)
     assert "changed since it was recorded: schema" == only(planned(recorded)).why
 
 
@@ -284,7 +283,7 @@ def test_a_selection_has_its_cells() -> None:
 
 def test_the_observers_digest_covers_what_a_cell_uses() -> None:
     """A cell reaches the observer; nothing in it is left out because it is imported in a function."""
-    code = meaning.Code("observe", planning.PACKAGE / "observe")
+    code = meaning.Code("observe", PACKAGE / "observe")
     modules = {module for module, _ in code.reached([("observe.server", "main")])}
     assert {
         "observe.cell",
@@ -298,7 +297,7 @@ def test_the_observers_digest_covers_what_a_cell_uses() -> None:
 
 def test_the_judges_digest_covers_the_words_it_uses() -> None:
     """The verdict, its patterns and the outcomes."""
-    code = meaning.Code("gradmatrix", planning.PACKAGE)
+    code = meaning.Code("gradmatrix", PACKAGE)
     names = {
         name
         for _, name in code.reached(

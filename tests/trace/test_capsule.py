@@ -19,8 +19,13 @@ import pytest
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
-from gradmatrix.run import project as address
-from gradmatrix.run.project import Project
+from gradmatrix.run.project import (
+    Project,
+    find_cell,
+    lock_of,
+    published_records,
+    scenario_of,
+)
 from gradmatrix.stacks import sandbox
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule
@@ -311,8 +316,8 @@ def test_a_changed_scenario_is_pointed_out(
 def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
     """With its exception, or with what nothing else tells."""
     project = Project.at(ROOT)
-    record = address.find(f"{OLDEST}/{cell}", address.published(project), ("cpu",))
-    scenario, lock = address.scenario_of(record, project), address.lock_of(record, project)
+    record = find_cell(f"{OLDEST}/{cell}", published_records(project), ("cpu",))
+    scenario, lock = scenario_of(record, project), lock_of(record, project)
     text = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     script = tmp_path / "fails.py"
     script.write_text(

@@ -258,7 +258,7 @@ def test_the_report_for_a_person(
     printed = capsys.readouterr().out
     assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
     assert (
-        "Your environment fails 1 of 2:\n\n  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)"
+        "Your environment fails 1 of 2 cells:\n\n  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)"
         in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed

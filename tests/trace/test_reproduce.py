@@ -11,7 +11,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Gradient
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.run.plan import Selection
-from gradmatrix.run.project import Project, find, published
+from gradmatrix.run.project import Project, find_cell, published_records
 from gradmatrix.run.server import Answer
 from gradmatrix.stacks import environment
 from gradmatrix.trace import reproduce
@@ -116,7 +116,10 @@ def test_nothing_is_recorded(project: Project, world: World) -> None:
     record = record_of(project)
     world.answers = {"plain": [FAILS]}
     reproduce.reproduce(project, record)
-    assert ({record.cell: record}, {}) == (published(project), project.store.recorded_here("first"))
+    assert ({record.cell: record}, {}) == (
+        published_records(project),
+        project.store.recorded_here("first"),
+    )
 
 
 def test_another_lock_is_an_error(project: Project, world: World) -> None:
@@ -215,6 +218,6 @@ def test_a_published_failure_holds_here() -> None:
     """In its own environment."""
     python_of(OLDEST)
     project = Project.at(ROOT)
-    record = find(f"{OLDEST}/t5_classifier/hf_adafactor", published(project), ("cpu",))
+    record = find_cell(f"{OLDEST}/t5_classifier/hf_adafactor", published_records(project), ("cpu",))
     here = reproduce.reproduce(project, record)
     assert (True, "step:no-grad-fn") == (here.holds, here.outcome)

@@ -36,7 +36,7 @@ from gradmatrix.measure.servers import (
     Exhausted,
     make_servers,
 )
-from gradmatrix.measure.statistics import Key, Measured, Ratio, Size
+from gradmatrix.measure.statistics import Key, Measured, Ratio
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request, ServerDied
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from gradmatrix.core import files as disk
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import read_lines, write_atomically
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, NOT_INSTALLED, UNSUPPORTED, Outcome, Phase
@@ -398,7 +398,7 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
     for folder in folders:
         for path in files_of(folder):
             shard = shard_of(folder, path, plan) if plan is not None else None
-            for line in disk.read_lines(path, store.decode):
+            for line in read_lines(path, store.decode):
                 where = f"{path.relative_to(folder)}, line {line.number}"
                 if line.other_schema:
                     raise UserError(
@@ -473,7 +473,7 @@ def _take(stack: str, records: Iterable[Record], known: Store) -> int:
         if before and not before.endswith(b"\n"):
             before += b"\n"  # a killed run left half a line
         new.sort(key=lambda record: (record.recorded_at, record.cell))
-        disk.write_atomically(path, b"".join([before, *map(store.encode, new)]))
+        write_atomically(path, b"".join([before, *map(store.encode, new)]))
     return len(new)
 
 

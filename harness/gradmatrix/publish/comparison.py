@@ -540,14 +540,29 @@ def day(released: object) -> str:
     return f" ({released})" if released is not None else ""
 
 
-def direct(pair: Pair) -> list[PackageMove]:
-    """Return the changed packages that a stack requires by name."""
-    return [each for each in pair.moved or () if each.direct]
+@dataclass(frozen=True)
+class PackageChanges:
+    """The packages that differ between the two sides of a pair."""
+
+    candidate: str
+    """The name of the candidate."""
+    summary: str
+    """How many packages changed, or why that is not known."""
+    direct: tuple[PackageMove, ...]
+    """Packages that a stack requires by name."""
+    transitive: tuple[PackageMove, ...]
+    """The other packages."""
 
 
-def transitive(pair: Pair) -> list[PackageMove]:
-    """Return the other changed packages."""
-    return [each for each in pair.moved or () if not each.direct]
+def packages_of(pair: Pair) -> PackageChanges:
+    """Return the packages that differ between two sides."""
+    moved = pair.moved or ()
+    return PackageChanges(
+        candidate=pair.candidate.name,
+        summary=moved_summary(pair),
+        direct=tuple(each for each in moved if each.direct),
+        transitive=tuple(each for each in moved if not each.direct),
+    )
 
 
 def moved_summary(pair: Pair) -> str:
@@ -561,7 +576,7 @@ def moved_summary(pair: Pair) -> str:
         return "No package changed."
     counts = Counter(kind(each) for each in pair.moved)
     kinds = tally(dict(counts.most_common()))
-    by_name = f"{len(direct(pair))} of them required by name"
+    by_name = f"{sum(each.direct for each in pair.moved)} of them required by name"
     differ = "1 package differs" if len(pair.moved) == 1 else f"{len(pair.moved)} packages differ"
     return f"{differ} ({kinds}), {by_name}."
 
@@ -603,3 +618,39 @@ def warnings_of(pair: Pair) -> Iterator[str]:
     ):
         if one and other and one != other:
             yield f"The sides of {pair.candidate.name} ran on different {word}: {', '.join(one)} and {', '.join(other)}."
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a report shows, whatever its form."""
+
+    sides: str
+    summary: str
+    warnings: tuple[str, ...]
+    sections: tuple[Section, ...]
+    measuring: str
+    """How speed and memory were measured, or why they were not."""
+    ratios: tuple[RatioRow, ...]
+    drift_summary: str
+    """Empty if no cell trains on both sides."""
+    drifted: tuple[Drifted, ...]
+    packages: tuple[PackageChanges, ...]
+    """Of each pair of sides that is shown."""
+    unmoved: str
+    """In how many of several stacks no package changed; empty if there are none."""
+
+
+def contents_of(comparison: Comparison) -> Contents:
+    """Return all that a report shows."""
+    return Contents(
+        sides=sides(comparison),
+        summary=summary(comparison),
+        warnings=warnings(comparison),
+        sections=sections(comparison),
+        measuring=measuring(comparison),
+        ratios=ratio_rows(comparison),
+        drift_summary=drift_summary(comparison),
+        drifted=drifted(comparison),
+        packages=tuple(map(packages_of, pairs_shown(comparison))),
+        unmoved=unmoved(comparison),
+    )

@@ -139,8 +139,6 @@ def moment(when: dt.datetime) -> str:
     return f"{when.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-MARKER = "<!-- gradmatrix: regressions -->"
-"""An invisible mark by which the nightly job finds its issue again."""
 MOST_BYTES = 60_000
 """The longest text. GitHub accepts 65,536 characters."""
 MOST_OF_THE_END = 300
@@ -218,7 +216,7 @@ def first_line(record: Record | None) -> str:
 
 def as_issue(found: Sequence[Reported], base: str = "") -> str:
     """Return the text of the issue in Markdown. What does not fit is counted."""
-    text = f"{MARKER}\n{summary(found)}\n"
+    text = f"{summary(found)}\n"
     size, shown = len(text.encode()), 0
     for title, members in sections(found):
         for place, each in enumerate(members):

@@ -31,7 +31,7 @@ from gradmatrix.compare import history
 from gradmatrix.core.files import held, write_atomically, write_in_pieces
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
-from gradmatrix.publish.claims import claims as claims_file
+from gradmatrix.publish.claims.claims import load_claims
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import feed
 from gradmatrix.publish.formats import FORMATS, Results, headline, write_block
@@ -90,7 +90,7 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
         made_of = stamps(sources(project))
         gathered = gather(project, site=site)
         table = gathered.table
-        claims = claims_file.of_checkout(project.root, project.known_scenarios(), table.locks)
+        claims = load_claims(project.root, project.known_scenarios(), table.locks)
         results = Results(table, judge_all(claims, table))
         with beside(partial(write_data, project.results, results), apart=is_big(project)):
             if project.results == project.root / "results":
@@ -166,7 +166,7 @@ def write_site(
         pages: The paths of the pages that were written with each stack.
         base_url: Where results/ is served, for the addresses in the feed.
     """
-    from gradmatrix.publish.site.site import pages as pages_of
+    from gradmatrix.publish.site.site import all_pages
 
     table = results.table
     if project.locks_folder.parent != project.results:
@@ -177,7 +177,7 @@ def write_site(
         for s in table.scenarios.values()
     }
     files = chain(
-        pages_of(table, claims=results.claims, history=known, source_of=sources_of),
+        all_pages(table, claims=results.claims, history=known, source_of=sources_of),
         [("feed.xml", feed(known, base_url))],
     )
     written = sorted({*pages, *write(project.results, files)})
@@ -241,7 +241,7 @@ def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[
         for lock in locks
     ]
     if site:
-        from gradmatrix.publish.site import evidence as _read_once  # noqa: F401  (once, before the forks)
+        import gradmatrix.publish.site.evidence  # noqa: F401  (once, before the forks)
     _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
         project  # forks inherit it
     )

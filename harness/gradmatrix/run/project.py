@@ -418,12 +418,12 @@ def gather(
     return Published(ordered, scenarios, tuple(of_matrix(of_locks(records, ordered), scenarios)))
 
 
-def published(project: Project) -> dict[Cell, Record]:
+def published_records(project: Project) -> dict[Cell, Record]:
     """The published records, without what ran in this checkout and is not published."""
     return Store(project.store.published, project.store.published).everything()
 
 
-def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Known:
+def find_cell(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Known:
     """What is ``known`` of the cell that ``text`` names: STACK/SCENARIO/VARIANT[/DEVICE].
 
     Without a device, the first of ``devices`` on which the cell was judged is meant.

@@ -16,9 +16,9 @@ from gradmatrix.judge.diagnosis import Diagnosis, diagnose
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.judge.versions import Likeness
-from gradmatrix.run import project as address
 from gradmatrix.run.plan import Action, plan
 from gradmatrix.run.pool import server_pool
+from gradmatrix.run.project import published_records
 from gradmatrix.stacks.environment import device_class, installed
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class World:
     @classmethod
     def of(cls, lock: Lock, project: Project) -> World:
         """``lock`` beside the checkout's results. Stacks with no judged cell are left out."""
-        records = {cell: as_it_ran(record) for cell, record in address.published(project).items()}
+        records = {cell: as_it_ran(record) for cell, record in published_records(project).items()}
         judged = {cell.stack for cell, record in records.items() if record.passed is not None}
         known = sorted(project.known_locks(), key=lambda lock: (lock.as_of, lock.stack))
         locks = tuple(each for each in known if each.stack in judged and each.failure is None)

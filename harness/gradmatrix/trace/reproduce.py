@@ -13,9 +13,9 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Outcome
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, passes
-from gradmatrix.run import project as address
 from gradmatrix.run.plan import Action, plan_cell
 from gradmatrix.run.pool import server_pool
+from gradmatrix.run.project import lock_of, scenario_of
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import device_class
 
@@ -71,7 +71,7 @@ def reproduce(
         UserError: if that cannot be done here.
         InstallFailed: if the machine could not install the lock.
     """
-    lock = address.lock_of(record, project)
+    lock = lock_of(record, project)
     planned = prepared(project, record, lock)
     build, seen = "", None
     if planned.action is Action.SETTLED:
@@ -117,7 +117,7 @@ def prepared(project: Project, record: Record, lock: Lock) -> Planned:
     Raises:
         UserError: if this machine or this checkout cannot run it.
     """
-    scenario = address.scenario_of(record, project)
+    scenario = scenario_of(record, project)
     settings = project.settings()
     if lock.failure is not None:
         raise UserError(

@@ -294,7 +294,7 @@ class _Document(Frozen, frozen=True):
     claims: tuple[_ClaimTable, ...] = ()
 
 
-def of_checkout(
+def load_claims(
     root: Path, scenarios: Mapping[str, Scenario], locks: Iterable[Lock]
 ) -> tuple[Claim, ...]:
     """Read the claims of the checkout in ``root``. A claim may name the packages of ``locks``."""

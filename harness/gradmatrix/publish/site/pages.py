@@ -16,8 +16,8 @@ from packaging.version import InvalidVersion, Version
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import versioned
-from gradmatrix.publish.site import history as chronicle
 from gradmatrix.publish.site import links, plots
+from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
 from gradmatrix.publish.site.plots import Axis, Spread
 from gradmatrix.publish.site.tables import (
@@ -106,8 +106,8 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
             locks=locks,
             view=view,
             summary=summary(view),
-            lately=chronicle.lately(history),
-            regressed=chronicle.standing(view, history),
+            lately=lately(history),
+            regressed=standing(view, history),
             roles=ROLES,
             shown=SHOWN,
             **pages,

@@ -46,7 +46,7 @@ Kind = tuple[str, str, str, str, str]
 STATIC = Path(__file__).resolve().parent.parent / "static"
 
 
-def pages(
+def all_pages(
     table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each file.
