@@ -15,8 +15,8 @@ from gradmatrix.core import files
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.night.night import read
 from gradmatrix.publish.publication import publish
-from gradmatrix.run.project import Project
 from gradmatrix.run.pool import ATTEMPTS
+from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.run.store import Store, encode
 from tests.cli.test_cli import CONFLICT, write_lock

@@ -6,6 +6,7 @@ Pure functions of records. The result is data: schema 1 of what ``compare`` and 
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -46,9 +47,16 @@ class Verdict(StrEnum):
     SAFE = "safe"
     REGRESSIONS = "regressions"
     INCONCLUSIVE = "inconclusive"
+    SPEED_UNKNOWN = "speed unknown"
+    """Nothing regressed, but the time or memory of a cell that was to be measured is not known."""
 
 
-EXIT_CODES = {Verdict.SAFE: 0, Verdict.REGRESSIONS: 1, Verdict.INCONCLUSIVE: 3}
+EXIT_CODES = {
+    Verdict.SAFE: 0,
+    Verdict.REGRESSIONS: 1,
+    Verdict.INCONCLUSIVE: 3,
+    Verdict.SPEED_UNKNOWN: 4,
+}
 
 
 class SideFacts(Frozen, frozen=True):
@@ -175,7 +183,10 @@ class Comparison(Frozen, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0: safe. 1: a cell regressed, or needs more time or memory. 3: inconclusive."""
+        """0: safe. 1: a cell regressed, or needs more time or memory. 3: inconclusive.
+
+        4: a cell that was to be measured may or may not need more time or memory.
+        """
         return EXIT_CODES[self.verdict]
 
     @property
@@ -464,6 +475,7 @@ OPENING = {
     Verdict.SAFE: "Safe",
     Verdict.REGRESSIONS: "Do not upgrade yet",
     Verdict.INCONCLUSIVE: "Inconclusive",
+    Verdict.SPEED_UNKNOWN: "Speed unknown",
 }
 MOST_MISSING = 0.1
 """If the candidate lacks a larger share of the baseline's cells, the verdict is never "safe"."""
@@ -508,15 +520,20 @@ def verdict_of(basis: Basis) -> Verdict:
     """The verdict: regressions if any cell regressed, or needs more time or memory.
 
     It is inconclusive if a cell is inconclusive, if no cell was judged on both sides, if none
-    passes on either side, or if the candidate lacks too many cells. A ratio that is inconclusive
-    or was not measured does not count: the user chose the time budget.
+    passes on either side, or if the candidate lacks too many cells. Otherwise the speed is unknown
+    if a cell that was to be measured has no clear ratio.
     """
     grew = any(Size.MORE in sizes(each) for each in basis.measured)
     if grew or basis.training.regressed or basis.misuse.regressed:
         return Verdict.REGRESSIONS
     if basis.inconclusive or not basis.compared or not basis.passing or basis.lacks_too_much:
         return Verdict.INCONCLUSIVE
-    return Verdict.SAFE
+    return Verdict.SPEED_UNKNOWN if any(map(is_open, basis.measured)) else Verdict.SAFE
+
+
+def is_open(measured: Measured) -> bool:
+    """Whether a cell may or may not need more time or memory."""
+    return measured.step_time is None or any(size.is_open for size in sizes(measured))
 
 
 def on_both(counts: Counts) -> int:
@@ -547,8 +564,10 @@ def headline(verdict: Verdict, basis: Basis, groups: Iterable[Group] = ()) -> st
         parts.insert(
             0, f"{counted(basis.compared, 'cell')} compared, and none passes on either side"
         )
-    if verdict is Verdict.SAFE:
+    if verdict in (Verdict.SAFE, Verdict.SPEED_UNKNOWN):
         parts.insert(0, f"nothing regressed in {counted(basis.compared, 'cell')}")
+    if verdict is Verdict.SAFE:
+        parts.append(speed_judged(len(basis.measured)))
     return f"{OPENING[verdict]}: {', '.join(parts)}."
 
 
@@ -564,10 +583,10 @@ def against(basis: Basis, causes: int) -> Iterator[str]:
         (TIME_WORDS, times(basis.measured)),
         (MEMORY_WORDS, memories(basis.measured)),
     ):
-        grown = [ratio for ratio in ratios if ratio.verdict is Size.MORE]
-        if grown:
-            worst = max(ratio.ratio for ratio in grown)
-            yield f"{counted(len(grown), 'cell')} {words[Size.MORE]} (at worst ×{worst:.3g})"
+        for size in (Size.MORE, Size.PROBABLY_MORE):
+            grown = [ratio.ratio for ratio in ratios if ratio.verdict is size]
+            if grown:
+                yield f"{counted(len(grown), 'cell')} {words[size]} (at worst ×{max(grown):.3g})"
     if basis.inconclusive:
         yield f"{counted(basis.inconclusive, 'cell')} inconclusive"
     if basis.missing:
@@ -598,21 +617,43 @@ def in_favour(basis: Basis) -> Iterator[str]:
         (TIME_WORDS, times(basis.measured)),
         (MEMORY_WORDS, memories(basis.measured)),
     ):
-        shrunk = sum(ratio.verdict is Size.LESS for ratio in ratios)
-        if shrunk:
-            yield f"{shrunk} {words[Size.LESS]}"
+        for size in (Size.LESS, Size.PROBABLY_LESS):
+            shrunk = sum(ratio.verdict is size for ratio in ratios)
+            if shrunk:
+                yield f"{shrunk} {words[size]}"
+
+
+def speed_judged(count: int) -> str:
+    """For how many cells "safe" speaks of time and memory too."""
+    if not count:
+        return "speed was not measured"
+    return f"{counted(count, 'cell')} measured and none slower"
 
 
 def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
-    """Cells that were measured without a result."""
-    failed = sum(each.step_time is None for each in measured)
+    """Cells that were measured without a result, and what a result would take."""
+    cells = counted(len(measured), "cell")
+    failed = [each for each in measured if each.step_time is None]
     if failed:
-        yield f"{failed} of {counted(len(measured), 'cell')} could not be measured"
-    unsure = sum(
-        Size.INCONCLUSIVE in sizes(each) for each in measured if each.step_time is not None
-    )
+        reasons = {notice for each in failed for notice in each.notices}
+        why = f" ({reasons.pop()})" if len(reasons) == 1 else ""
+        yield f"{len(failed)} of {cells} could not be measured{why}"
+    unsure = [
+        each
+        for each in measured
+        if each.step_time is not None and Size.INCONCLUSIVE in sizes(each)
+    ]
     if unsure:
-        yield f"speed or memory of {unsure} of {counted(len(measured), 'cell')} is inconclusive"
+        enough = budget_words(sum(each.enough_s for each in measured))
+        yield (
+            f"speed or memory of {len(unsure)} of {cells} is unknown "
+            f"(--budget {enough} would probably answer it)"
+        )
+
+
+def budget_words(seconds: float) -> str:
+    """Seconds as a value of ``--budget``, rounded up."""
+    return f"{math.ceil(seconds)}s" if seconds < 120 else f"{math.ceil(seconds / 60)}m"  # noqa: PLR2004
 
 
 def times(measured: Iterable[Measured]) -> list[Ratio]:
@@ -625,7 +666,14 @@ def memories(measured: Iterable[Measured]) -> list[Ratio]:
     return [each.memory for each in measured if each.memory is not None]
 
 
-SEVERITY = (Size.MORE, Size.INCONCLUSIVE, Size.SAME, Size.LESS)
+SEVERITY = (
+    Size.MORE,
+    Size.PROBABLY_MORE,
+    Size.INCONCLUSIVE,
+    Size.SAME,
+    Size.PROBABLY_LESS,
+    Size.LESS,
+)
 
 
 def worst_first(measured: Iterable[Measured]) -> tuple[Measured, ...]:

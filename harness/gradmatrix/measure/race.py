@@ -8,7 +8,8 @@ a block of optimizer steps (A B B A …).
 Servers differ in what a fork does not change: the layout of their memory and the seed of their
 hashes. Processes differ in the pages they get, so every server forks several in turn, one per
 generation. If servers can fork and the budget allows it, they are replaced after they were measured
-for as long as starting them took. The budget counts measuring only, not the start of servers. ``statistics.py`` describes how the times become a verdict.
+for as long as starting them took. The budget counts measuring only, not the start of servers.
+``statistics.py`` describes how the times become a verdict.
 
 The folders of processes are removed when they end. Scripts with a working directory of their own
 share it.
@@ -132,7 +133,7 @@ def measure(
 
 def steps_of_block(step_s: float) -> int:
     """How many timed steps a block has, from the seconds of one."""
-    return 1 if step_s > SLOW_S else max(FEWEST, min(MOST, round(BLOCK_S / step_s)))
+    return 1 if step_s > SLOW_S else max(FEWEST, min(MOST, round(BLOCK_S / max(step_s, 1e-9))))
 
 
 def smallest_budget_s(step_s: float) -> float:

@@ -195,6 +195,21 @@ class Measured(Frozen, frozen=True, kw_only=True):
         """Which cell it is."""
         return Key(self.scenario, self.variant, self.device)
 
+    @property
+    def enough_s(self) -> float:
+        """The seconds of measuring that would probably have made the step time clear.
+
+        Intervals become narrower with the square root of the time. A ratio at the margin would
+        never be clear: it counts as a quarter of the margin away from it.
+        """
+        if self.step_time is None or self.step_time.verdict.is_clear:
+            return self.spent_s
+        margin = math.log1p(self.step_time.margin)
+        half = math.log(self.step_time.high / self.step_time.low) / 2
+        distance = abs(abs(math.log(self.step_time.ratio)) - margin)
+        needed = half / max(distance, margin / 4, SMALLEST)
+        return self.spent_s * max(2.0, needed**2)
+
 
 @dataclass(frozen=True)
 class Estimate:

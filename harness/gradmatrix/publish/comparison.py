@@ -444,7 +444,7 @@ def row(measured: Measured, quantity: str, ratio: Ratio, words: Mapping[Size, st
 
 def inconclusive(measured: Measured, ratio: Ratio) -> str:
     """Return why a ratio has no verdict; empty if it has one."""
-    if ratio.verdict is not Size.INCONCLUSIVE:
+    if not ratio.verdict.is_open:
         return ""
     margin = f"±{ratio.margin:.1%}"
     spent = (
