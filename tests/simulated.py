@@ -1,4 +1,4 @@
-"""Comparisons that were thought up: what is known of the answer beforehand must come out."""
+"""Simulated comparisons, whose answer is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def processes(
     server: float = 0.01,
     process: float = 0.01,
 ) -> list[Floats]:
-    """Step times of twelve generations, of two sides whose logarithms differ by ``effect``."""
+    """Step times of twelve generations of two sides whose logarithms differ by ``effect``."""
     levels = generator.normal(0, server, 2 * SERVERS)
     levels[SERVERS:] += effect
     found = []
@@ -104,7 +104,7 @@ def verdict(
     return found
 
 
-def told(count: int, seed: int, model: Model, **options: float) -> Counter[Size]:
+def verdicts(count: int, seed: int, model: Model, **options: float) -> Counter[Size]:
     """The verdicts of so many simulated comparisons."""
     generator = np.random.default_rng(seed)
     return Counter(verdict(generator, model, **options) for _ in range(count))  # type: ignore[arg-type]
@@ -135,5 +135,5 @@ def known(
 
 
 def judged(found: Estimate, margin: float = MARGIN) -> Ratio:
-    """As a ratio, where all the error probability may be spent."""
+    """The estimate as a ratio that may spend all of the error probability."""
     return statistics.ratio(found, alpha=ALPHA, margin=margin)

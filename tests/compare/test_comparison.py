@@ -95,8 +95,10 @@ def test_flaky_and_spurious_cells_are_different() -> None:
             (Size.SAME, Size.LESS, Size.PROBABLY_LESS),
             (
                 0,
-                "Safe: nothing regressed in 1 cell, 1 faster, 1 probably faster, "
-                "3 cells measured and none slower.",
+                (
+                    "Safe: nothing regressed in 1 cell, 1 faster, 1 probably faster, "
+                    "3 cells measured and none slower."
+                ),
             ),
         ),
         ((Size.MORE,), (1, "Do not upgrade yet: 1 cell slower (at worst ×1.08).")),
@@ -104,24 +106,30 @@ def test_flaky_and_spurious_cells_are_different() -> None:
             (Size.INCONCLUSIVE, Size.SAME),
             (
                 4,
-                "Speed unknown: nothing regressed in 1 cell, speed or memory of 1 of 2 cells is "
-                "unknown (--budget 90s would probably answer it).",
+                (
+                    "Speed unknown: nothing regressed in 1 cell, speed or memory of 1 of 2 cells is "
+                    "unknown (--budget 90s would probably answer it)."
+                ),
             ),
         ),
         (
             (Size.PROBABLY_MORE,),
             (
                 4,
-                "Speed unknown: nothing regressed in 1 cell, "
-                "1 cell probably slower (at worst ×1.08).",
+                (
+                    "Speed unknown: nothing regressed in 1 cell, "
+                    "1 cell probably slower (at worst ×1.08)."
+                ),
             ),
         ),
         (
             (Size.MORE, Size.PROBABLY_MORE),
             (
                 1,
-                "Do not upgrade yet: 1 cell slower (at worst ×1.08), "
-                "1 cell probably slower (at worst ×1.08).",
+                (
+                    "Do not upgrade yet: 1 cell slower (at worst ×1.08), "
+                    "1 cell probably slower (at worst ×1.08)."
+                ),
             ),
         ),
     ],
@@ -181,7 +189,16 @@ def test_runs_without_a_common_cell_are_inconclusive() -> None:
     ("run", "expected"),
     [
         (1, (3, "Inconclusive: 12 cells were not run on the candidate.")),
-        (12, (0, "Safe: nothing regressed in 12 cells, 1 cell was not run on the candidate.")),
+        (
+            12,
+            (
+                0,
+                (
+                    "Safe: nothing regressed in 12 cells, 1 cell was not run on the candidate, "
+                    "speed was not measured."
+                ),
+            ),
+        ),
     ],
 )
 def test_many_cells_that_the_candidate_did_not_run_make_the_verdict_inconclusive(
@@ -232,8 +249,10 @@ def test_a_failed_measurement_is_in_the_headline() -> None:
     found = compare(HEALTHY, AS_WELL, SCENARIOS, ratios)
     assert (
         4,
-        "Speed unknown: nothing regressed in 1 cell, 1 of 2 cells could not be measured "
-        "(not measured: it ended by itself).",
+        (
+            "Speed unknown: nothing regressed in 1 cell, 1 of 2 cells could not be measured "
+            "(not measured: it ended by itself)."
+        ),
     ) == (found.exit_code, found.headline)
 
 
@@ -254,7 +273,10 @@ def test_broke_differently_is_not_a_regression() -> None:
         side(OLD, passes[0], *before.records.values()),
         side(NEW, passes[1], *after.records.values()),
     )
-    assert (0, "Safe: nothing regressed in 2 cells, 1 broke differently, speed was not measured.") == told
+    assert (
+        0,
+        "Safe: nothing regressed in 2 cells, 1 broke differently, speed was not measured.",
+    ) == told
 
 
 def test_without_a_passing_cell_the_verdict_is_inconclusive() -> None:

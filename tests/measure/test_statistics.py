@@ -1,4 +1,4 @@
-"""Step times become a ratio, an interval and a verdict: what is known of the answer beforehand comes out."""
+"""Step times become a ratio, an interval and a verdict, on data whose answer is known."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.simulated import (
     most,
     processes,
     seeds,
-    told,
+    verdicts,
 )
 
 
 @given(seeds)
 def test_swapping_the_sides_inverts_the_ratio(seed: int) -> None:
-    """Which side is called the baseline decides nothing but the sign."""
+    """The choice of the baseline changes the sign only."""
     generations = processes(np.random.default_rng(seed), effect=0.05)
     swapped = [np.roll(each, SERVERS, axis=1) for each in generations]
     there, back = estimate(generations), estimate(swapped)
@@ -39,7 +39,7 @@ def test_swapping_the_sides_inverts_the_ratio(seed: int) -> None:
 
 @given(seeds, st.floats(1e-6, 1e6))
 def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
-    """Of seconds and of milliseconds the ratio, its error and the noise floor are the same."""
+    """Seconds and milliseconds give the same ratio, error and noise floor."""
     generations = processes(np.random.default_rng(seed))
     seconds, others = estimate(generations), estimate([each * factor for each in generations])
     assert (seconds.difference, seconds.error, seconds.floor) == pytest.approx(
@@ -48,8 +48,8 @@ def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
 
 
 @given(seeds, st.floats(-0.2, 0.2))
-def test_a_machine_that_slows_down_steadily_is_no_difference(seed: int, drift: float) -> None:
-    """A round's order is the same backwards: each server's two blocks lie around the same middle."""
+def test_a_machine_that_slows_down_steadily_makes_no_difference(seed: int, drift: float) -> None:
+    """The two blocks of each server have the same middle in time."""
     generator = np.random.default_rng(seed)
     rounds = []
     for _ in range(ROUNDS):
@@ -63,7 +63,7 @@ def test_a_machine_that_slows_down_steadily_is_no_difference(seed: int, drift: f
 
 @given(seeds, st.floats(2, 1000))
 def test_a_block_that_was_disturbed_does_not_count(seed: int, factor: float) -> None:
-    """One block of each process takes many times as long: nearly all of it is trimmed."""
+    """One block of each process takes many times as long, and nearly all of it is trimmed."""
     generations = processes(np.random.default_rng(seed), effect=0.03)
     before = estimate(generations)
     for each in generations:
@@ -72,7 +72,7 @@ def test_a_block_that_was_disturbed_does_not_count(seed: int, factor: float) -> 
 
 
 def test_a_difference_that_is_there_is_the_estimate() -> None:
-    """Without noise, to the last digit; the levels are medians in the unit that was measured."""
+    """Without noise it is exact. Levels are medians in the measured unit."""
     times = np.full((ROUNDS, 2 * SERVERS, 2), 0.002)
     times[:, SERVERS:] *= 1.05
     found = estimate([times, times])
@@ -84,8 +84,10 @@ def test_a_difference_that_is_there_is_the_estimate() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("server", "process"), [(0.01, 0.01), (0.0, 0.02), (0.003, 0.005)])
-def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, process: float) -> None:
-    """Over many simulated comparisons the estimates scatter by as much as each of them says."""
+def test_the_standard_error_is_as_large_as_the_spread_of_estimates(
+    server: float, process: float
+) -> None:
+    """Over many simulated comparisons, estimates vary as much as the standard error says."""
     generator = np.random.default_rng(11)
     found = [
         statistics.of_blocks([processes(generator, server=server, process=process)])
@@ -99,7 +101,10 @@ def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, proc
 @pytest.mark.slow
 @pytest.mark.parametrize("noisier", [1.0, 10.0])
 def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: float) -> None:
-    """Of 2000 pairs of equal means, without margin or floor: within chance 1 % (with pooled degrees of freedom 3)."""
+    """Of 2000 pairs with equal means 1 % are, within chance.
+
+    With pooled degrees of freedom it is 3 %.
+    """
     generator = np.random.default_rng(2)
     noise = np.repeat([0.01, 0.01 * noisier], SERVERS)
     found = [
@@ -110,7 +115,7 @@ def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: 
 
 
 def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> None:
-    """Five servers a side: eight where they scatter alike, four where one of them alone does."""
+    """Five servers a side give eight if both vary equally, and four if only one side varies."""
     scatter = np.array([-0.02, -0.01, 0, 0.01, 0.02])
     alike, unlike = (
         statistics.of_servers([np.exp(np.concatenate([scatter * factor, scatter]))[None, :]])
@@ -136,13 +141,13 @@ MODELS = {
 def test_equal_sides_are_called_different_as_seldom_as_asked(
     name: str, margin: float, crews: int
 ) -> None:
-    """With the looks of a real comparison, and with servers of two kinds.
+    """A simulated comparison has the looks of a real one, and servers of one or two kinds.
 
-    With outliers bounded among six servers, half of the servers 5 % slower gave five times as many.
+    When one of six servers could be an outlier, five times as many were called different.
     """
-    found = told(1000, 3, MODELS[name], crews=crews, margin=margin)
-    wrong = sum(count for size, count in found.items() if size not in (Size.SAME, Size.INCONCLUSIVE))
-    assert wrong <= most(1000, ASKED)
+    found = verdicts(1000, 3, MODELS[name], crews=crews, margin=margin)
+    right = found[Size.SAME] + found[Size.INCONCLUSIVE]
+    assert 1000 - right <= most(1000, ASKED)
 
 
 @pytest.mark.slow
@@ -158,8 +163,8 @@ def test_equal_sides_are_called_different_as_seldom_as_asked(
 def test_sides_that_differ_by_the_margin_are_called_the_same_as_seldom_as_asked(
     model: Model, crews: int
 ) -> None:
-    """Of the latter, a candidate without any of the slow servers cannot be told from an equal one."""
-    found = told(1000, 4, model, crews=crews)
+    """If none of the servers happens to be slow, the candidate looks like an equal one."""
+    found = verdicts(1000, 4, model, crews=crews)
     unseen = (1 - (model.candidate_share or 0)) ** (SERVERS * crews)
     absent = unseen if model.candidate_share and crews > 1 else 0.0
     assert found[Size.SAME] <= most(1000, ASKED + absent)
@@ -168,7 +173,7 @@ def test_sides_that_differ_by_the_margin_are_called_the_same_as_seldom_as_asked(
 @pytest.mark.parametrize(("effect", "size"), [(0.05, Size.MORE), (-0.05, Size.LESS)])
 def test_five_per_cent_is_found(effect: float, size: Size) -> None:
     """Of 60 simulated comparisons, nearly always."""
-    assert told(60, 5, Model(effect=effect, server=0.005, process=0.005))[size] >= 54
+    assert verdicts(60, 5, Model(effect=effect, server=0.005, process=0.005))[size] >= 54
 
 
 @pytest.mark.slow
@@ -178,7 +183,7 @@ def test_two_per_cent_is_found_more_often_than_not() -> None:
     That it is more than the margin takes more servers.
     """
     model = Model(effect=math.log(1.02), server=0.003, process=0.005)
-    one, four = (told(100, 6, model, crews=crews) for crews in (1, 4))
+    one, four = (verdicts(100, 6, model, crews=crews) for crews in (1, 4))
     assert one[Size.MORE] + one[Size.PROBABLY_MORE] >= 50
     assert four[Size.MORE] >= 50
 
@@ -186,13 +191,13 @@ def test_two_per_cent_is_found_more_often_than_not() -> None:
 def test_equal_sides_are_called_the_same_where_there_is_little_noise() -> None:
     """The whole interval fits into the margin; of six servers a side that is not enough."""
     model = Model(server=0.0005, process=0.0005)
-    assert told(40, 7, model, crews=2)[Size.SAME] == 40
-    assert told(40, 7, model)[Size.INCONCLUSIVE] == 40
+    assert verdicts(40, 7, model, crews=2)[Size.SAME] == 40
+    assert verdicts(40, 7, model)[Size.INCONCLUSIVE] == 40
 
 
 @given(st.lists(st.floats(0, 1), max_size=30))
 def test_however_often_one_looks_no_more_is_spent(looks: list[float]) -> None:
-    """The parts of the error probability add up to the whole when the budget is gone."""
+    """The parts of the error probability add up to the whole at the end of the budget."""
     at = [0.0, *sorted(looks), 1.0]
     parts = [statistics.spent(after) - statistics.spent(before) for before, after in pairwise(at)]
     assert all(part >= 0 for part in parts)
@@ -200,7 +205,7 @@ def test_however_often_one_looks_no_more_is_spent(looks: list[float]) -> None:
 
 
 def test_past_its_end_a_budget_gives_no_more() -> None:
-    """The last look comes a little late."""
+    """The last look may come a little late."""
     assert (statistics.spent(0), statistics.spent(1)) == (
         statistics.spent(-1),
         statistics.spent(1.5),
@@ -226,7 +231,7 @@ def test_past_its_end_a_budget_gives_no_more() -> None:
     ],
 )
 def test_the_verdict(difference: float, half: float, floor: float, size: Size) -> None:
-    """Beyond the margin (0.01) and the noise floor; beyond 1 alone; within the margin; or neither."""
+    """The interval is beyond margin (0.01) and noise floor, beyond 1, within the margin, or not."""
     assert size is statistics.verdict(known(difference, floor=floor), half, 0.01)
 
 
@@ -234,12 +239,12 @@ def test_the_verdict(difference: float, half: float, floor: float, size: Size) -
     ("margin", "size"), [(0.01, Size.MORE), (0.03, Size.PROBABLY_MORE), (0.1, Size.SAME)]
 )
 def test_a_wider_margin_makes_the_same_of_more(margin: float, size: Size) -> None:
-    """What counts as the same is for who asks to say."""
+    """The user chooses what counts as the same."""
     assert size is judged(known(0.025, error=0.002), margin).verdict
 
 
 def test_the_interval_holds_the_ratio() -> None:
-    """Its ends are as far from it, as factors, on either side."""
+    """Both ends are the same factor away from it."""
     found = judged(known(0.05, error=0.004))
     assert found.low < found.ratio < found.high
     assert pytest.approx(found.ratio**2) == found.low * found.high
@@ -255,7 +260,7 @@ def test_the_interval_is_the_published_quantile() -> None:
 
 
 def test_many_comparisons_widen_every_interval() -> None:
-    """Each of ten has a tenth of the error probability; p is told as it is."""
+    """Each of ten has a tenth of the error probability. The p-value is not corrected."""
     alone, among = (
         statistics.ratio(known(0.05), alpha=ALPHA, margin=MARGIN, among=many) for many in (1, 10)
     )
@@ -264,7 +269,7 @@ def test_many_comparisons_widen_every_interval() -> None:
 
 
 def test_an_interval_that_just_reaches_one_has_its_alpha_as_p() -> None:
-    """The two are of the same test."""
+    """Both come from the same test."""
     found = known(known(0, error=0.01).half_width(0.01), error=0.01)
     assert pytest.approx(0.01) == found.p
 
@@ -281,12 +286,12 @@ def test_memory_is_compared_by_one_value_for_each_process() -> None:
 
 @given(st.integers(1, 1000), st.integers(statistics.SHORTEST, 60))
 def test_what_is_constant_is_steady_from_the_start(step_s: int, count: int) -> None:
-    """There is no warm-up in it."""
+    """It has no warm-up."""
     assert statistics.steady_from([step_s] * count) == 0
 
 
 def test_a_warm_up_is_left_out() -> None:
-    """Eight steps that become shorter, then forty that scatter by a per cent."""
+    """Eight steps become shorter, and then forty vary by 1 %."""
     steady = np.random.default_rng(1).normal(0.01, 0.0001, 40)
     found = statistics.steady_from(
         [*(0.01 * (1 + 2.0 ** (3 - each)) for each in range(8)), *steady]
@@ -298,11 +303,14 @@ def test_a_warm_up_is_left_out() -> None:
 @pytest.mark.parametrize("count", [statistics.SHORTEST, 12, 30])
 @pytest.mark.parametrize("change", [-0.0002, 0.0002])
 def test_what_has_not_come_to_rest_is_not_steady(change: float, count: int) -> None:
-    """Every step is longer, or shorter, than the last one: also of as few as are looked at."""
+    """Every step is longer, or shorter, than the last one.
+
+    This includes the smallest number of steps.
+    """
     assert statistics.steady_from([0.01 + change * each for each in range(count)]) is None
 
 
 @pytest.mark.parametrize("count", range(statistics.SHORTEST))
 def test_a_few_steps_say_nothing(count: int) -> None:
-    """Not even where they are alike."""
+    """This holds even if they are equal."""
     assert statistics.steady_from([0.01] * count) is None

@@ -48,5 +48,5 @@ def found() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_claim_of_a_case_has_the_verdict_of_its_cells(name: str, found: dict[str, str]) -> None:
-    """It is no text of ours: another release, or another run, may change it."""
+    """Nobody types it: another release or another run may change it."""
     assert found[name] == EXPECTED[name]

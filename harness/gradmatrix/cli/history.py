@@ -20,7 +20,8 @@ from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import as_issue, base_of, reported
 from gradmatrix.publish.formats import Claims, Results
 from gradmatrix.publish.rows import SYMBOLS, rows_of, tabulated
-from gradmatrix.run.project import by_date, find_cell
+from gradmatrix.run import lookup
+from gradmatrix.run.project import by_date
 from gradmatrix.run.store import Store
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ STYLES = {
 def history_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Print each entry of one cell, and what may have changed its verdict."""
     history = published_history(project)
-    cell = find_cell(options.cell, newest(history.entries), project.matrix.run.devices).cell
+    cell = lookup.find(options.cell, newest(history.entries), project.matrix.run.devices).cell
     console.print(Text(str(cell), style="bold"), soft_wrap=True)
     for text in entry_lines(history, cell):
         console.print(Text(text), soft_wrap=True)

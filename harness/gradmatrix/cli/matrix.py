@@ -28,7 +28,8 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import counted, plain
 from gradmatrix.night import night
 from gradmatrix.publish import publication
-from gradmatrix.run.project import NoSuchRelease, Project, by_date, expect, same_verdict
+from gradmatrix.run.lookup import expect, select
+from gradmatrix.run.project import NoSuchRelease, Project, by_date, same_verdict
 from gradmatrix.run.refresh import as_json, refresh
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ UNRESOLVED = 3
 def run_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run stacks; the exit code is 1 if ``--strict`` finds a failure."""
     stacks = chosen_stacks(project, options.stacks, everything=options.all)
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
+    selection = select(
+        project,
+        scenario=options.scenario,
+        cell=options.cell,
+        device=options.device,
+        fresh=options.fresh,
     )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
@@ -187,8 +192,8 @@ def publish_command(options: argparse.Namespace, project: Project, console: Cons
 
 def isolation_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Compare forks with fresh processes; the exit code is 1 if two verdicts differ."""
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
+    selection = select(
+        project, scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
     different = 0
     for stack in chosen_stacks(project, options.stacks, everything=False):

@@ -24,8 +24,8 @@ from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
+from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
-from gradmatrix.run.project import find_cell, lock_of, published_records, scenario_of
 from gradmatrix.stacks.environment import THIS_ENVIRONMENT, interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
@@ -88,7 +88,7 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
     """Say why a cell fails, from its record."""
     published = project.published(project.store.everything().values())
     known = {record.cell: record for record in published.records}
-    record = find_cell(options.cell, known, project.matrix.run.devices)
+    record = lookup.find(options.cell, known, project.matrix.run.devices)
     gradient = f", gradient {record.gradient}" if record.gradient else ""
     console.print(Text(f"{record.cell}: {record.outcome}{gradient}", style="bold"), soft_wrap=True)
     for line in why_lines(published, record):
@@ -139,8 +139,8 @@ def check_command(options: argparse.Namespace, project: Project, console: Consol
 
     It is also 1 if the cell fails there in another way, and with ``--strict`` if any cell fails.
     """
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
+    selection = lookup.select(
+        project, scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
     python = interpreter(options.python).absolute()  # cells have a working directory of their own
     if options.json:
@@ -224,9 +224,9 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
     """Write or print a script that reproduces a cell."""
     refuse_unwritable(options.output)
     record = published_record(options.cell, project)
-    scenario = scenario_of(record, project)
+    scenario = lookup.scenario_of(record, project)
     capsule.refuse(record, scenario, everything=options.any)
-    lock = lock_of(record, project)
+    lock = lookup.lock_of(record, project)
     requirements = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     source = Path(scenario.path).read_text(encoding="utf-8")
     name = options.output.name if options.output else "FILE"
@@ -267,7 +267,7 @@ def reproduce_command(options: argparse.Namespace, project: Project, console: Co
 
 def published_record(text: str, project: Project) -> Record:
     """The published record of the cell that ``text`` names; UserError if there is none."""
-    return find_cell(text, published_records(project), project.matrix.run.devices)
+    return lookup.find(text, lookup.published(project), project.matrix.run.devices)
 
 
 def side_by_side(here: Reproduced) -> Table:

@@ -27,8 +27,8 @@ from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.publish.comparison import move
 from gradmatrix.publish.reports import Form, as_schema, reports
+from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.plan import Selection
-from gradmatrix.run.project import expect
 from gradmatrix.run.scenarios import VARIANT, load_scripts
 from gradmatrix.stacks.config import Script
 
@@ -236,8 +236,12 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
     """What the options ask to run; UserError if they contradict each other."""
     own = own_scripts(options.script, options.directory, project)
     chosen = project.chosen_scenarios()
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
+    selection = select(
+        project,
+        scenario=options.scenario,
+        cell=options.cell,
+        device=options.device,
+        fresh=options.fresh,
     )
     if own and not (options.scenario or options.cell):
         chosen = ()

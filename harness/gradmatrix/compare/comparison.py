@@ -639,9 +639,7 @@ def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
         why = f" ({reasons.pop()})" if len(reasons) == 1 else ""
         yield f"{len(failed)} of {cells} could not be measured{why}"
     unsure = [
-        each
-        for each in measured
-        if each.step_time is not None and Size.INCONCLUSIVE in sizes(each)
+        each for each in measured if each.step_time is not None and Size.INCONCLUSIVE in sizes(each)
     ]
     if unsure:
         enough = budget_words(sum(each.enough_s for each in measured))

@@ -182,7 +182,8 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
         keys = to_measure(before, after, plan.timing, plan.scenarios)
         least_s = math.ceil(sum(race.smallest_budget_s(step_s(before, after, key)) for key in keys))
         if plan.timing.budget_s < least_s:
-            notice = f"--budget {least_s}s is the smallest that can measure {counted(len(keys), 'cell')}"
+            cells = counted(len(keys), "cell")
+            notice = f"--budget {least_s}s is the smallest that can measure {cells}"
             second.stage(notice)
             measured = {key: race.unmeasured(key, notice) for key in keys}
         else:

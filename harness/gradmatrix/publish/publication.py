@@ -1,11 +1,11 @@
 """Publishing: write ``results/`` from the newest record of every cell.
 
-First each stack is published by itself: its records, its history and its evidence pages. Stacks do not
-depend on each other, so that several processes can share a big matrix; the records of 100,000 cells
+First each stack is published by itself: its records, its history and its evidence pages. Stacks do
+not depend on each other, so several processes can share a big matrix. The records of 100,000 cells
 would not fit into memory at once. Then the files are written that show all stacks.
 
-A publication is remembered with the stamps of all files that it read and wrote. It is repeated only if
-one of them has changed.
+A publication is remembered with the stamps of all files that it read and wrote. It is repeated only
+if one of them has changed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MOST_PROCESSES = 61
 _PROJECTS: dict[tuple[Path, Path, Path, Path], Project] = {}
 """The projects of this process, so that it reads scenarios and matrix.toml only once."""
 PAGES = "site/pages.txt"
-"""The list of all written pages. The next publication deletes those that it does not write again."""
+"""The list of all written pages. The next publication deletes those that it does not write."""
 FOLDERS = ("cells", "stacks", "scenarios", "packages", "site", "records", "locks", "history")
 """The folders in ``results/`` that a publication writes to."""
 PARTIAL = re.compile(r".+\.\w+\.\d+\.partial")
@@ -134,7 +134,10 @@ def without_collector() -> Iterator[None]:
 
 @contextmanager
 def beside(work: Callable[[], None], *, apart: bool) -> Iterator[None]:
-    """Do ``work`` before the body; or, if ``apart`` and a fork is safe, in a fork while the body runs."""
+    """Do ``work`` before the body.
+
+    If ``apart`` and a fork is safe, a fork does it while the body runs.
+    """
     if not (apart and can_fork()):
         work()
         yield
@@ -158,7 +161,7 @@ def write_data(folder: Path, results: Results) -> None:
 def write_site(
     project: Project, results: Results, pages: Iterable[str], base_url: str | None
 ) -> None:
-    """Write the pages that show all stacks, and the feed. Delete the pages that are no longer needed.
+    """Write the pages that show all stacks, and the feed. Delete pages that are no longer needed.
 
     Args:
         project: The checkout.
@@ -240,11 +243,10 @@ def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[
         )
         for lock in locks
     ]
+    # forks inherit what is imported and read before
     if site:
-        import gradmatrix.publish.site.evidence  # noqa: F401  (once, before the forks)
-    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
-        project  # forks inherit it
-    )
+        import gradmatrix.publish.site.evidence  # noqa: F401
+    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = project
     project.known_scenarios()
     with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
         decoder = msgspec.msgpack.Decoder(Column)
@@ -263,7 +265,7 @@ def is_big(project: Project) -> bool:
 
 
 def context() -> BaseContext:
-    """Return how processes are started: by fork if that is safe, because a fork has imported everything."""
+    """Return how processes are started: by fork if that is safe; a fork imports nothing."""
     return get_context("fork" if can_fork() else "spawn")
 
 
@@ -315,9 +317,8 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
         project.store.problems += update.problems
         project.store.publish(lock.stack, records)
     scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
-    records = of_matrix(
-        of_locks(records, [lock]), scenarios
-    )  # other records are kept but not shown
+    # other records are kept but not shown
+    records = of_matrix(of_locks(records, [lock]), scenarios)
     rows = tuple(rows_of(records, scenarios))
     pages: list[str] = []
     if site:
@@ -360,7 +361,7 @@ def is_current(project: Project, *, site: bool = False, base_url: str | None = N
 
 
 def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | None) -> None:
-    """Remember a publication. ``made_of`` has the stamps of the sources from before they were read."""
+    """Remember a publication. ``made_of`` are the stamps of the sources before they were read."""
     written = stamps([*outputs(project, site=site), *kept_records(project)])
     done = Remembered(stamps=made_of | written, base_url=base_url)
     write_atomically(_path(project, site=site), msgspec.json.encode(done))
@@ -379,9 +380,8 @@ def pages_in(results: Path) -> set[str]:
         listed = (results / PAGES).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return set()
-    return {
-        path for path in listed if not {"", ".", ".."} & {*path.split("/")}
-    }  # only paths inside results/
+    # only paths inside results/
+    return {path for path in listed if not {"", ".", ".."} & {*path.split("/")}}
 
 
 def sources(project: Project) -> list[Path]:

@@ -1,7 +1,7 @@
 """A comparison as Markdown, HTML or JSON.
 
-The Markdown is short enough for a comment on a pull request; long parts are folded. The HTML is one file that
-contains its style, and neither runs nor loads anything.
+The Markdown is short enough for a comment on a pull request; long parts are folded. The HTML is one
+file that contains its style, and neither runs nor loads anything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ MOST_MEMBERS = 30
 MOST_TOGETHER = 15
 """The most lines of cells for one cause. With thirty names each, they fill a third of a comment."""
 MOST_ROWS = 40
-SYMBOLS = {Verdict.SAFE: "✅", Verdict.REGRESSIONS: "❌", Verdict.INCONCLUSIVE: "❔",
+SYMBOLS = {
+    Verdict.SAFE: "✅",
+    Verdict.REGRESSIONS: "❌",
+    Verdict.INCONCLUSIVE: "❔",
     Verdict.SPEED_UNKNOWN: "❔",
 }
 CODE = re.compile(r"`([^`\n]+)`")
@@ -178,7 +181,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a sentence in Markdown. Text in backticks is code; nothing else is markup, link or mention."""
+    """Return a sentence in Markdown.
+
+    Text in backticks is code. Nothing else is markup, a link or a mention.
+    """
     parts = CODE.split(LEADING.sub(JOINER, shortened(text).strip()))
     return "".join(code(part) if place % 2 else spaced(part) for place, part in enumerate(parts))
 
@@ -198,7 +204,10 @@ def shortened(text: str, most: int = MOST_OF_A_LINE) -> str:
 HERE = Path(__file__).resolve().parent
 STYLES = (HERE / "static" / "style.css", HERE / "templates" / "comparison.css")
 """The style of the published pages, and what only this page needs."""
-TONES = {Verdict.SAFE: "p", Verdict.REGRESSIONS: "f", Verdict.INCONCLUSIVE: "h",
+TONES = {
+    Verdict.SAFE: "p",
+    Verdict.REGRESSIONS: "f",
+    Verdict.INCONCLUSIVE: "h",
     Verdict.SPEED_UNKNOWN: "h",
 }
 OF_CHANGES = {
