@@ -107,8 +107,9 @@ def test_flaky_and_spurious_cells_are_different() -> None:
             (
                 4,
                 (
-                    "Speed unknown: nothing regressed in 1 cell, speed or memory of 1 of 2 cells is "
-                    "unknown (--budget 90s would probably answer it)."
+                    "Speed unknown: nothing regressed in 1 cell, "
+                    "speed or memory of 1 of 2 cells is unknown "
+                    "(--budget 90s would probably answer it)."
                 ),
             ),
         ),

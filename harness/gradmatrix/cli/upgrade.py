@@ -17,7 +17,7 @@ from gradmatrix.cli.options import refuse_unwritable, warn
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
-from gradmatrix.compare.comparison import Results, compare_stacks
+from gradmatrix.compare.comparison import EXIT_CODES, Results, Verdict, compare_stacks
 from gradmatrix.compare.recorded import paired, read
 from gradmatrix.compare.sides import Reading, path_of
 from gradmatrix.compare.upgrade import Plan, Timing
@@ -196,7 +196,7 @@ def split_words(text: str) -> list[str]:
 
 
 def upgrade_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Run and compare two sides; the exit code is 0 safe, 1 regressions, 3 inconclusive."""
+    """Run and compare two sides; the exit code is that of the comparison's verdict."""
     refuse_reports(options)
     plan = planned(options, project)
     reading = Reading(options.python, tuple(options.extra), tuple(options.group))
@@ -224,6 +224,8 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
         ) from error
     if not quiet(options):
         console.print(Text(f"kept: {path}"), style="dim", soft_wrap=True)
+    if options.speed_optional and comparison.verdict is Verdict.SPEED_UNKNOWN:
+        return EXIT_CODES[Verdict.SAFE]
     return comparison.exit_code
 
 

@@ -14,7 +14,7 @@ from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import gradient_note
 from gradmatrix.core.text import counted, tally
 from gradmatrix.judge.change import Change
-from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
+from gradmatrix.measure.statistics import FEWEST_FOR_SAME, MEMORY_WORDS, TIME_WORDS, Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -455,6 +455,9 @@ def inconclusive(measured: Measured, ratio: Ratio) -> str:
     text = "The measurement stopped"
     if measured.stopped == "budget":
         text = f"The time budget ended after {measured.spent_s:.0f} s,"
+    if is_within(ratio):
+        text += f" before {FEWEST_FOR_SAME} servers of each side were measured."
+        return f"{text} “Same” takes so many, because some servers may be slower than others."
     text += f" before the interval was completely inside or outside ±{ratio.margin:.1%}."
     if ratio.among > 1:
         text += (
@@ -464,6 +467,11 @@ def inconclusive(measured: Measured, ratio: Ratio) -> str:
     if ratio.floor - 1 > ratio.margin:
         text += " The baseline differs from itself by more than the margin."
     return text
+
+
+def is_within(ratio: Ratio) -> bool:
+    """Whether the whole interval is inside the margin."""
+    return max(1 / ratio.low, ratio.high) <= 1 + ratio.margin
 
 
 def milliseconds(seconds: float) -> str:
@@ -494,6 +502,11 @@ def measuring(comparison: Comparison) -> str:
         text += (
             f" Intervals have {ratio.confidence:.1%} confidence{among}. "
             f"“Same” means within ±{ratio.margin:.1%}{of_memory}."
+        )
+    if any(each.stopped == "clear" for each in measured):
+        text += (
+            " Where measuring stopped early, because the verdict was clear, the ratio is a little "
+            "too far from 1 on average; its interval allows for that."
         )
     return f"{text} Noise is the difference of the baseline from itself in the same run (A/A)."
 
