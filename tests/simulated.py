@@ -69,7 +69,7 @@ class Model:
         )
         slow = generator.random(2 * crew) < shares
         effects = np.repeat([0.0, self.effect], crew)
-        return effects + slow * self.mode + generator.normal(0, self.server, 2 * crew)
+        return np.asarray(effects + slow * self.mode + generator.normal(0, self.server, 2 * crew))
 
 
 GENERATIONS = 20

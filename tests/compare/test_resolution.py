@@ -273,10 +273,10 @@ def test_a_report_shows_no_secret_and_no_folder(text: str, shown: str) -> None:
 def test_packages_of_an_environment_have_the_days_of_their_releases(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """Whatever build of a release is installed."""
+    """They keep the label of what is installed."""
     there = make_lock(versions={"alpha": "1.0+local", "unknown": "3"}, as_of=DAY)
     side = resolved(served, given("alpha", lock=there, interpreter=tmp_path / "python"), tmp_path)
-    assert [("alpha", "1.0", dt.date(2024, 1, 1)), ("unknown", "3", None)] == [
+    assert [("alpha", "1.0+local", dt.date(2024, 1, 1)), ("unknown", "3", None)] == [
         (package.name, package.version, package.released) for package in side.lock.packages
     ]
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.judge.versions import Contents
     from gradmatrix.measure.statistics import Ratio
 
 
@@ -206,6 +207,8 @@ class Results:
     """The newest record of every cell, relations judged."""
     repeats: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes of further runs of the same cell on this side."""
+    contents: Contents = field(default_factory=dict)
+    """What tells its packages from others of the same version, as far as it is known."""
 
     def cell(self, key: Key) -> CellSide:
         """How a cell ended, with its repeats."""
@@ -354,7 +357,7 @@ def pair(baseline: Results, candidate: Results) -> Pair:
     """Two sides, and what moved between them."""
     locks = baseline.lock, candidate.lock
     moved = (
-        packages_moved(locks[0], locks[1])
+        packages_moved(locks[0], locks[1], (baseline.contents, candidate.contents))
         if locks[0] is not None and locks[1] is not None
         else None
     )

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.requirements import Edit
     from gradmatrix.core.model import Lock
+    from gradmatrix.judge.versions import Contents
     from gradmatrix.stacks.index import Index, Release
 
 MARK = "+"
@@ -45,6 +46,8 @@ class Resolved:
     lock: Lock
     locks: Path
     """The folder of the lock's text."""
+    contents: Contents = field(default_factory=dict)
+    """What tells its packages from others of the same version."""
 
     @property
     def own(self) -> bool:
@@ -65,10 +68,10 @@ def resolved(side: Side, index: Index, folder: Path, matrix_locks: Path) -> Reso
         UserError: if there is no solution
     """
     if side.interpreter is not None and side.lock is not None:
-        return Resolved(side, of_releases(renamed(side.lock), index), folder)
+        return Resolved(side, with_days(renamed(side.lock), index), folder, side.contents)
     if side.lock is not None and side.locks is not None:
         if side.locks == matrix_locks:
-            return Resolved(side, side.lock, matrix_locks)
+            return Resolved(side, side.lock, matrix_locks, locks.contents(side.preferred))
         return kept(side, side.lock, side.preferred, folder)
     lock, text = attempt(side, index)
     if lock.failure is not None:
@@ -185,19 +188,23 @@ def renamed(lock: Lock) -> Lock:
     return msgspec.structs.replace(lock, stack=f"{MARK}{content[:DIGITS]}", requirements=shown)
 
 
-def of_releases(lock: Lock, index: Index) -> Lock:
-    """The lock with releases in place of their builds, and with their days if the index answers."""
+def with_days(lock: Lock, index: Index) -> Lock:
+    """The lock with the days of its releases, if the index answers."""
     versions = {package.name: package.version.partition("+")[0] for package in lock.packages}
     try:
         releases = index.many(versions, lock.as_of)
     except IndexUnreachable:
-        releases = {}
+        return lock
     days = {
         name: {each.version: each.uploaded for each in known} for name, known in releases.items()
     }
     packages = tuple(
-        LockedPackage(name=name, version=version, released=days.get(name, {}).get(version))
-        for name, version in versions.items()
+        LockedPackage(
+            name=each.name,
+            version=each.version,
+            released=days.get(each.name, {}).get(versions[each.name]),
+        )
+        for each in lock.packages
     )
     return msgspec.structs.replace(lock, packages=packages)
 
@@ -211,7 +218,7 @@ def kept(side: Side, lock: Lock, text: str, folder: Path) -> Resolved:
     """The lock, written into ``folder`` under a name of its own."""
     own = renamed(lock)
     locks.write(own, text, folder)
-    return Resolved(side, own, folder)
+    return Resolved(side, own, folder, locks.contents(text))
 
 
 def impossible(

@@ -12,7 +12,7 @@ import hashlib
 import re
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.requirements import Listed
     from gradmatrix.core.model import Lock, Stack
+    from gradmatrix.judge.versions import Contents
     from gradmatrix.run.project import Project
     from gradmatrix.stacks.environment import Distribution
 
@@ -61,6 +62,8 @@ class Side:
     """The folder of that lock's text."""
     interpreter: Path | None = None
     """The Python of an environment that exists and is used in place."""
+    contents: Contents = field(default_factory=dict)
+    """What tells its packages from others of the same version, if it is an environment."""
     notices: tuple[str, ...] = ()
 
 
@@ -190,10 +193,12 @@ def of_environment(path: Path, threads: int) -> Side:
     listing = environment.listing(python, threads)
     lock = environment.lock_of(python, listing)
     roots, notices = asked_in(listing.distributions, lock)
-    origins = sorted((each.name, each.origin) for each in listing.distributions if each.origin)
-    if origins:  # builds of one version differ by where they come from
-        digest = hashlib.sha256(msgspec.json.encode((lock.digest, origins))).hexdigest()
-        lock = msgspec.structs.replace(lock, digest=digest)
+    contents: dict[str, frozenset[str]] = {}
+    for each in listing.distributions:  # of two versions the first one is imported
+        contents.setdefault(str(canonicalize_name(each.name)), each.contents)
+    known = sorted((name, sorted(values)) for name, values in contents.items())
+    digest = hashlib.sha256(msgspec.json.encode((lock.digest, known))).hexdigest()
+    lock = msgspec.structs.replace(lock, digest=digest)
     pins = "\n".join(
         without_label(f"{each.name}=={each.version}")
         for each in lock.packages
@@ -211,6 +216,7 @@ def of_environment(path: Path, threads: int) -> Side:
         preferred=pins + "\n",
         lock=lock,
         interpreter=python,
+        contents=contents,
         notices=notices,
     )
 

@@ -189,8 +189,8 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
         else:
             measured = measure(project, first, second, keys, plan.timing)
     return compare(
-        Results(first.shown_name, first.resolved.lock, renamed(first, before), repeats[0]),
-        Results(second.shown_name, second.resolved.lock, renamed(second, after), repeats[1]),
+        results(first, before, repeats[0]),
+        results(second, after, repeats[1]),
         {scenario.name: scenario for scenario in plan.scenarios},
         measured,
     )
@@ -200,6 +200,12 @@ def step_s(before: Mapping[Key, Record], after: Mapping[Key, Record], key: Key) 
     """The seconds of a step on the faster side; none if the records do not tell."""
     rates = (side[key].steps_per_s for side in (before, after))
     return min((1 / rate.median for rate in rates if rate is not None), default=0.0)
+
+
+def results(run: SideRun, records: Mapping[Key, Record], repeats: Repeats) -> Results:
+    """What a side ended with."""
+    resolved = run.resolved
+    return Results(run.shown_name, resolved.lock, renamed(run, records), repeats, resolved.contents)
 
 
 def renamed(run: SideRun, records: Mapping[Key, Record]) -> dict[Key, Record]:

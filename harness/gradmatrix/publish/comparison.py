@@ -546,7 +546,8 @@ def unmoved(comparison: Comparison) -> str:
 def move(each: PackageMove) -> str:
     """Format a changed package, with the days of its releases."""
     before, after = each.before or "none", each.after or "none"
-    return f"{before}{day(each.before_released)} → {after}{day(each.after_released)}"
+    others = ", with other contents" if each.same_version else ""
+    return f"{before}{day(each.before_released)} → {after}{day(each.after_released)}{others}"
 
 
 def day(released: object) -> str:
