@@ -240,7 +240,7 @@ def test_a_script_that_fails_on_both_sides_is_not_safe(
         (["first", "--to", "second", "--extra", "rl"], "has no extras"),
         (
             ["first", "--to", "~nobody-at-all/r.txt"],
-            "There is no file or folder '~nobody-at-all/r.txt'",
+            "--to ~nobody-at-all/r.txt cannot be read",
         ),
         (
             ["https://user:secret@host/r.txt", "--to", "second"],

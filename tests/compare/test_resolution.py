@@ -6,6 +6,8 @@ import datetime as dt
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -252,6 +254,29 @@ def test_an_unreachable_index_is_not_a_conflict(served: PackageIndex, tmp_path: 
             latest=False,
             as_of=DAY,
         )
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_index_that_refuses_is_not_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Uv says that there is no solution, and that it was not allowed to look."""
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, *_: object) -> None:
+            """Be quiet."""
+
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        index = Index(f"http://127.0.0.1:{server.server_port}/simple", attempts=1)
+        with pytest.raises(UserError, match="resolve:index-unreachable") as error:
+            resolution.resolved(given("alpha"), index, tmp_path, tmp_path / "matrix")
+        server.shutdown()
+    assert "credentials" in error.value.next_step
 
 
 @pytest.mark.parametrize(

@@ -437,8 +437,17 @@ def cause(record: Record, found: Diagnosis | None) -> tuple[str, ...]:
     if found.place is None:
         return found.cause.value, record.cell.scenario, alike(found.text[0])
     at = found.cause.value, found.place.file, found.place.function
-    in_a_library = "/" in found.place.file
-    return at if in_a_library or found.cause is not Cause.EXCEPTION else (*at, alike(found.text[0]))
+    return (
+        at
+        if library_of(found.place) or found.cause is not Cause.EXCEPTION
+        else (*at, alike(found.text[0]))
+    )
+
+
+def library_of(place: Frame) -> str:
+    """The library that a line belongs to; empty for a script."""
+    package, slash, _ = place.file.partition("/")
+    return package if slash else ""
 
 
 def alike(message: str) -> str:
@@ -459,6 +468,10 @@ def group(
         if curable is not None
         else None
     )
+    advice = advise(curable, remedy) if curable is not None else None
+    library = library_of(found.place) if found is not None and found.place is not None else ""
+    if advice and library and remedy is None:
+        advice = f"This line is code of {library}, not yours: take another version, or report it."
     return Group(
         change=first.change.change,
         misuse=misuse,
@@ -468,7 +481,7 @@ def group(
         module=found.module if found is not None else None,
         place=found.place if found is not None else None,
         text=found.text if found is not None else (record.message,),
-        advice=advise(curable, remedy) if curable is not None else None,
+        advice=advice,
         remedy=f"{remedy.cell.scenario}/{remedy.cell.variant}" if remedy is not None else None,
         cells=tuple(each.change.cell for each, _ in members),
     )

@@ -78,7 +78,8 @@ def resolved(side: Side, index: Index, folder: Path, matrix_locks: Path) -> Reso
         raise UserError(
             f"{side.name} does not resolve: {lock.failure.outcome}.",
             cause=lock.failure.message,
-            next_step="correct what it asks for and run the command again; nothing was run",
+            next_step=f"{step_after(lock.failure.outcome)} and run the command again; "
+            "nothing was run",
         )
     lock = msgspec.structs.replace(lock, requirements=side.asked)  # without the pins of a lock
     return kept(side, lock, text, folder)
@@ -245,7 +246,7 @@ def impossible(
         return UserError(
             f"{side.name} was not resolved: {failure.outcome}.",
             cause=failure.message,
-            next_step="fix this and run the command again; nothing was run",
+            next_step=f"{step_after(failure.outcome)} and run the command again; nothing was run",
         )
     for each in edits:
         missing = not_there(each, baseline, side, index, stacks)
@@ -262,6 +263,13 @@ def impossible(
         cause=explained(failure.message),
         next_step="; ".join(options) + ". Nothing was run",
     )
+
+
+def step_after(outcome: str) -> str:
+    """What to do about a failed resolution that is not the fault of an edit."""
+    if outcome == INDEX_UNREACHABLE:
+        return "check the network, and the address and the credentials of the package index,"
+    return "correct what it asks for"
 
 
 def explained(message: str) -> str:
@@ -284,7 +292,8 @@ def not_there(
         package = did_you_mean(edit.name, sorted(names_of(baseline)))
         word = did_you_mean(edit.text, [*stacks, requirements.LATEST])
         return UserError(
-            f"--to {edit.text}: the package index has no package {edit.name}.",
+            f"--to {edit.text}: there is no stack, file or folder of this name, and the package "
+            f"index has no package {edit.name}.",
             cause=next((each for each in (package, word) if each.startswith("perhaps")), package),
             next_step="correct the name and run the command again; nothing was run",
         )

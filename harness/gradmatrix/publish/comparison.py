@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gradmatrix.compare.comparison import library_of
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import gradient_note
 from gradmatrix.core.text import counted, tally
@@ -262,7 +263,11 @@ def title(group: Group) -> str:
     words = MISUSE_WORDS.get(group.change, group.change.value) if group.misuse else ""
     note = gradient_note(group.outcome, group.gradient)
     gradient = f" ({note})" if note else ""
-    at = f" at {group.place.file}, {group.place.function}" if group.place is not None else ""
+    at = ""
+    if group.place is not None:
+        at = f" at {group.place.file}, {group.place.function}"
+        library = library_of(group.place)
+        at += f" (code of {library})" if library else ""
     return f"{f'{words}: ' if words else ''}{group.outcome}{gradient}{at}"
 
 

@@ -301,7 +301,7 @@ def _locked(
 
 def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Failure:
     """Why uv found no solution. The index says which requirement no release met on that day."""
-    if not NO_SOLUTION.search(explanation) or "network was disabled" in explanation:
+    if not NO_SOLUTION.search(explanation) or uv.REFUSED.search(explanation):
         return _failure_to_resolve(stack, explanation)
     for requirement in (each for each in map(Requirement, stack.requirements) if not each.url):
         message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))
