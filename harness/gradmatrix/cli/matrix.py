@@ -21,7 +21,7 @@ from gradmatrix.cli.options import (
     warn,
     warn_and_code,
 )
-from gradmatrix.cli.progress import Display, show_fallen_behind, show_summary
+from gradmatrix.cli.progress import Display, show_fallen_behind, show_isolation, show_summary
 from gradmatrix.cli.show_matrix import show_failures, show_matrix, show_overview, show_plan
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
@@ -86,6 +86,7 @@ def run_stacks(
 ) -> dict[str, NoSuchRelease]:
     """Run one stack after the other; return the stacks that ask for no existing release."""
     missing: dict[str, NoSuchRelease] = {}
+    show_isolation(console, explain=options.explain)
     with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for stack in stacks:
             if project.current_lock(stack) is None:
