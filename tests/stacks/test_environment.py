@@ -258,8 +258,10 @@ def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
         (folder / "direct_url.json").write_text('{"url": "file:///croot"}', encoding="utf-8")
-    code = Path(listing.__file__).read_text(encoding="utf-8").replace(
-        "distributions()", f"distributions(path=[{str(tmp_path)!r}])"
+    code = (
+        Path(listing.__file__)
+        .read_text(encoding="utf-8")
+        .replace("distributions()", f"distributions(path=[{str(tmp_path)!r}])")
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     found = json.loads(ran.stdout)["distributions"]

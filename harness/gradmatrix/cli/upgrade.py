@@ -292,9 +292,7 @@ def what_moves(baseline: Resolved, candidate: Resolved) -> Iterator[str]:
     yield f"{baseline.side.name} → {candidate.side.name}"
     for each in (baseline, candidate):
         yield from (f"  note: {one_line(notice)}" for notice in each.side.notices)
-    moves = packages_moved(
-        baseline.lock, candidate.lock, (baseline.contents, candidate.contents)
-    )
+    moves = packages_moved(baseline.lock, candidate.lock, (baseline.contents, candidate.contents))
     if not moves:
         yield "Nothing differs: both sides have the same packages."
         return
