@@ -151,7 +151,7 @@ def test_equal_sides_are_called_different_as_seldom_as_asked(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("crews", [1, 2, 4])
+@pytest.mark.parametrize("crews", [2, 3])
 @pytest.mark.parametrize(
     "model",
     [
@@ -165,9 +165,9 @@ def test_sides_that_differ_by_the_margin_are_called_the_same_as_seldom_as_asked(
 ) -> None:
     """If none of the servers happens to be slow, the candidate looks like an equal one."""
     found = verdicts(1000, 4, model, crews=crews)
-    unseen = (1 - (model.candidate_share or 0)) ** (SERVERS * crews)
-    absent = unseen if model.candidate_share and crews > 1 else 0.0
-    assert found[Size.SAME] <= most(1000, ASKED + absent)
+    share = model.candidate_share
+    unseen = (1 - share) ** (SERVERS * crews) if share else 0.0
+    assert found[Size.SAME] <= most(1000, ASKED + unseen)
 
 
 @pytest.mark.parametrize(("effect", "size"), [(0.05, Size.MORE), (-0.05, Size.LESS)])
