@@ -135,16 +135,3 @@ def test_a_generation_that_the_budget_cuts_off_does_not_count(
         race.sets, race.peaks = [[]], [[]]
         race.generation()
         assert [1] == [len(each) for each in race.generations]
-
-
-def test_servers_that_lay_far_out_are_reported() -> None:
-    """The notice has their number and side, and says what was done."""
-    with a_race(half=12) as (race, simulated, _):
-        simulated[13].step_s *= 1.2
-        found = race.run()
-    assert (
-        (
-            "1 of 12 servers of the candidate were outliers: "
-            "they were bounded and the interval widened"
-        ),
-    ) == found.notices

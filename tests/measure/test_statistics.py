@@ -143,7 +143,7 @@ def test_equal_sides_are_called_different_as_seldom_as_asked(
 ) -> None:
     """A simulated comparison has the looks of a real one, and servers of one or two kinds.
 
-    When one of six servers could be an outlier, five times as many were called different.
+    While outliers were bounded, five times as many were called different.
     """
     found = verdicts(1000, 3, MODELS[name], crews=crews, margin=margin)
     right = found[Size.SAME] + found[Size.INCONCLUSIVE]

@@ -208,8 +208,6 @@ class Measurement:
     since: float = 0.0
     """When these servers were ready for this cell."""
     looks: int = 0
-    outliers: tuple[int, int] = 0, 0
-    """Servers of each side whose distance from the others was bounded."""
     unsteady: int = 0
     """Processes that were still warming up when their measurement began."""
     steps: int = 0
@@ -336,7 +334,6 @@ class Measurement:
             else [[each] for each in self.generations]
         )
         estimate = statistics.of_blocks(sets)
-        self.outliers = estimate.outliers
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
 
     def generation(self) -> None:
@@ -447,14 +444,6 @@ class Measurement:
                 ),
             )
         per_side = half * sum(bool(each) for each in self.sets)
-        for side, count in zip(("baseline", "candidate"), self.outliers, strict=True):
-            if step_time is not None and count:
-                notices += (
-                    (
-                        f"{count} of {per_side} servers of the {side} were outliers: "
-                        "they were bounded and the interval widened"
-                    ),
-                )
         if step_time is not None and not self.servers[0].cores:
             notices += ("no core was free for this alone, so other processes disturb it more",)
         return Measured(
