@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
+from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import process_outcome
 from gradmatrix.measure import statistics
 from gradmatrix.measure.servers import (
@@ -114,7 +115,7 @@ def measure(
     with make_servers(
         Contender(baseline), Contender(candidate), sources, settings, directory
     ) as both:
-        stage(f"starting {len(both.members)} servers to measure {len(cells)} cells")
+        stage(f"starting {len(both.members)} servers to measure {counted(len(cells), 'cell')}")
         with contextlib.suppress(ServerDied, OSError):  # every cell tries again and reports it
             both.open()
         found: dict[Key, Measured] = {}
