@@ -7,12 +7,14 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gradmatrix.compare import requirements, resolution, sides
+from gradmatrix.compare.resolution import Resolved
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.stacks.index import Index
@@ -22,9 +24,7 @@ from tests.fakes.package_index import PackageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from gradmatrix.compare.resolution import Resolved
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DAY = dt.date(2025, 12, 31)
@@ -314,6 +314,12 @@ def test_cuda_libraries_are_not_added_beside_a_cpu_build() -> None:
     lock = make_lock(versions={"torch": "2.13.0", "nvidia-cublas": "13", "triton": "3"})
     assert ["torch"] == [each.name for each in resolution.as_built(lock, make_lock()).packages]
     assert lock == resolution.as_built(lock, make_lock(versions={"nvidia-cublas-cu12": "12"}))
+    one = Resolved(given("torch"), lock, Path())
+    here = Resolved(given("torch", interpreter=Path("python")), make_lock(), Path())
+    assert (1, 3) == (
+        len(resolution.beside(one, here).lock.packages),
+        len(resolution.beside(one, one).lock.packages),
+    )
 
 
 def test_without_a_newer_version_the_error_says_so(served: PackageIndex, tmp_path: Path) -> None:

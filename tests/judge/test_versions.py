@@ -271,6 +271,12 @@ def test_other_contents_of_one_version_are_a_move(
     assert (["a 1 → 1 (other contents)"] if moved else []) == [str(each) for each in found]
 
 
+def test_a_build_of_the_machine_is_not_the_file_of_the_lock() -> None:
+    """The contents of the two are not compared."""
+    contents = ({"torch": frozenset({"sha256:a"})}, {"torch": frozenset({"sha256:b"})})
+    assert () == moves({"torch": "2.13.0+cpu"}, {"torch": "2.13.0"}, contents)
+
+
 def test_the_days_of_the_releases_are_those_of_the_locks() -> None:
     """The day is None if a lock does not have it."""
     found = {

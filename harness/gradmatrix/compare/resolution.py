@@ -115,10 +115,7 @@ def candidate(
     if lock.failure is not None:
         raise impossible(baseline, side, edits, lock, index, stacks=stacks)
     check_edits(edits, lock)
-    found = kept(side, lock, text, folder)
-    if baseline.interpreter is None or baseline.lock is None:
-        return found
-    return replace(found, lock=as_built(found.lock, baseline.lock))
+    return kept(side, lock, text, folder)
 
 
 def check_edits(edits: Iterable[Edit], lock: Lock) -> None:
@@ -136,6 +133,13 @@ def check_edits(edits: Iterable[Edit], lock: Lock) -> None:
                 f"the candidate would have {version or 'no'} {each.name}",
                 next_step="give --python another version, or correct the marker; nothing was run",
             )
+
+
+def beside(one: Resolved, other: Resolved) -> Resolved:
+    """The first side as it is compared with the other one, which may be an environment."""
+    if other.side.interpreter is None:
+        return one
+    return replace(one, lock=as_built(one.lock, other.lock))
 
 
 def as_built(lock: Lock, there: Lock) -> Lock:
@@ -294,7 +298,7 @@ def not_there(
         return UserError(
             f"--to {edit.text}: there is no stack, file or folder of this name, and the package "
             f"index has no package {edit.name}.",
-            cause=next((each for each in (package, word) if each.startswith("perhaps")), package),
+            cause=next((each for each in (package, word) if each.startswith("perhaps")), word),
             next_step="correct the name and run the command again; nothing was run",
         )
     day = dt.datetime.now(dt.UTC).date() if side.as_of == "today" else side.as_of

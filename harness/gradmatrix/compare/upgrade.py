@@ -136,7 +136,7 @@ def resolved_sides(
                 cause=each.lock.failure.message,
                 next_step="name another side",
             )
-    return baseline, candidate
+    return resolution.beside(baseline, candidate), resolution.beside(candidate, baseline)
 
 
 def refuse_python(word: str, side: Side, other: Side | None, reading: Reading) -> None:

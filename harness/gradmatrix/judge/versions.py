@@ -247,7 +247,7 @@ class PackageMove(Frozen, frozen=True):
     direct: bool = False
     """A stack asks for it by name; else it came with another package."""
     same_version: bool = False
-    """The version is the same, or the same release, and the contents are others."""
+    """The version is the same, and the contents are others."""
 
     def __str__(self) -> str:
         others = " (other contents)" if self.same_version else ""
@@ -272,7 +272,9 @@ def moves(
     for name in sorted({*before, *after}, key=lambda name: (rank(name), name)):
         one, other = before.get(name), after.get(name)
         same = is_same_version(one, other)
-        if not same or have_other_contents(*(side.get(name, frozenset()) for side in contents)):
+        known = [side.get(name, frozenset()) for side in contents]
+        # A build of torch that the machine chooses is never the file in the lock.
+        if not same or (one == other and have_other_contents(*known)):
             found.append(PackageMove(name=name, before=one, after=other, same_version=same))
     return tuple(found)
 
