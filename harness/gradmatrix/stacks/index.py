@@ -170,7 +170,7 @@ def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...
     elif not content_type or "html" in content_type:
         files = _files_in_html(body, name)
     else:
-        raise ValueError(f"{content_type.partition(';')[0]} is no page of the simple API")
+        raise ValueError(f"{content_type.partition(';')[0]} is no format of the simple API")
     grouped: dict[Version, list[DistributionPackage]] = {}
     for file in files:
         version = _version(file.filename, name)
@@ -197,14 +197,18 @@ def _files_in_html(body: bytes, name: str) -> list[DistributionPackage]:
     from pypi_simple import DistributionPackage, RepositoryPage, UnsupportedRepoVersionError
 
     try:
-        links = RepositoryPage.from_html(body).links
+        page = RepositoryPage.from_html(body)
     except UnsupportedRepoVersionError as error:
         raise ValueError(f"its HTML is no page of {name}: {error}") from error
     files = []
-    for link in links:
+    for link in page.links:
         file = DistributionPackage.from_link(link, name)
         file.upload_time = _datetime(link.get_str_attrib("data-upload-time"))
         files.append(file)
+    if page.repository_version is None and all(file.package_type is None for file in files):
+        raise ValueError(
+            "it is a web page and no list of files; perhaps this network wants you to sign in"
+        )
     return files
 
 
@@ -502,7 +506,7 @@ class Index:
             releases = releases_of(response.headers.get("Content-Type", ""), response.content, name)
         except ValueError as error:
             raise IndexUnreachable(
-                f"The package index answers in an unknown format for {name}: {error}"
+                f"The package index did not answer for {name}. Something else did: {error}"
             ) from error
         return Answer(
             name=name,
