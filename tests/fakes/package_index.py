@@ -5,6 +5,7 @@ It serves tiny wheels with upload dates, in both formats of the simple API.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 import io
@@ -207,21 +208,28 @@ def source(name: str, version: str) -> bytes:
     return buffer.getvalue()
 
 
-def wheel(name: str, version: str, requires: tuple[str, ...] = ()) -> bytes:
-    """A wheel of one module that knows its version."""
+def record_hash(text: str) -> str:
+    """The hash of a file as a RECORD has it."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return f"sha256={digest.decode().rstrip('=')}"
+
+
+def wheel(name: str, version: str, requires: tuple[str, ...] = (), code: str = "") -> bytes:
+    """A wheel of one module that knows its version, and ends with some ``code``."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     entries = {
-        f"{module}.py": f"VERSION = {version!r}\n",
+        f"{module}.py": f"VERSION = {version!r}\n{code}",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": (
             "Wheel-Version: 1.0\nGenerator: fake\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         ),
     }
-    record = "".join(f"{path},,\n" for path in [*entries, f"{info}/RECORD"])
+    record = "".join(f"{path},{record_hash(text)},{len(text)}\n" for path, text in entries.items())
+    record += f"{info}/RECORD,,\n"
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path, text in {**entries, f"{info}/RECORD": record}.items():
-            archive.writestr(path, text)
+            archive.writestr(zipfile.ZipInfo(path), text)
     return buffer.getvalue()

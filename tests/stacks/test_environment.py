@@ -7,6 +7,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +17,7 @@ from packaging.tags import sys_tags
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build, Failure, Lock, LockedPackage, Stack
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, listing
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import BuildChoice
 from gradmatrix.stacks.index import Index
@@ -24,7 +25,6 @@ from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 VERSION = "import alpha; print(alpha.VERSION)"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -370,8 +370,10 @@ def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
         (folder / "direct_url.json").write_text('{"url": "file:///croot"}', encoding="utf-8")
-    code = environment.LISTING.replace(
-        "distributions()", f"distributions(path=[{str(tmp_path)!r}])"
+    code = (
+        Path(listing.__file__)
+        .read_text(encoding="utf-8")
+        .replace("distributions()", f"distributions(path=[{str(tmp_path)!r}])")
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     found = json.loads(ran.stdout)["distributions"]

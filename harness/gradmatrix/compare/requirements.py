@@ -596,7 +596,7 @@ def parse_edit(text: str) -> Edit:
     except InvalidRequirement as error:
         raise UserError(
             f"--to {without_credentials(text)} cannot be read.",
-            cause=f"it is not a stack, a file or a requirement: {str(error).splitlines()[0]}",
+            cause=str(error).splitlines()[0],
             next_step='write it like --to transformers==5.0.0, --to "trl<1", --to latest, '
             "--to NAME-OF-A-STACK, --to ./a.whl",
         ) from error

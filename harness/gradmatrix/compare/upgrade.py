@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Build, Role, Stack
 from gradmatrix.core.outcomes import NO_DEVICE, NOT_INSTALLED, TRAINS, UNSUPPORTED, Outcome, Phase
+from gradmatrix.core.text import counted
 from gradmatrix.judge import relations
 from gradmatrix.judge.change import outcome_of_run
 from gradmatrix.measure import race
@@ -62,7 +64,7 @@ class Timing:
     """What is measured side by side."""
 
     budget_s: float = 300.0
-    """The time for all measurements."""
+    """The time for all measurements, without the start of servers."""
     margin: float = 0.01
     """Ratios this close to 1 count as the same."""
     everything: bool = False
@@ -143,7 +145,7 @@ def resolved_sides(
                 cause=each.lock.failure.message,
                 next_step="name another side",
             )
-    return baseline, candidate
+    return resolution.beside(baseline, candidate), resolution.beside(candidate, baseline)
 
 
 def allowing(side: Side, build: Iterable[str]) -> Side:
@@ -191,19 +193,33 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
     repeats = repeated(first, second, before, after, plan)
     measured: Mapping[Key, Measured] = {}
     if plan.timing is not None:
-        measured = measure(
-            project,
-            first,
-            second,
-            to_measure(before, after, plan.timing, plan.scenarios),
-            plan.timing,
-        )
+        keys = to_measure(before, after, plan.timing, plan.scenarios)
+        least_s = math.ceil(sum(race.smallest_budget_s(step_s(before, after, key)) for key in keys))
+        if plan.timing.budget_s < least_s:
+            cells = counted(len(keys), "cell")
+            notice = f"--budget {least_s}s is the smallest that can measure {cells}"
+            second.stage(notice)
+            measured = {key: race.unmeasured(key, notice) for key in keys}
+        else:
+            measured = measure(project, first, second, keys, plan.timing)
     return compare(
-        Results(first.shown_name, first.resolved.lock, renamed(first, before), repeats[0]),
-        Results(second.shown_name, second.resolved.lock, renamed(second, after), repeats[1]),
+        results(first, before, repeats[0]),
+        results(second, after, repeats[1]),
         {scenario.name: scenario for scenario in plan.scenarios},
         measured,
     )
+
+
+def step_s(before: Mapping[Key, Record], after: Mapping[Key, Record], key: Key) -> float:
+    """The seconds of a step on the faster side; none if the records do not tell."""
+    rates = (side[key].steps_per_s for side in (before, after))
+    return min((1 / rate.median for rate in rates if rate is not None), default=0.0)
+
+
+def results(run: SideRun, records: Mapping[Key, Record], repeats: Repeats) -> Results:
+    """What a side ended with."""
+    resolved = run.resolved
+    return Results(run.shown_name, resolved.lock, renamed(run, records), repeats, resolved.contents)
 
 
 def renamed(run: SideRun, records: Mapping[Key, Record]) -> dict[Key, Record]:

@@ -142,12 +142,16 @@ class Servers:
     def renew(self) -> None:
         """Replace all servers by new ones, which import what these have learned to import.
 
+        The sides are started in turn, so that a machine that becomes busy slows both alike.
+
         Raises:
             ServerDied, OSError: if a server cannot be started.
         """
         self.each(lambda server: server.renew(), self.members)
+        half = len(self.members) // 2
+        pairs = zip(self.members[:half], self.members[half:], strict=True)
         began = time.monotonic()
-        self.each(lambda server: server.open(), self.members)
+        self.each(lambda server: server.open(), [server for pair in pairs for server in pair])
         self.opening_s = time.monotonic() - began
 
     def each(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:

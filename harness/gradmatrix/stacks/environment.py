@@ -38,8 +38,10 @@ from gradmatrix.core.outcomes import (
     NETWORK,
     SAYS_DISK_FULL,
 )
+from gradmatrix.stacks import listing as listing_script
 from gradmatrix.stacks import sandbox, uv
 from gradmatrix.stacks.lock import (
+    FROM_INDEX,
     NeedsBuild,
     blocks,
     by_address,
@@ -632,24 +634,6 @@ def probe(python: Path) -> tuple[int, int, int] | None:
 THIS_ENVIRONMENT = "this environment"
 """The name of a stack that is an environment of the user."""
 LISTING_TIMEOUT_S = 60.0
-LISTING = """
-import importlib.metadata, json, sys
-def origin(d):  # conda notes the folder in which it built a release
-    is_conda = (d.read_text("INSTALLER") or "").strip() == "conda"
-    return None if is_conda else d.read_text("direct_url.json")
-found = [
-    {
-        "name": d.metadata["Name"],
-        "version": d.version,
-        "needs": d.requires or [],
-        "origin": origin(d),
-    }
-    for d in importlib.metadata.distributions()
-    if d.metadata and d.metadata["Name"] and d.version
-]
-print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "distributions": found}))
-"""
-"""The script that lists an environment; it runs in the environment."""
 
 
 class Distribution(Frozen, frozen=True):
@@ -661,6 +645,43 @@ class Distribution(Frozen, frozen=True):
     """The requirements in its metadata."""
     origin: str | None
     """Where it came from, as JSON (PEP 610); None if that is the package index."""
+    files: str = ""
+    """A digest of its files; empty if it does not list them."""
+
+    @property
+    def contents(self) -> frozenset[str]:
+        """What tells it from another package of the same version; see ``lock.contents``."""
+        found = {f"files:{self.files}"} if self.files else set()
+        if self.origin is None:
+            return frozenset(found | {FROM_INDEX})
+        try:
+            origin = _ORIGIN.decode(self.origin)
+        except msgspec.DecodeError:
+            return frozenset(found)
+        hashes = {origin.archive_info.hash.replace("=", ":")} - {""}
+        hashes |= {f"{kind}:{value}" for kind, value in origin.archive_info.hashes.items()}
+        commit = origin.vcs_info.get("commit_id")
+        return frozenset(
+            found | hashes | {f"from:{origin.url}"} | ({f"commit:{commit}"} if commit else set())
+        )
+
+
+class _Archive(msgspec.Struct):
+    """The hashes of an archive that a package was installed from."""
+
+    hash: str = ""
+    hashes: dict[str, str] = {}
+
+
+class _Origin(msgspec.Struct):
+    """The part of PEP 610 that is read."""
+
+    url: str = ""
+    archive_info: _Archive = msgspec.field(default_factory=_Archive)
+    vcs_info: dict[str, str] = {}
+
+
+_ORIGIN = msgspec.json.Decoder(_Origin)
 
 
 class Listing(Frozen, frozen=True):
@@ -674,7 +695,7 @@ def listing(python: Path, threads: int) -> Listing:
     """What is installed in the environment of ``python``; UserError if it cannot be listed."""
     try:
         ran = subprocess.run(
-            [python, "-I", "-c", LISTING],
+            [python, "-I", listing_script.__file__],
             capture_output=True,
             check=True,
             timeout=LISTING_TIMEOUT_S,

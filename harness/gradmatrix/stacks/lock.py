@@ -11,10 +11,11 @@ import hashlib
 import importlib.metadata
 import re
 import tempfile
+import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
@@ -33,6 +34,7 @@ from gradmatrix.core.outcomes import (
 )
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
+from gradmatrix.stacks.listing import contents_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -112,6 +114,47 @@ def _address(url: str) -> str:
 def by_address(text: str) -> list[str]:
     """Canonical names of the packages in a lock's text that do not come from the index."""
     return [canonicalize_name(each.name) for each in map(requirement_of, blocks(text)) if each.url]
+
+
+FROM_INDEX = "from:index"
+HASH = re.compile(r"--hash=(\w+:\w+)")
+COMMIT = re.compile(r"@([0-9a-f]{40})(?:#|$)")
+
+
+def contents(text: str) -> dict[str, frozenset[str]]:
+    """What tells a package from another one of the same version, by its canonical name.
+
+    Each is a kind and a value: ``sha256`` of every file that the lock allows, ``files`` of a wheel
+    on this machine (see ``listing.contents_digest``), the ``commit`` of a source, and the address
+    that it comes ``from``.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for block in blocks(text):
+        requirement = requirement_of(block)
+        known = {*HASH.findall(block)}
+        if requirement.url is None:
+            known.add(FROM_INDEX)
+        else:
+            known.add(f"from:{requirement.url}")
+            known |= {f"commit:{each}" for each in COMMIT.findall(requirement.url)}
+            known |= files_of_wheel(requirement.url)
+        name = str(canonicalize_name(requirement.name))
+        found[name] = found.get(name, frozenset()) | known
+    return found
+
+
+def files_of_wheel(address: str) -> set[str]:
+    """The digest of the files of a wheel on this machine; empty if it has none to compare."""
+    path = Path(unquote(urlsplit(address).path))
+    if not address.startswith("file:") or path.suffix != ".whl" or not path.is_file():
+        return set()
+    with zipfile.ZipFile(path) as wheel:
+        names = wheel.namelist()
+        records = [each for each in names if re.fullmatch(r"[^/]+\.dist-info/RECORD", each)]
+        if len(records) != 1 or any(".data/" in each for each in names):
+            return set()
+        digest = contents_digest(wheel.read(records[0]).decode())
+    return {f"files:{digest}"} if digest else set()
 
 
 def version_of(block: str, requirement: Requirement, python: str) -> str:
@@ -371,7 +414,7 @@ def _locked(
 
 def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Failure:
     """Why uv found no solution. The index says which requirement no release met on that day."""
-    if not NO_SOLUTION.search(explanation) or "network was disabled" in explanation:
+    if not NO_SOLUTION.search(explanation) or uv.REFUSED.search(explanation):
         return _failure_to_resolve(stack, explanation)
     for requirement in (each for each in map(Requirement, stack.requirements) if not each.url):
         message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))

@@ -28,11 +28,16 @@ LEAKS = (
 OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
 """Environment variables that forbid use of the network; either one also applies to uv."""
 TIMED_OUT = 124
+REFUSED = re.compile(
+    r"network was disabled|index url .* could not be queried|index .* returned a \d{3} ",
+    re.IGNORECASE,
+)
+"""What uv adds to "no solution found" if the index did not let it look."""
 NETWORK = re.compile(
     r"failed to (?:fetch|download)|error sending request|request failed after|dns error"
     r"|timed out|could not connect|connection (?:refused|reset|closed)"
     r"|error decoding response body|network is unreachable|network connectivity"
-    r"|network was disabled|\btls\b|\bcertificate\b"
+    rf"|\btls\b|\bcertificate\b|{REFUSED.pattern}"
     r"|unexpected JSON from|(?:unsupported|missing) `content-type`",
     re.IGNORECASE,
 )
