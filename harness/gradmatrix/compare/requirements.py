@@ -148,7 +148,7 @@ def requirement_lines(
         constraints: gets the requirements of constraints files
         above: the files that include this one
     """
-    if path.resolve() in above:
+    if path.is_file() and path.resolve() in above:
         chain = " → ".join(each.name for each in (*above, path))
         raise UserError(
             f"{path.name} names itself.",
@@ -512,7 +512,9 @@ def read_pylock(path: Path) -> Listed:
         ) from error
     pins, depended, notices = [], set(), []
     for package in lock.packages:
-        depended |= {canonicalize_name(each.get("name", "")) for each in package.dependencies or ()}
+        depended |= {
+            canonicalize_name(str(each.get("name", ""))) for each in package.dependencies or ()
+        }
         if not in_default_install(package, lock.default_groups or ()):
             continue
         pin = pin_of(package)
@@ -522,7 +524,7 @@ def read_pylock(path: Path) -> Listed:
             continue
         if package.marker is not None and not LOCK_OPTIONS.search(str(package.marker)):
             pin += f" ; {package.marker}"
-        pins.append(Requirement(pin))
+        pins += map(Requirement, requirements_in(path, [pin], "[[packages]]"))
     if not pins:
         raise UserError(
             f"{path} locks no package.",

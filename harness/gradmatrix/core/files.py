@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OUTPUT_LIMIT_BYTES = 16 * 2**20
+NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises if JSON is of another kind, is no UTF-8, or is nested too deeply."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -144,7 +146,7 @@ def read_table(path: Path) -> dict[str, Any]:
         ) from error
     except OSError as error:  # a folder, or a file that may not be read
         raise wrong(path, f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of 5000 digits
         raise wrong(path, f"is not valid TOML: {error}") from error
 
 
@@ -268,7 +270,7 @@ def decode_line(line: bytes, decoder: msgspec.json.Decoder[T], schema: int) -> T
 
     Raises:
         OtherSchema: if it has another schema than this release writes
-        msgspec.MsgspecError, UnicodeDecodeError: if it cannot be read for another reason
+        one of NOT_READABLE: if it cannot be read for another reason
     """
     try:
         return decoder.decode(line)
@@ -312,5 +314,5 @@ def read_lines(path: Path, decode: Callable[[bytes], T]) -> Iterator[Line[T]]:
             yield Line(number, line, decode(line))
         except OtherSchema as error:
             yield Line(number, line, None, f"it has {error}", other_schema=True)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             yield Line(number, line, None, str(error))

@@ -108,7 +108,7 @@ def stacks_of(sessions: bytes) -> list[str]:
     try:
         listed = msgspec.json.decode(sessions, type=list[dict[str, object]])
         found = [re.fullmatch(r"matrix\((.+)\)", str(session["session"])) for session in listed]
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (*disk.NOT_READABLE, KeyError) as error:
         raise UserError(
             "The sessions cannot be read.",
             cause=f"they are not the output of nox --list --json: {error}",
@@ -209,7 +209,7 @@ def read(path: Path) -> Shards:
     """The plan in ``path``; UserError if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Shards)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *disk.NOT_READABLE) as error:
         raise UserError(
             f"The shards in {path.name} cannot be read: {error}.",
             cause="gradmatrix shards did not write this file, or another release wrote it",

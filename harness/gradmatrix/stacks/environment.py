@@ -321,7 +321,7 @@ def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
     python = _python(folder)
     try:
         marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, *files.NOT_READABLE):
         return None
     if (
         marker.digest != lock.digest
@@ -541,7 +541,7 @@ def listing(python: Path, threads: int) -> Listing:
             stdin=subprocess.DEVNULL,
         )
         return msgspec.json.decode(ran.stdout, type=Listing)
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+    except (OSError, subprocess.SubprocessError, *files.NOT_READABLE) as error:
         raise UserError(
             f"The packages of {python} cannot be listed.",
             cause=f"a small script that lists the packages failed: {type(error).__name__}",

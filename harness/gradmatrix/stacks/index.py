@@ -36,7 +36,7 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import NOT_READABLE, write_atomically
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks import uv
 
@@ -264,7 +264,7 @@ class IndexCache:
             return None
         except OSError as error:
             self._note(f"the cache of the package index cannot be read: {error.strerror}")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except NOT_READABLE:
             self._note(f"the cached releases of {name} were damaged and are not used")
         return None
 

@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import NOT_READABLE, write_atomically
 from gradmatrix.core.model import Failure, Lock, LockedPackage, Stack
 from gradmatrix.core.outcomes import (
     BUILD,
@@ -30,6 +30,7 @@ from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
     NO_RELEASE,
     SAYS_DISK_FULL,
+    Outcome,
 )
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
@@ -169,9 +170,10 @@ def load(stack: str, folder: Path) -> Lock | None:
     path = folder / f"{stack}.json"
     try:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
+        check(lock)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (*NOT_READABLE, ValueError) as error:
         raise UserError(
             f"The lock {path.name} cannot be read: {error}.",
             cause="it was edited by hand, or written by another version",
@@ -185,9 +187,17 @@ def load(stack: str, folder: Path) -> Lock | None:
         )
     if lock.failure is None:
         text = requirements_path(stack, folder)
-        if not text.exists() or _digest(text.read_text(encoding="utf-8")) != lock.digest:
+        if not text.exists() or _digest(text.read_text("utf-8", "replace")) != lock.digest:
             return None
     return lock
+
+
+def check(lock: Lock) -> None:
+    """ValueError if a lock has a requirement or an outcome that is none."""
+    for text in lock.requirements:
+        Requirement(text)
+    if lock.failure is not None:
+        Outcome(lock.failure.outcome)
 
 
 def is_current(stack: Stack, lock: Lock) -> bool:
