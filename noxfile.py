@@ -37,7 +37,8 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / "harness"))
 
-from gradmatrix.cli.main import FAMILIES, Family, main  # noqa: E402  (the checkout is not installed)
+# The checkout is not installed, so its folder comes first.
+from gradmatrix.cli.main import FAMILIES, Family, main  # noqa: E402
 from gradmatrix.core.errors import UserError  # noqa: E402
 from gradmatrix.core.model import Stack  # noqa: E402
 from gradmatrix.run.project import Project  # noqa: E402
@@ -82,7 +83,7 @@ def matrix(session: nox.Session, stack: str) -> None:
 
 
 def further(stack: Stack) -> None:
-    """Add a session for a stack that is not core. `nox -s matrix` does not run it; its name does."""
+    """Add a session for a stack that is not core; `nox -s matrix` does not run it."""
 
     def one(session: nox.Session) -> None:
         run_stack(session, stack.name)
@@ -165,7 +166,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
-    """Measure the performance contract and the error rate of timings; the latter: -- --comparison."""
+    """Measure the performance contract; with -- --comparison the error rate of timings."""
     options = list(session.posargs)
     alone = options[:1] == ["--comparison"]
     if not alone:
@@ -199,7 +200,7 @@ def get_browser(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def tests(session: nox.Session) -> None:
-    """Run the quick tests, then lint, types and docs; options of pytest after --; slow tests: --all."""
+    """Run the quick tests, then lint, types and docs; pytest options after --; slow: --all."""
     session.install("-e", ".[tests]")
     get_browser(session)
     # by file: a fixture of a file is made once; more than two processes would disturb timings

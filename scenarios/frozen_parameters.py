@@ -65,7 +65,8 @@ NEEDS = ("torch", "transformers>=4.29", "accelerate")
 VARIANTS = {
     "healthy": {
         "role": "control",
-        "summary": "train all of the model: its own loss, a learning rate above 0, the Trainer's AdamW",
+        "summary": "train all of the model: its own loss, a learning rate above 0, "
+        "the Trainer's AdamW",
     },
     "all_frozen": {"role": "misuse", "summary": "every parameter frozen"},
     "all_frozen_checkpointing": {

@@ -114,8 +114,8 @@ VARIANTS = {
     },
 }
 
-# bf16 needs no wider tolerance where a layer is recomputed: the same sums in the same order. Autocast
-# rounds what fp32 does not, by up to 0.5 % of a gradient norm. A fresh LoRA adds A times B = 0.
+# A recomputed layer has the same sums in the same order, so bf16 needs no wider tolerance. Autocast
+# rounds what fp32 does not, by up to 0.5 % of a gradient norm. A new LoRA adds A times B = 0.
 AGREE = [
     ("full", "full_reentrant"),
     ("full", "full_non_reentrant"),

@@ -1,4 +1,4 @@
-"""Small claims, and tables that bear on them."""
+"""Small claims, and tables that decide them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def make_claim(*expect: Expectation, **fields: object) -> Claim:
 
 
 def make_expectation(variant: str = "reported", /, **fields: object) -> Expectation:
-    """What is expected of one variant: that it trains, where nothing else is named."""
+    """The expected outcome of one variant; by default it trains."""
     signs = (
         fields if fields.keys() - {"where", "given", "device"} else {"outcome": "trains", **fields}
     )

@@ -1,4 +1,4 @@
-"""Two sides and their comparison, with something of everything, for the tests of it."""
+"""Two sides and their comparison for tests, with every kind of change."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ SCENARIOS = {
 
 
 def raising(line: int = 7, message: str = "it broke", file: str = LIBRARY) -> dict[str, object]:
-    """What a record has of a script that an exception ended, below a line of a library."""
-    trace = f'Traceback\n  File "train.py", line 3, in main\n  File "{file}", line {line}, in forward\nIt: {message}\n'
+    """The fields of a record whose script raised, below a line of a library."""
+    frames = f'  File "train.py", line 3, in main\n  File "{file}", line {line}, in forward\n'
+    trace = f"Traceback\n{frames}It: {message}\n"
     seen = make_observation(
         reached="step", raised=Raised(type="ValueError", message=message, traceback=trace)
     )
@@ -141,11 +142,12 @@ def measured(
         "spent_s": 30.0,
         "stopped": "clear",
     }
-    return Measured(scenario="sums", variant=variant, device="cpu", **{**known, **facts})  # type: ignore[arg-type]
+    known |= {"scenario": "sums", "variant": variant, "device": "cpu"}
+    return Measured(**{**known, **facts})  # type: ignore[arg-type]
 
 
 def everything(hostile: str = "") -> Comparison:
-    """One change of every kind; with ``hostile`` text wherever a stack may put its own."""
+    """One change of every kind; with ``hostile`` text in every place that a stack can fill."""
     silent: dict[str, object] = {
         "role": Role.MISUSE,
         "gradient": Gradient.NONE,

@@ -1,4 +1,4 @@
-"""What all tests share: which of them are slow, and real environments, installed once from the published locks."""
+"""What all tests share: the mark for slow tests, and real environments of published locks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GRADIENT_FAKES = (
     "values",
 )
 PATIENCE_S = 600.0
-"""How long a test waits for what must happen. It only ends a test that hangs: the machine may be busy."""
+"""How long a test waits for an event. It only ends a test that hangs: the machine may be busy."""
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -71,7 +71,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def _index_cache_of_its_own(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No test finds, or leaves, what an index said: those on loopback have the same addresses again and again."""
+    """Give each test its own cache of the package index.
+
+    Indexes on loopback use the same addresses again.
+    """
     monkeypatch.setenv(
         "GRADMATRIX_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "index-cache" / uuid4().hex)
     )
@@ -79,7 +82,7 @@ def _index_cache_of_its_own(
 
 @cache
 def python_of(stack: str) -> Path:
-    """The Python of ``stack``'s environment in this checkout, which is installed unless it is there."""
+    """The Python of ``stack``'s environment in this checkout. It is installed if it is missing."""
     folder, environments = ROOT / "results" / "locks", ROOT / ".gradmatrix" / "environments"
     lock = locks.load(stack, folder)
     assert lock is not None, f"{stack} has no lock in {folder}"
@@ -97,7 +100,7 @@ class Ran:
 
     @property
     def outcome(self) -> str:
-        """The verdict's one stable string."""
+        """The verdict as a stable string."""
         return str(self.verdict.outcome)
 
     @property
@@ -120,7 +123,7 @@ def has_variant(script: str, variant: str) -> bool:
 
 @cache
 def culprit(script: str, name: str) -> int:
-    """The line of a fake that is marked as the one to blame."""
+    """The number of the line that a fake marks as the one to blame."""
     lines = (FAKES / f"{script}.py").read_text(encoding="utf-8").splitlines()
     [number] = [
         number for number, line in enumerate(lines, start=1) if line.endswith(f"# culprit: {name}")
@@ -130,7 +133,7 @@ def culprit(script: str, name: str) -> int:
 
 @dataclass
 class Workbench:
-    """A server of one stack that has imported fakes; started when first needed, and again when lost."""
+    """A server of one stack that has imported fakes. It starts when it is needed or lost."""
 
     stack: str
     folder: Path
@@ -139,8 +142,11 @@ class Workbench:
     server: Server | None = field(default=None, init=False)
     _count: int = field(default=0, init=False)
 
-    def run(self, variant: str, *, script: str | None = None, **limits: Any) -> Ran:  # noqa: ANN401  (as many types as fields)
-        """Run one variant, of the first fake that has it unless told; ``limits`` are fields of Request."""
+    def run(self, variant: str, *, script: str | None = None, **limits: Any) -> Ran:  # noqa: ANN401
+        """Run one variant of ``script``, or else of the first fake that has it.
+
+        ``limits`` are fields of Request.
+        """
         server = self.living_server()
         directory = self.new_folder()
         given: dict[str, Any] = {
@@ -161,7 +167,7 @@ class Workbench:
         return Ran(answer, judge(answer.observation, answer.ended), directory)
 
     def living_server(self) -> Server:
-        """The server."""
+        """A running server."""
         if self.server is None or not self.server.alive:
             self.close()
             paths = [FAKES / f"{name}.py" for name in self.scripts]
@@ -175,7 +181,7 @@ class Workbench:
         return self.server
 
     def new_folder(self) -> Path:
-        """A name that is not taken."""
+        """An unused folder name."""
         self._count += 1
         return self.folder / str(self._count)
 
@@ -188,7 +194,7 @@ class Workbench:
 
 @pytest.fixture(scope="module")
 def process_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
-    """Where the fakes run that go wrong as processes: what they do does not depend on the stack."""
+    """A server for fakes that go wrong as processes. They do the same on every stack."""
     bench = Workbench(OLDEST, tmp_path_factory.mktemp("process"), ("process", "training"))
     yield bench
     bench.close()
@@ -198,7 +204,7 @@ def process_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbenc
 def gradient_bench(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Workbench]:
-    """Where the fakes run that train and those in which the gradient goes wrong, on the oldest and the newest torch."""
+    """A server for fakes that train or lose their gradient, on oldest and newest torch."""
     bench = Workbench(request.param, tmp_path_factory.mktemp("gradients"), GRADIENT_FAKES)
     yield bench
     bench.close()
@@ -216,12 +222,12 @@ def is_running(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """Whether a process ends before patience does."""
+    """Whether a process ends within PATIENCE_S."""
     return waits_until(lambda: not is_running(pid))
 
 
 def waits_until(condition: Callable[[], object]) -> bool:
-    """Whether ``condition()`` becomes true before patience ends."""
+    """Whether ``condition()`` becomes true within PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Small values of the model with sensible defaults: a test names only what it is about."""
+"""Small values of the model with defaults. A test names only what matters to it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,10 @@ HEALTHY = Observation(
 
 
 def make_observation(*letters: str, **facts: object) -> Observation:
-    """What is seen of a script that trains; ``letters`` are its parameters' gradients, ``facts`` replace the rest."""
+    """The observation of a script that trains.
+
+    ``letters`` are its parameters' gradients, ``facts`` replace the rest.
+    """
     if letters:
         facts["parameters"] = tuple(
             make_parameter(each, name=f"p{n}") for n, each in enumerate(letters)
@@ -111,7 +114,7 @@ def make_frame(line: int = 7, file: str = "train.py", function: str = "step") ->
 
 
 def make_switch(*frames: Frame, decorated: Frame | None = None, inference: bool = False) -> Switch:
-    """Who switched gradients off: a ``with`` line unless ``decorated``."""
+    """What switched gradients off: a ``with`` line unless ``decorated``."""
     return Switch(
         how="inference_mode" if inference else "no_grad",
         decorated=decorated,
@@ -120,7 +123,7 @@ def make_switch(*frames: Frame, decorated: Frame | None = None, inference: bool 
 
 
 def make_lost(module: str = "encoder", **facts: object) -> Lost:
-    """A module that ran without gradients, by a ``with`` line, in a pass that was entered with them."""
+    """A module that ran without gradients because of a ``with`` line inside its forward."""
     lost = Lost(
         step=1,
         module=module,
@@ -136,7 +139,10 @@ def make_lost(module: str = "encoder", **facts: object) -> Lost:
 
 
 def make_checkpoint(source: str | None = "embed", **facts: object) -> Lost:
-    """A layer in a reentrant checkpoint none of whose inputs requires a gradient; ``source`` is frozen."""
+    """A layer in a reentrant checkpoint without an input that requires a gradient.
+
+    ``source`` is frozen.
+    """
     called = make_frame(570, "modeling.py", "forward")
     return make_lost(
         "layers.0", switch=None, checkpoint=Checkpointed(source=source, frames=(called,)), **facts
@@ -192,7 +198,7 @@ NO_GRAPH = make_raised("element 0 of tensors does not require grad and does not 
 
 
 def make_stopped(**facts: object) -> Observation:
-    """What is seen of a script whose first backward has no graph, and raises."""
+    """The observation of a script whose first backward has no graph, and raises."""
     parameters = (make_parameter("", changed=False),)
     seen = {
         "parameters": parameters,

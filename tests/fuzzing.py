@@ -184,7 +184,17 @@ def line_twice(draw: st.DrawFn, content: bytes) -> bytes:
     return b"".join(lines)
 
 
-CHANGES = (value, value, value, value_from_elsewhere, piece, any_bytes, cut, line_left_out, line_twice)
+CHANGES = (
+    value,
+    value,
+    value,
+    value_from_elsewhere,
+    piece,
+    any_bytes,
+    cut,
+    line_left_out,
+    line_twice,
+)
 DAY = dt.date(2026, 1, 15)
 SCENARIO = make_scenario()
 PROJECT = Project.at(ROOT)
@@ -368,7 +378,9 @@ LOCKED = msgspec.json.format(
 )
 FAILED = msgspec.json.encode(
     msgspec.structs.replace(
-        LOCK, digest="", failure=Failure(outcome="resolve:conflict", message="they exclude each other")
+        LOCK,
+        digest="",
+        failure=Failure(outcome="resolve:conflict", message="they exclude each other"),
     )
 )
 HISTORY = tuple(
@@ -446,9 +458,22 @@ TARGETS = (
     ),
     Target("pylock.toml", "pylock.toml", (PYLOCK,), read_pylock),
     Target(
-        "uv.lock", "uv.lock", (b'version = 1\nrequires-python = ">=3.9"\n',), lambda path: read_toml(path, UvLock)
+        "uv.lock",
+        "uv.lock",
+        (b'version = 1\nrequires-python = ">=3.9"\n',),
+        lambda path: read_toml(path, UvLock),
     ),
-    Target("edit", "edit.txt", (b"transformers==5.0.0", b"trl<1", b"peft @ file:///a.whl", b"torch[x]~=2.1.0 ; python_version<'4'"), read_edit),
+    Target(
+        "edit",
+        "edit.txt",
+        (
+            b"transformers==5.0.0",
+            b"trl<1",
+            b"peft @ file:///a.whl",
+            b"torch[x]~=2.1.0 ; python_version<'4'",
+        ),
+        read_edit,
+    ),
     Target(
         "observation",
         "observation.json",

@@ -1,4 +1,4 @@
-"""Servers, runners and scripts for the tests of the measurement, all of them real."""
+"""Real servers and scripts for tests of the measurement."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def a_runner(
     script: Path = SCRIPT,
     fork: bool = True,
 ) -> MeasuredServer:
-    """A runner whose script is not pinned; close it."""
+    """A measured server whose script is not pinned; the caller closes it."""
     return MeasuredServer(
         contender(variables),
         directory,

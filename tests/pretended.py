@@ -1,4 +1,4 @@
-"""A run whose servers only pretend: every stack is installed and every cell trains, unless told otherwise."""
+"""A run with pretended servers: every stack is installed and every cell trains by default."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVERYTHING = Selection()
 
 @dataclass
 class World:
-    """What the pretended servers do, and what was asked of them."""
+    """What the pretended servers do, and which requests they got."""
 
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     """By variant, one after the other; a variant that is not named trains."""
@@ -62,7 +62,7 @@ class World:
 
 
 class PretendedServer:
-    """Has the face of launch.Server."""
+    """Has the methods of the real server."""
 
     def __init__(
         self, world: World, scripts: Sequence[Path], ahead: Sequence[Path], *, fork: bool
@@ -130,7 +130,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @dataclass
 class Watcher:
-    """Remembers what a run told."""
+    """Remembers what a run reported."""
 
     stages: list[str] = field(default_factory=list)
     plans: list[int] = field(default_factory=list)
@@ -178,7 +178,7 @@ def make_run(
 
 
 def outcomes(run: StackRun) -> dict[str, str]:
-    """What is recorded of each variant."""
+    """The recorded outcome of each variant."""
     return {
         cell.variant: record.outcome for cell, record in run.store.recorded_here("stack").items()
     }

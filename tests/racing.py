@@ -1,4 +1,4 @@
-"""Races of runners that were thought up: nothing runs, and what the order of blocks was is known."""
+"""Measurements with simulated servers: nothing runs, and the order of blocks is known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gradmatrix.measure.race import Measurement
 from gradmatrix.measure.servers import Servers
 from gradmatrix.measure.statistics import Key
-from tests.fakes.told import Told
+from tests.fakes.simulated_server import SimulatedServer
 from tests.pacing import asks
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 KEY = Key("paced", "control", "cpu")
 HALF = 3
 LASTS = 40
-"""Generations."""
+"""Generations in a budget."""
 
 
 class Dated(Measurement):
-    """A race whose budget lasts for so many generations, however fast they are."""
+    """A measurement whose budget lasts for LASTS generations."""
 
     @property
     def gone(self) -> float:
@@ -43,23 +43,26 @@ def a_race(
     half: int = HALF,
     kind: type[Measurement] = Dated,
     **what: object,
-) -> Iterator[tuple[Measurement, list[Told], list[int]]]:
-    """A race of runners that were thought up, whose candidates take ``slower`` times as long; and what they log."""
+) -> Iterator[tuple[Measurement, list[SimulatedServer], list[int]]]:
+    """A measurement on simulated servers. Candidates take ``slower`` times as long."""
     log: list[int] = []
-    told = [Told(number, log, **what) for number in range(2 * half)]  # type: ignore[arg-type]  # of many types
-    for each in told[half:]:
+    simulated = [
+        SimulatedServer(number, log, **what)  # type: ignore[arg-type]  # of many types
+        for number in range(2 * half)
+    ]
+    for each in simulated[half:]:
         each.step_s *= slower
     with ThreadPoolExecutor(2) as pool:
-        runners: list[MeasuredServer] = told  # type: ignore[assignment]  # they are told, and do nothing
+        servers: list[MeasuredServer] = simulated  # type: ignore[assignment]  # same methods
         yield (
             kind(
-                Servers(runners, pool),
+                Servers(servers, pool),
                 KEY,
                 asks(),
                 budget_s,
                 margin,
                 generator=np.random.default_rng(1),
             ),
-            told,
+            simulated,
             log,
         )

@@ -1,4 +1,4 @@
-"""Comparisons that were thought up: what is known of the answer beforehand must come out."""
+"""Simulated comparisons, whose answer is known."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def processes(
     server: float = 0.01,
     process: float = 0.01,
 ) -> list[Floats]:
-    """Step times of twelve generations, of two sides whose logarithms differ by ``effect``."""
+    """Step times of twelve generations of two sides whose logarithms differ by ``effect``."""
     levels = generator.normal(0, server, 2 * SERVERS)
     levels[SERVERS:] += effect
     found = []
@@ -45,21 +45,21 @@ def estimate(generations: list[Floats], seed: int = 1) -> Estimate:
 
 
 def verdict(generator: np.random.Generator, *, margin: float = MARGIN, **model: float) -> Size:
-    """Of one simulated comparison that is looked at several times, until the verdict is clear."""
+    """The verdict of a simulated comparison with several looks."""
     generations = processes(generator, **model)
     spent = 0.0
     for look in range(1, LOOKS + 1):
         total = statistics.spent(look / LOOKS)
         alpha, spent = total - spent, total
         found = statistics.of_blocks([generations[: len(generations) * look // LOOKS]], generator)
-        told = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
-        if told is not Size.INCONCLUSIVE:
-            return told
+        size = statistics.ratio(found, alpha=alpha, margin=margin, among=2).verdict
+        if size is not Size.INCONCLUSIVE:
+            return size
     return Size.INCONCLUSIVE
 
 
-def told(count: int, seed: int, **model: float) -> Counter[Size]:
-    """The verdicts of so many simulated comparisons."""
+def verdicts(count: int, seed: int, **model: float) -> Counter[Size]:
+    """The verdicts of several simulated comparisons."""
     generator = np.random.default_rng(seed)
     return Counter(verdict(generator, **model) for _ in range(count))
 
@@ -72,5 +72,5 @@ def known(difference: float, *, error: float = 0.001, floor: float = 0.0) -> Est
 
 
 def judged(found: Estimate, margin: float = MARGIN) -> Ratio:
-    """As a ratio, where all the error probability may be spent."""
+    """The estimate as a ratio that may spend all of the error probability."""
     return statistics.ratio(found, alpha=ALPHA, margin=margin)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradmatrix.core.model import Role
 from gradmatrix.publish.rows import rows_of, tabulated
 from gradmatrix.publish.site.evidence import evidence_page
-from gradmatrix.publish.site.site import pages
+from gradmatrix.publish.site.site import all_pages
 from gradmatrix.publish.site.tables import View
 from gradmatrix.run.project import by_date
 from tests.factories import (
@@ -62,7 +62,7 @@ def view_of(
     *scenarios: Scenario,
     builds: Mapping[str, str] | None = None,
 ) -> View:
-    """The same as pages look at it."""
+    """The view of these rows that pages use."""
     return View(table_of(records, locks, *scenarios, builds=builds))
 
 
@@ -86,7 +86,9 @@ def site_of(
     records = list(records)
     table = table_of(records, locks, *scenarios, builds=builds)
     files = dict(
-        pages(table, claims=claims, history=history, source_of={s.name: source for s in scenarios})
+        all_pages(
+            table, claims=claims, history=history, source_of={s.name: source for s in scenarios}
+        )
     )
     for lock in table.locks:
         mine = [record for record in records if record.cell.stack == lock.stack]
@@ -106,7 +108,7 @@ def cell(
 
 
 def sample() -> list[Record]:
-    """Two stacks; a report that the newer one mends, one that holds, and a misuse."""
+    """Two stacks: a report that the newer one fixes, one that still fails, and a misuse."""
     reported: dict[str, Any] = {"role": Role.REPORTED}
     stopped = {
         **reported,
@@ -139,7 +141,7 @@ def sample() -> list[Record]:
 
 @dataclass
 class Page(HTMLParser):
-    """What stands in a page; ``problems`` are tags that do not close what was opened last."""
+    """The content of a page. ``problems`` are tags that do not close the last opened one."""
 
     html: str
     links: list[str] = field(default_factory=list)
@@ -156,7 +158,7 @@ class Page(HTMLParser):
         self.problems += self._open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remember it, and what it links to."""
+        """Remember the tag and its links."""
         if tag not in VOID:
             self._open.append(tag)
         for name, value in attrs:
@@ -175,7 +177,7 @@ class Page(HTMLParser):
             self._open.pop()
 
     def handle_endtag(self, tag: str) -> None:
-        """It must be the one that was opened last."""
+        """Check that it closes the last opened tag."""
         if self._open and self._open[-1] == tag:
             self._open.pop()
         else:

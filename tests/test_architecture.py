@@ -1,4 +1,7 @@
-"""The shape of the code, where import-linter's contracts (pyproject.toml) do not say it. It is read, not imported."""
+"""Rules on the code that import-linter's contracts do not cover.
+
+The code is parsed, not imported.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def test_the_tested_environment_needs_the_standard_library_and_torch_only() -> N
 
 
 def test_what_runs_there_has_the_syntax_of_python_3_9() -> None:
-    """The oldest Python that a stack may have."""
+    """This is the oldest Python that a stack may have."""
     for path in THERE:
         ast.parse(path.read_bytes(), name_of(path), feature_version=(3, 9))
 
@@ -67,7 +70,7 @@ def test_only_the_command_line_exits() -> None:
 
 
 def test_no_name_says_nothing() -> None:
-    """Terms of the field only, for files, folders and classes."""
+    """Files, folders and classes have terms of the field."""
     paths = [
         *HOST,
         *THERE,
@@ -85,7 +88,7 @@ def test_no_name_says_nothing() -> None:
 
 
 def test_the_noxfile_asks_for_what_the_project_asks_for() -> None:
-    """The block at its top and pyproject.toml are one list in two places."""
+    """The block at its top repeats the list in pyproject.toml."""
     block = re.search(
         r"^# /// script\n((?:#.*\n)+?)# ///$",
         (ROOT / "noxfile.py").read_text("utf-8"),
@@ -105,7 +108,7 @@ def test_the_noxfile_asks_for_what_the_project_asks_for() -> None:
 
 
 def test_each_imported_package_is_a_dependency() -> None:
-    """Also those that others bring along."""
+    """This includes packages that other dependencies install too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {Requirement(text).name.replace("-", "_") for text in project["dependencies"]}
     imported = set()

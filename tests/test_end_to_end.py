@@ -1,4 +1,4 @@
-"""The whole of it, as a user runs it, on a real historical stack: Lightning 2.0.3 with the libraries of its day."""
+"""The whole program on a real historical stack: Lightning 2.0.3 with the libraries of its day."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def new_results(folder: Path) -> Path:
-    """A results folder of its own; the environments are those of this checkout."""
+    """An empty results folder. The environments are those of this checkout."""
     python_of(OLDEST)
     return folder
 
 
 def journal_of(results: Path) -> Path:
-    """The file that each cell is appended to as it ends."""
+    """The file to which each cell is appended when it ends."""
     return results / ".gradmatrix" / "records" / f"{OLDEST}.jsonl"
 
 
 def records_of(results: Path) -> list[Record]:
-    """Every line of the journal in its order; one that is no record is an error."""
+    """Every line of the journal in order. A line that is no record is an error."""
     return [decode(line) for line in journal_of(results).read_bytes().splitlines()]
 
 
 def cells() -> set[Cell]:
-    """What the command has to run."""
+    """The cells that the command must run."""
     return {
         Cell(stack=OLDEST, scenario=name, variant=variant.name, device="cpu")
         for name in CHOSEN
@@ -66,12 +66,12 @@ def cells() -> set[Cell]:
 
 
 def explained(output: str, action: str) -> set[str]:
-    """The cells of which ``--explain`` says that this is done about them."""
+    """The cells for which ``--explain`` prints this action."""
     return set(re.findall(rf"^{action}\s+(\S+):", output, re.MULTILINE))
 
 
 def names(cells: Iterable[Cell]) -> set[str]:
-    """Cells as they are printed."""
+    """The cells as printed."""
     return {str(cell) for cell in cells}
 
 
@@ -100,7 +100,7 @@ def processes_in(folder: Path) -> list[str]:
 def test_a_historical_failure_is_reproduced(
     results: Path, scenario: str, variant: str, outcome: str
 ) -> None:
-    """What was reported fails as it was reported; the control and the remedy train."""
+    """The reported variant fails as reported. The control and the remedy train."""
     cell = Cell(stack=OLDEST, scenario=scenario, variant=variant, device="cpu")
     record = next(record for record in records_of(results) if record.cell == cell)
     assert (outcome, outcome == "trains") == (record.outcome, record.passed)
@@ -109,7 +109,7 @@ def test_a_historical_failure_is_reproduced(
 
 
 def test_the_line_that_switched_gradients_off_is_named(results: Path) -> None:
-    """With T5 it is the step of the optimizer, in a library, not in the script."""
+    """With T5 it is the optimizer's step, in a library and not in the script."""
     record = next(record for record in records_of(results) if record.cell.variant == "hf_adafactor")
     assert record.observation is not None
     found = diagnose(record.observation)
@@ -123,7 +123,7 @@ def test_the_line_that_switched_gradients_off_is_named(results: Path) -> None:
 
 
 def test_every_cell_is_recorded_once_and_published(results: Path) -> None:
-    """In the journal and in the published records, without a path of this machine."""
+    """The journal and the published records have no path of this machine."""
     assert cells() == {record.cell for record in records_of(results)}
     assert len(cells()) == len(records_of(results))
     published = (results / "records" / f"{OLDEST}.jsonl").read_bytes()
@@ -134,7 +134,7 @@ def test_every_cell_is_recorded_once_and_published(results: Path) -> None:
 def test_an_unchanged_matrix_runs_nothing(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The second time every cell is kept, no server is started and no file is touched."""
+    """The second time every cell is kept. No server starts and no file changes."""
     files = [path for path in sorted(results.rglob("*")) if path.is_file()]
     before = [(path, path.stat().st_mtime_ns, path.read_bytes()) for path in files]
     assert 0 == main([*COMMAND, "--explain", "--no-table", "--results", str(results)])
@@ -147,7 +147,7 @@ def test_an_unchanged_matrix_runs_nothing(
 def test_a_failure_is_found_by_a_strict_run(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1, and the command that repeats the cell."""
+    """The exit code is 1, and the command to repeat the cell is printed."""
     arguments = [
         "run",
         OLDEST,
@@ -166,7 +166,7 @@ def test_a_failure_is_found_by_a_strict_run(
 
 @pytest.mark.slow
 def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a sample: one that trains, and one that fails."""
+    """The sample has a cell that trains and one that fails."""
     sample = [
         "t5_classifier/hf_adafactor",
         "amp_manual_optimization/torch_only",
@@ -181,7 +181,10 @@ def test_forks_and_fresh_processes_agree(results: Path, capsys: pytest.CaptureFi
 def test_a_killed_run_goes_on_where_it_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No finished cell is lost or run again, every line can be read, nothing goes on running, all cells are there."""
+    """No finished cell is lost or runs again.
+
+    No process is left, and in the end all cells are there.
+    """
     results = new_results(tmp_path / "results")
     workplaces = results / ".gradmatrix" / "work"
     arguments = [*COMMAND, "--no-table", "--results", str(results)]
@@ -210,7 +213,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
 
 
 def test_an_unknown_cell_is_bad_input(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and a suggestion, no traceback."""
+    """The exit code is 2, with a suggestion and no traceback."""
     assert 2 == main(
         ["run", OLDEST, "--cell", "t5_classifier/hf_adafacto", "--results", str(results)]
     )

@@ -1,4 +1,4 @@
-"""A small checkout whose stacks are upgraded: two locks, three variants, of which two can run."""
+"""A small checkout for upgrades: two locks and three variants, of which two can run."""
 
 from __future__ import annotations
 

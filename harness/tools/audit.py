@@ -3,9 +3,8 @@
 A fault is detected if the cell does not train, and named if the diagnosis has the right module and
 line. Healthy runs must have no finding.
 
-What somebody may have meant is no fault here: a layer that is frozen on purpose, ``eval()`` while
-training, a target that is detached. Such a script trains what it should, and by the definition of
-an outcome it passes.
+Something that may be on purpose is not a fault here: a frozen layer, ``eval()`` while training, a
+detached target. Such a script trains what it should, and by the definition of an outcome it passes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gradmatrix.cli.commands import add
-from gradmatrix.cli.options import chosen
+from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.model import Cell, Role, Scenario, Steps, Variant
 from gradmatrix.core.observation import Frozen
@@ -86,10 +85,10 @@ class Fault(Frozen, frozen=True):
     unless: frozenset[str] = frozenset()
     """Traits that it must not have: a library undoes the mistake there."""
     at_construction: bool = False
-    """The line that builds the optimizer is also a right answer: nothing else can be seen from
-    outside."""
+    """Whether the line that builds the optimizer is also a right answer: nothing else can be seen
+    from outside."""
     line: bool = True
-    """One line is to blame."""
+    """Whether one line is to blame."""
 
 
 def fault(
@@ -246,7 +245,7 @@ def guilty_lines(fault: Fault, truth: Truth) -> tuple[Lines, ...]:
 
 
 def expected_words(truth: Truth, lines: Iterable[Lines]) -> str:
-    """What should be named, in one line; of many modules the first two."""
+    """The expected answer in one line; of many modules the first two."""
     modules = (
         ["no module"]
         if truth.modules is None
@@ -300,7 +299,7 @@ class Audited:
     injection: Injection
     outcome: str
     detected: bool
-    """There is a finding: the cell does not train, or there is a diagnosis."""
+    """Whether there is a finding: the cell does not train, or there is a diagnosis."""
     module: bool | None = None
     """Whether the right module was named; None if no module is to blame."""
     line: bool | None = None
@@ -549,7 +548,7 @@ HEALTHY_RUNS = 100
 
 def register_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    text = "put known faults into scenarios that train, and check that each is found at the right place"
+    text = "put known faults into scenarios that train, and check that each is found where it is"
     parser = add(commands, "audit", audit_command, text)
     parser.add_argument(
         "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core ones)"
@@ -569,7 +568,8 @@ def register_audit(commands: argparse._SubParsersAction[argparse.ArgumentParser]
         type=whole,
         default=HEALTHY_RUNS,
         metavar="N",
-        help=f"runs without a fault, over all stacks; none may have a finding (default: {HEALTHY_RUNS})",
+        help="runs without a fault, over all stacks; none may have a finding "
+        f"(default: {HEALTHY_RUNS})",
     )
 
 
@@ -584,7 +584,7 @@ def whole(text: str) -> int:
 def audit_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run ``audit``; returns 1 if it fails."""
     faults = chosen_faults(options.fault)
-    stacks = chosen(project, options.stacks, everything=False)
+    stacks = chosen_stacks(project, options.stacks, everything=False)
     done: list[Audited] = []
     with console.status("") as status:
         for position, stack in enumerate(stacks):

@@ -15,7 +15,7 @@ import msgspec
 from rich.text import Text
 
 from gradmatrix.cli.commands import add
-from gradmatrix.cli.options import chosen
+from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.server import Request, Server
 from gradmatrix.run.store import Store
@@ -111,7 +111,10 @@ def warm_run(project: Project, stack: Stack, place: Path) -> tuple[Ratio, int, f
     summary = project.stack_run(stack, Silent(), store=store).execute(EVERYTHING)
     run_s = time.perf_counter() - began
     ratio = run_s / (summary.import_s + summary.cells_s)
-    detail = f"{run_s:.1f} s for {summary.executed} cells, importing {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
+    detail = (
+        f"{run_s:.1f} s for {summary.executed} cells, importing {summary.import_s:.1f} s, "
+        f"cells {summary.cells_s:.1f} s"
+    )
     return Ratio("warm run / (import + cells)", ratio, "<= 1.15", detail), summary.executed, run_s
 
 
@@ -132,7 +135,10 @@ def fresh_processes(project: Project, stack: Stack, place: Path, cells: int, run
     began = time.perf_counter()
     run.execute(chosen)
     each_s = (time.perf_counter() - began) / len(sample)
-    detail = f"{each_s:.1f} s per cell in a fresh process ({len(sample)} sampled), {run_s / cells:.2f} s from the server"
+    detail = (
+        f"{each_s:.1f} s per cell in a fresh process ({len(sample)} sampled), "
+        f"{run_s / cells:.2f} s from the server"
+    )
     return Ratio("fresh processes / forks", each_s * cells / run_s, ">= 8", detail)
 
 
@@ -212,7 +218,10 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
             if pair:  # the first one warms up
                 ratios.append(times[True] / times[False])
     low, middle, high = statistics.quantiles(ratios, n=4)
-    detail = f"{len(ratios)} pairs of {TIMED_STEPS} steps, quartiles {low:.3f} to {high:.3f}; step clock in both"
+    detail = (
+        f"{len(ratios)} pairs of {TIMED_STEPS} steps, quartiles {low:.3f} to {high:.3f}; "
+        "step clock in both"
+    )
     return Ratio("timed step, observed / clock only", middle, "<= 1.01", detail)
 
 
@@ -236,7 +245,10 @@ def trace_cost(project: Project, stack: Stack, place: Path) -> Ratio:
             ratios.append(seconds[True] / seconds[False])
             bare.append(seconds[False])
     low, middle, high = statistics.quantiles(ratios, n=4)
-    detail = f"{len(ratios)} pairs of 200 steps, {statistics.median(bare):.2f} s bare, quartiles {low:.3f} to {high:.3f}"
+    detail = (
+        f"{len(ratios)} pairs of 200 steps, {statistics.median(bare):.2f} s bare, "
+        f"quartiles {low:.3f} to {high:.3f}"
+    )
     return Ratio("200 steps, traced / alone", middle, "<= 1.10", detail)
 
 
@@ -252,7 +264,7 @@ def register_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
 def bench_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run ``bench``: print each ratio when it is measured."""
-    stack = chosen(project, [options.stacks] if options.stacks else [], everything=False)[-1]
+    stack = chosen_stacks(project, [options.stacks] if options.stacks else [], everything=False)[-1]
     console.print(f"measured on {stack.name}, one run")
     for ratio in measure(project, stack):
         console.print(Text(str(ratio)), soft_wrap=True)

@@ -40,7 +40,7 @@ from rich.text import Text
 from scipy import stats
 
 from gradmatrix.cli.commands import add
-from gradmatrix.cli.options import chosen
+from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import read_lines, write_atomically
 from gradmatrix.core.observation import Frozen
@@ -68,10 +68,9 @@ if TYPE_CHECKING:
 
 OURS = "gradmatrix"
 TIME, MEMORY = "step time", "peak memory"
-"""The two verdicts of one comparison of ours."""
+"""The two verdicts of one comparison by this project."""
 SLOWER, FASTER, NOTHING, FAILED = "slower", "faster", "nothing", "failed"
-"""What is said of the candidate. Ours says ``same`` or ``inconclusive`` where other tools say
-nothing."""
+"""Verdicts on the candidate. This project also says ``same`` or ``inconclusive``."""
 MORE, LESS = {SLOWER, "hungrier"}, {FASTER, "leaner"}
 FALSE_AT_MOST = 0.01
 """The share of comparisons of equal sides that may be called different."""
@@ -88,16 +87,16 @@ class Trial(Frozen, frozen=True, kw_only=True):
     number: int
     """The number among the trials of this tool with this slowdown, from 0 on."""
     busy: bool
-    """Another core was kept busy at the same time."""
+    """Whether another core was kept busy at the same time."""
     verdicts: dict[str, str]
-    """What is said of the candidate, by each way of reading the tool's output."""
+    """The verdict on the candidate, for each way of reading the tool's output."""
     seconds: float
     """Seconds of both sides together, from the start of the first process."""
     limit_s: float
     """Seconds that it was allowed to take."""
     stack: str
     code: str = ""
-    """Digest of the code that measured it; empty in old files."""
+    """Digest of the code that made it; empty in old files."""
     ratio: float | None = None
     low: float | None = None
     high: float | None = None
@@ -105,7 +104,7 @@ class Trial(Frozen, frozen=True, kw_only=True):
 
     @property
     def late(self) -> bool:
-        """It took longer than allowed; other tools have no limit."""
+        """Whether it took longer than allowed; other tools have no limit."""
         return self.tool == OURS and self.seconds > self.limit_s
 
 
@@ -228,13 +227,16 @@ def _tally(trials: Sequence[Trial], reading: str, *, busy: bool | None) -> Tally
 
 def shortcomings(found: Iterable[Tally]) -> list[str]:
     """The bounds that are missed, in words."""
-    return [
-        f"{each.right} of {each.of} slowed by {each.per_cent:g} % were called slower in time: wanted {each.bound}"
-        if each.per_cent
-        else f"{each.right} of {each.of} pairs of equal sides were called different: wanted {each.bound}"
-        for each in found
-        if each.met is False
-    ]
+    missed = []
+    for each in found:
+        if each.met is False:
+            what = (
+                f"slowed by {each.per_cent:g} % were called slower in time"
+                if each.per_cent
+                else "pairs of equal sides were called different"
+            )
+            missed.append(f"{each.right} of {each.of} {what}: wanted {each.bound}")
+    return missed
 
 
 @dataclass
@@ -319,7 +321,8 @@ class Ledger:
                 raise UserError(
                     f"{self.path} has trials by other code: {each.code or 'unknown'}, "
                     f"this is {code}.",
-                    cause="the measuring code has changed since, so the trials do not count together",
+                    cause="the measuring code has changed since then, "
+                    "so the trials do not count together",
                     next_step="name another file with --output, or check out the earlier code",
                 )
 
@@ -332,8 +335,7 @@ SIGNIFICANT = 0.05
 FEWEST_STEPS = 100
 SAMPLE_STEPS = 200
 THRESHOLDS = (3, 5)
-"""Whole per cents: 3 is in the middle of what is to be distinguished, 5 is the example in its help.
-"""
+"""Whole per cents: 3 lies between the cases to distinguish, 5 is the example in its help."""
 STATISTICS = ("mean", "min")
 ENFORCED = f"mean:{THRESHOLDS[0]}%"
 """The threshold that the real process enforces; the others are computed from the same data."""
@@ -344,10 +346,7 @@ TIMEOUT_S = 1800
 
 @dataclass(frozen=True)
 class Workload:
-    """A script that takes the number of steps and has a ``stepper()``.
-
-    How long its start and a step take.
-    """
+    """A script that takes the number of steps and has a ``stepper()``, with its times."""
 
     python: Path
     script: Path
@@ -367,7 +366,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Said:
-    """What a tool said of one case."""
+    """The answer of a tool for one case."""
 
     verdicts: dict[str, str]
     """Verdicts by each way of reading the output."""
@@ -463,9 +462,11 @@ class Rivals:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
         command = [
-            str(self.workload.python), "-m", "pytest", "-q", "-p", "pytest_benchmark.plugin", "-p", "no:cacheprovider",
+            str(self.workload.python), "-m", "pytest", "-q",
+            "-p", "pytest_benchmark.plugin", "-p", "no:cacheprovider",
             "--rootdir", str(self.folder), "test_step.py", f"--benchmark-max-time={seconds:g}",
-            "--benchmark-warmup=on", "--benchmark-warmup-iterations=50", f"--benchmark-storage=file://{storage}",
+            "--benchmark-warmup=on", "--benchmark-warmup-iterations=50",
+            f"--benchmark-storage=file://{storage}",
         ]  # fmt: skip
         _run([*command, "--benchmark-save=baseline"], variables, self.folder)
         compared = [
@@ -575,12 +576,13 @@ def _run(
 
 SCRIPT = Path(__file__).parent / "faults" / "slower.py"
 MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
-"""Where the code of the host that measures is entered, in the package ``measure``."""
+"""Where the measuring code of the host starts, in the package ``measure``."""
 PACING = (("cell", "Pacer"),)
 """The same for the code in the tested environment."""
-EARLIER = {"6b90246be05d": "3e1736d773e5"}
-"""A digest of an earlier kind, which the published trials have -> today's. The code behind both was
-compared by its syntax trees: only names differ, and the words of three notices."""
+EARLIER = {"6b90246be05d": "2c389ab4d646"}
+"""An earlier digest, which the published trials have -> today's. The code behind both was compared
+by its syntax trees. Names differ, the words of some notices, and that a script which has already
+ended is not killed again; how time is measured is the same."""
 KEY = Key("slower", "control", "cpu")
 MARGIN = 0.01
 AMONG = 2
@@ -724,9 +726,8 @@ class Bench:
         """One comparison, as ``upgrade`` makes it for one cell."""
         limit_s = self.wanted.limit_s(OURS, per_cent)
         of = self.wanted.runs if per_cent else self.wanted.comparisons
-        self.stage(
-            f"{number + 1} of {of} with {per_cent:g} %, {'another core busy' if busy else 'nothing else busy'}"
-        )
+        load = "another core busy" if busy else "nothing else busy"
+        self.stage(f"{number + 1} of {of} with {per_cent:g} %, {load}")
         began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
         measurement = Measurement(both, KEY, self.request, budget_s, MARGIN, AMONG)
@@ -741,7 +742,7 @@ class Bench:
             limit_s=limit_s,
             stack=self.stack,
             code=code_digest(),
-            **told_of(measured),
+            **result_of(measured),
         )
         self.ledger.keep(
             trial, measurement.sets
@@ -768,9 +769,9 @@ class Bench:
 
 @functools.cache
 def code_digest() -> str:
-    """A digest of what the measuring code means, of what it is told to do, and of the workload.
+    """A digest of what the measuring code means, of its settings, and of the workload.
 
-    Trials of other code are another tool's trials.
+    Trials with another digest do not count together with these.
     """
     parts = [
         str((MARGIN, AMONG, LAST_S)),
@@ -786,8 +787,8 @@ def is_measured_by(code: str, trial: Trial) -> bool:
     return code in (trial.code, EARLIER.get(trial.code))
 
 
-class Told(TypedDict):
-    """What a comparison of ours said, as fields of a trial."""
+class TrialResult(TypedDict):
+    """The result of one comparison by this project, as fields of a trial."""
 
     verdicts: dict[str, str]
     ratio: float | None
@@ -796,7 +797,7 @@ class Told(TypedDict):
     detail: str
 
 
-def told_of(measured: Measured) -> Told:
+def result_of(measured: Measured) -> TrialResult:
     """The verdict on the step time, and on memory if it was measured."""
     step_time, memory = measured.step_time, measured.memory
     verdicts = {TIME: FAILED if step_time is None else TIME_WORDS[step_time.verdict]}
@@ -844,9 +845,9 @@ WIDTH = 156
 """Characters that the table needs; on a narrower terminal its lines wrap."""
 LEGEND = (
     "flagged: called slower in time, or called different if the sides are equal; ±: half of the "
-    "interval, "
-    "s: seconds of both sides (medians); 95 %: as if no two comparisons shared servers, but those of equal sides "
-    "do (--per-set). Each comparison is one cell of an upgrade: with several cells, intervals are wider"
+    "interval, s: seconds of both sides (medians); 95 %: as if no two comparisons shared servers, "
+    "but those of equal sides do (--per-set). Each comparison is one cell of an upgrade: with "
+    "several cells, intervals are wider"
 )
 PARTS = ("aa", "power", "rivals")
 OUTPUT = "bench-comparison.jsonl"
@@ -906,7 +907,8 @@ def register_bench_comparison(
     )
     parser.add_argument(
         "--output", type=Path, default=None, metavar="FILE",
-        help=f"keep every result here, and continue with what is there (default: .gradmatrix/{OUTPUT})",
+        help="keep every result here, and continue with what is there "
+        f"(default: .gradmatrix/{OUTPUT})",
     )  # fmt: skip
     parser.add_argument(
         "--summary", action="store_true", help="measure nothing, print the results in the file"
@@ -965,7 +967,7 @@ def measure_trials(
     )
     if wanted.rivals and "rivals" in wanted.only and shutil.which(HYPERFINE) is None:
         console.print("note: hyperfine is not on PATH and is left out", soft_wrap=True)
-    stack = chosen(project, [options.stack] if options.stack else [], everything=False)[-1]
+    stack = chosen_stacks(project, [options.stack] if options.stack else [], everything=False)[-1]
     with (
         environment.in_use(project.environments, stack.name),
         tempfile.TemporaryDirectory(prefix="gradmatrix-bench-") as folder,

@@ -65,8 +65,8 @@ window.shown = new Promise(done => {
   })));
 });
 """
-"""Milliseconds from the start of the navigation until a frame with every row was drawn, or until the
-largest element was painted, whichever is later."""
+"""Milliseconds from the start of the navigation until a frame with every row was drawn, or until
+the largest element was painted, whichever is later."""
 ANSWER = """
 ([name, value]) => new Promise(done => {
   const field = document.querySelector(`#filters [name="${name}"]`);
@@ -78,7 +78,8 @@ ANSWER = """
     last = performance.now();
     wait();
   })));
-  seen.observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
+  const all = {subtree: true, childList: true, attributes: true, characterData: true};
+  seen.observe(document.body, all);
   field.value = value;
   for (const type of ["input", "change"]) field.dispatchEvent(new Event(type, {bubbles: true}));
   wait();
@@ -86,7 +87,9 @@ ANSWER = """
 """.replace("SETTLED", str(SETTLED_MS))
 """Milliseconds from the choice in a field until the last change of the page was drawn."""
 OPTIONS = """
-fields => fields.map(field => [field.name, [...field.options].map(option => option.value).filter(Boolean)])
+fields => fields.map(field => [
+  field.name, [...field.options].map(option => option.value).filter(Boolean)
+])
 """
 
 
@@ -178,10 +181,16 @@ def publishing(root: Path, count: int) -> Iterator[Ratio]:
     pages = sum(1 for _ in (root / "results").rglob("*.html"))
     after = os.times()
     worked = after.children_user + after.children_system - busy.children_user - busy.children_system
-    detail = f"{seconds:.1f} s for {count:,} records, {pages:,} pages; {worked:.1f} s of {os.cpu_count()} processors"
+    detail = (
+        f"{seconds:.1f} s for {count:,} records, {pages:,} pages; "
+        f"{worked:.1f} s of {os.cpu_count()} processors"
+    )
     yield Ratio("publishing 100,000 records / 10 s", seconds / LIMIT_S, "<= 1", detail)
     if peak:
-        detail = f"{peak / 1e6:.0f} MB resident in {most} processes together; shared memory counts in each"
+        detail = (
+            f"{peak / 1e6:.0f} MB resident in {most} processes together; "
+            "shared memory counts in each"
+        )
         yield Ratio("its memory / 1 GB", peak / LIMIT_BYTES, "<= 1", detail)
 
 
@@ -222,7 +231,10 @@ def first_page(browser: Browser, results: Path) -> Iterator[Ratio]:
         answers = filtered(page)
     slowest = max(answers, key=lambda each: each[1])
     middle = statistics.median(each[1] for each in answers)
-    detail = f"{slowest[0]}: {slowest[1]:.0f} ms, worst of {len(answers)}, {REPEATS} times each, median {middle:.0f} ms"
+    detail = (
+        f"{slowest[0]}: {slowest[1]:.0f} ms, worst of {len(answers)}, {REPEATS} times each, "
+        f"median {middle:.0f} ms"
+    )
     yield Ratio("a filter's answer / 100 ms", slowest[1] / FILTER_MS, "<= 1", detail)
 
 

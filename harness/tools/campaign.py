@@ -223,7 +223,13 @@ class Scratch:
         """The variables of a command."""
         paths = os.pathsep.join([str(CHECKOUT / "harness"), str(CHECKOUT)])
         quick = {"PYTHONDONTWRITEBYTECODE": ""}  # hundreds of commands, each of which would compile
-        return {**os.environ, **quick, "PYTHONPATH": paths, "HOME": str(self.home), **self.variables}
+        return {
+            **os.environ,
+            **quick,
+            "PYTHONPATH": paths,
+            "HOME": str(self.home),
+            **self.variables,
+        }
 
     def run(self, *cells: str) -> Ran:
         """Run ``cells`` to their end."""
@@ -388,9 +394,7 @@ def scratch_lines(scratch: Scratch) -> list[Record]:
     return found
 
 
-def shoot(
-    where: Field, driver: subprocess.Popen[bytes], span_s: float, done: Counter[str]
-) -> None:
+def shoot(where: Field, driver: subprocess.Popen[bytes], span_s: float, done: Counter[str]) -> None:
     """Kill what ``driver`` started, until it is dead itself, has ended, or there were enough kills."""
     while done.total() < where.kills:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -575,7 +579,9 @@ def on_a_small_disk(scratch: Scratch, size_kib: int) -> tuple[list[str], bool]:
         )
         for name in ("full", "again")
     )
-    wrong = [f"{name}: a traceback" for name in ("full", "again") if vars()[name].raised] if 0 else []
+    wrong = (
+        [f"{name}: a traceback" for name in ("full", "again") if vars()[name].raised] if 0 else []
+    )
     for name, each in (("full", full), ("again", again)):
         if each.raised:
             wrong.append(f"{name}: a traceback: {each.complaint}")
@@ -663,7 +669,9 @@ def clock_ahead(where: Field) -> Iterator[Seen]:
     shown = scratch.do(scratch.command("table", scratch.lock.stack))
     published = (local / "matrix.csv").read_text(encoding="utf-8")
     hidden = "setup:exception" in published
-    yield Seen("a table shows the old one" if hidden else "tables too", not hidden and not shown.code)
+    yield Seen(
+        "a table shows the old one" if hidden else "tables too", not hidden and not shown.code
+    )
 
 
 def two_runs(where: Field) -> Iterator[Seen]:
@@ -775,9 +783,13 @@ def index_fault(kind: type[PackageIndex], *said: str) -> Callable[[Field], Itera
             output = locked.output + ran.output
             expected = any(each in output for each in said)
             yield Seen(ran.complaint, expected and not ran.raised and not locked.raised)
-            blamed = sorted({
-                r.outcome for r in whole_lines(scratch.journal) if r.outcome not in said and r.passed is False
-            })
+            blamed = sorted(
+                {
+                    r.outcome
+                    for r in whole_lines(scratch.journal)
+                    if r.outcome not in said and r.passed is False
+                }
+            )
             if blamed:
                 yield Seen(f"recorded: {', '.join(blamed)}", False)
 
@@ -858,7 +870,9 @@ FAULTS = (
     ),
     Fault("observation-forged", "no cell decides about another", forged),
     Fault("clock-jumps", "the order of the journal counts", clock_ahead),
-    Fault("index-slow", "it is waited for", index_fault(SlowIndex, "1 cell ran", "alpha: 1 package")),
+    Fault(
+        "index-slow", "it is waited for", index_fault(SlowIndex, "1 cell ran", "alpha: 1 package")
+    ),
     Fault("index-silent", "of the machine", index_fault(SilentIndex, *REFUSED), quick=False),
     Fault("index-html", "one sentence, nothing recorded", index_fault(PortalIndex, *REFUSED)),
     Fault("index-500", "of the machine", index_fault(BrokenIndex, *REFUSED)),

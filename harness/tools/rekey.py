@@ -1,13 +1,14 @@
 """Give records new keys after a change that does the same: ``nox -s rekey -- COMMIT``.
 
-A key says by which code a record was made. After a refactoring, the code here and the code of COMMIT may differ in
-places, names or words only; then every record of COMMIT would be made again, for nothing. This command proves that they
-do the same, and only then writes the new keys:
+A key names the code that made a record. After a refactoring, the code here and the code of COMMIT
+may differ in places, names or words only. Without new keys every record of COMMIT would be made
+again. This command writes new keys only if it has proved that both do the same:
 
-- the observer and the scenarios: the digests of what both commits' code means are equal (``gradmatrix.run.meaning``);
+- the observer and the scenarios: the digests of what both commits' code means are equal
+  (``gradmatrix.run.meaning``);
 - the judge: it gives the same verdict on each record's observation.
 
-A record that was made by other code than that of COMMIT, or that is not proved, stays as it is and its cell runs again.
+A record that other code made, or that is not proved, stays as it is and its cell runs again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from gradmatrix.run.project import Project
 
 ROOMS = ("harness/gradmatrix/observe", "harness/inside")
-"""Where a commit has its observer: today, and before the rooms."""
+"""Where a commit has its observer: today, and in older commits."""
 INPUTS = """
 import json, sys
 from pathlib import Path
@@ -52,10 +53,12 @@ if Path("harness/gradmatrix").is_dir():
 else:
     from harness import plan, scenarios
 observer = getattr(plan, "observer_digest", None) or plan.inside_digest
-found = {name: each.source_digest[:16] for name, each in scenarios.load_all(Path("scenarios")).items()}
-print(json.dumps({"observer": observer()[:16], "judge": plan.judge_digest()[:16], "scenarios": found}))
+known = scenarios.load_all(Path("scenarios"))
+found = {name: each.source_digest[:16] for name, each in known.items()}
+inputs = {"observer": observer()[:16], "judge": plan.judge_digest()[:16], "scenarios": found}
+print(json.dumps(inputs))
 """
-"""What a commit's own code writes into its records."""
+"""The script that prints what a commit's own code writes into its records."""
 NEW, OTHER_CODE, UNPROVED, KNOWN = "new key", "made by other code", "not proved", "has its key"
 
 
@@ -74,7 +77,7 @@ def read_base(root: Path, commit: str) -> Origin:
     """The code of ``commit``.
 
     Raises:
-        UserError: where there is no such commit, or its code is of another shape.
+        UserError: if there is no such commit, or its code has another layout.
     """
     with tempfile.TemporaryDirectory(prefix="gradmatrix-rekey-") as name:
         folder = Path(name)
@@ -108,10 +111,7 @@ def read_base(root: Path, commit: str) -> Origin:
 
 
 def rekeyed(record: Record, base: Origin, scenarios: Mapping[str, Scenario]) -> tuple[Record, str]:
-    """The record with its key of today where that is proved, else as it was.
-
-    And which of them it is.
-    """
+    """The record, with its new key if that is proved, and what became of it."""
     scenario = scenarios.get(record.cell.scenario)
     variants = {} if scenario is None else {each.name: each for each in scenario.variants}
     variant = variants.get(record.cell.variant)
@@ -149,7 +149,7 @@ def is_judged_the_same(record: Record) -> bool:
 
 
 def rekey(folder: Path, base: Origin, scenarios: Mapping[str, Scenario]) -> Counter[str]:
-    """Write the proved keys of a folder of records; how many records there are of each kind."""
+    """Write the proved keys of a folder of records; return the number of records of each kind."""
     counts: Counter[str] = Counter()
     for path in sorted(folder.glob("*.jsonl")):
         lines = []
@@ -163,13 +163,13 @@ def rekey(folder: Path, base: Origin, scenarios: Mapping[str, Scenario]) -> Coun
 
 def register_rekey(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add this command to the command line."""
-    text = "give records the keys of today's code, where it provably does what a commit's code did"
+    text = "give records the keys of today's code if it provably does the same as a commit's code"
     parser = add(commands, "rekey", rekey_command, text)
     parser.add_argument("commit", help="the commit whose code made the records")
 
 
 def rekey_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``rekey``: 1 where a record is left that was made by that commit and could not be proved."""
+    """Run ``rekey``; returns 1 if a record of that commit could not be proved."""
     base = read_base(project.root, options.commit)
     left = 0
     for folder in (project.results / "records", project.work / "records"):

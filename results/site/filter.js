@@ -1,24 +1,29 @@
 "use strict";
 
-/* What a filter is, which cells match it, and both in words. explore.js shows it; draw.js has the data by name. */
+/*
+ * What a filter is, which cells match it, and both in words. explore.js shows it; draw.js has the
+ * data by name.
+ */
 
 const VERDICTS = { pass: ["passes ✓", "p"], fail: ["fails ✗", "f"], open: ["not judged –", "n"] };
 const NOUNS = { a: "stack", b: "stack" };
 const FIELDS = ["device", "scenario", "role", "outcome", ...PACKAGES, "a", "b", "page"];
 
-/* The filter: a plain object with a text for each field that is set. A version range is "from..to". */
+/* A filter is a plain object with a text for each field that is set. A range is "from..to". */
 
 function read(fragment) {
   const asked = new URLSearchParams(fragment.replace(/^#/, ""));
-  return Object.fromEntries(FIELDS.filter((name) => asked.get(name)).map((name) => [name, asked.get(name)]));
+  const given = FIELDS.filter((name) => asked.get(name));
+  return Object.fromEntries(given.map((name) => [name, asked.get(name)]));
 }
 
 function write(filter) {
-  const fragment = new URLSearchParams(FIELDS.filter((name) => filter[name]).map((name) => [name, filter[name]]));
+  const given = FIELDS.filter((name) => filter[name]);
+  const fragment = new URLSearchParams(given.map((name) => [name, filter[name]]));
   return fragment.toString().replaceAll("%3A", ":");
 }
 
-/* What the filter leaves: columns are indices of stacks, lines are rows with the cells that are shown. */
+/* The result of a filter: columns are indices of stacks, lines are rows that are shown. */
 
 function isPair(filter) {
   return Boolean(filter.a && filter.b && filter.a !== filter.b);
@@ -70,7 +75,7 @@ function select(filter) {
   return { accepted, columns, lines };
 }
 
-/* Of two stacks both cells are shown, also where only one has the outcome that is asked for. */
+/* Of two stacks both cells are shown, even if only one of them has the chosen outcome. */
 function compared(lines, columns) {
   if (columns.length < 2) return { lines: [], left: lines.length };
   return { lines: lines.filter((row) => differ(row, columns)), left: lines.length };
@@ -89,7 +94,8 @@ function asksFor(filter) {
   });
   const outcome = VERDICTS[filter.outcome]?.[0] ?? filter.outcome;
   const single = { scenario: filter.scenario, role: filter.role, outcome, device: filter.device };
-  const named = Object.entries(single).flatMap(([name, value]) => (value ? [`${name} ${value}`] : []));
+  const given = Object.entries(single).filter(([, value]) => value);
+  const named = given.map(([name, value]) => `${name} ${value}`);
   const all = [...named, ...ranges];
   return all.length ? [`Filtered: ${all.join(", ")}.`] : [];
 }
@@ -107,15 +113,21 @@ function nothing(missing) {
 function count(lines, columns, shown) {
   if (!lines.length || !columns.length) return "Nothing matches this filter.";
   const first = columns.indexOf(shown[0]) + 1;
-  const part = shown.length < columns.length ? `; of these, ${first} to ${first + shown.length - 1} are below` : "";
-  return `Shows ${counted(lines.length, rows.length, "variants")} on ${counted(columns.length, stacks.length, "stacks")}${part}.`;
+  const last = first + shown.length - 1;
+  const part = shown.length < columns.length ? `; of these, ${first} to ${last} are below` : "";
+  const variants = counted(lines.length, rows.length, "variants");
+  return `Shows ${variants} on ${counted(columns.length, stacks.length, "stacks")}${part}.`;
 }
 
 function difference({ a, b }, lines, columns, left) {
   const pair = [a, b].map((name) => stacks.findIndex((stack) => stack[0] === name));
   const outside = pair.filter((index) => !columns.includes(index)).map((index) => stacks[index][0]);
-  if (outside.length) return `Nothing to compare: ${outside.join(" and ")} not within the chosen releases.`;
-  if (left === rows.length) return `${counted(lines.length, rows.length, "variants")} differ between ${a} and ${b}.`;
+  if (outside.length) {
+    return `Nothing to compare: ${outside.join(" and ")} not within the chosen releases.`;
+  }
+  const between = `differ between ${a} and ${b}`;
+  if (left === rows.length) return `${counted(lines.length, rows.length, "variants")} ${between}.`;
   const all = rows.filter((row) => differ(row, pair)).length;
-  return `${lines.length} of the ${left} filtered variants differ between ${a} and ${b}; without filters, ${all} of ${rows.length}.`;
+  const unfiltered = `without filters, ${all} of ${rows.length}`;
+  return `${lines.length} of the ${left} filtered variants ${between}; ${unfiltered}.`;
 }

@@ -13,10 +13,13 @@ function parts(region) {
 
 function partOf(region, start, end) {
   const part = region.cloneNode(true);
-  for (const line of part.querySelectorAll("tr:not(.scenario)"))
-    [...line.cells].slice(1).forEach((cell, place) => (place < start || place >= end) && cell.remove());
+  for (const line of part.querySelectorAll("tr:not(.scenario)")) {
+    const cells = [...line.cells].slice(1);
+    for (const cell of [...cells.slice(0, start), ...cells.slice(end)]) cell.remove();
+  }
   for (const filler of part.querySelectorAll("[colspan]")) filler.colSpan = end - start;
-  if (start) for (const each of [part, ...part.querySelectorAll("[id]")]) each.removeAttribute("id");
+  const named = start ? [part, ...part.querySelectorAll("[id]")] : []; // an id must be unique
+  for (const each of named) each.removeAttribute("id");
   part.classList.add("part");
   return part;
 }

@@ -1,9 +1,10 @@
 "use strict";
 
 /*
- * The search of errors.html: finds messages, variants and claims for a pasted message, a traceback or a few words.
- * Results share words with the query. Rare words count more; filler words, numbers and addresses do not count. Words in the
- * order of the query count more than scattered ones. The address contains the search: errors.html#q=…
+ * The search of errors.html: finds messages, variants and claims for a pasted message, a traceback
+ * or a few words. Results share words with the query. Rare words count more; filler words, numbers
+ * and addresses do not count. Words in the order of the query count more than scattered ones. The
+ * address contains the search: errors.html#q=…
  */
 
 const form = document.getElementById("search");
@@ -18,12 +19,16 @@ const ENOUGH_OF_A_QUESTION = 0.75;
 const MOST = 20;
 const FEW_WORDS = 12; // more than these are a message or a traceback, not a question
 const FILLER = new Set(
-  "a an and are as at be but by can do does for from has have i if in is it its not of on or so than that the then this to was will with you your".split(
-    " ",
-  ),
+  (
+    "a an and are as at be but by can do does for from has have i if in is it its not of on or " +
+    "so than that the then this to was will with you your"
+  ).split(" "),
 );
 
-/* The words that matter: no fillers where others are left, no numbers but single digits, the singular of a plural. */
+/*
+ * The words that matter, in the singular: without fillers if others are left, and without numbers
+ * but single digits.
+ */
 function words(text) {
   const plain = text.toLowerCase().replace(/0x[0-9a-f]+|\d{2,}(?:[.,:]\d+)*|\d(?:[.,:]\d+)+/g, " ");
   const parts = plain.match(/[\p{L}_]{2,}|\b\d\b/gu) ?? [];
@@ -40,12 +45,17 @@ const messages = [...everything.querySelectorAll("article")].map(entry);
 const lines = [...everything.querySelectorAll(".also [data-text]")].map(entry);
 
 const spread = new Map();
-for (const { own } of [...messages, ...lines]) for (const word of own) spread.set(word, (spread.get(word) ?? 0) + 1);
+for (const { own } of [...messages, ...lines]) {
+  for (const word of own) spread.set(word, (spread.get(word) ?? 0) + 1);
+}
 const size = messages.length + lines.length;
 const weight = (word) => Math.log(1 + size / (spread.get(word) ?? 0.5));
 const total = (each) => [...each].reduce((sum, word) => sum + weight(word), 0);
 
-/* How much of what was asked, by weight, stands in a text: a question is covered by it, a traceback covers it. */
+/*
+ * The weight of the words that a text and the query share. For a question it is a part of the
+ * question, else of the shorter of the two.
+ */
 function covered(text, asked, isQuestion) {
   const shared = total([...asked.own].filter((word) => text.own.has(word)));
   const whole = isQuestion ? total(asked.own) : Math.min(total(text.own), total(asked.own));
@@ -73,12 +83,14 @@ function score(text, asked) {
   if (text.joined.includes(asked.joined)) return 3 + 1 / text.list.length;
   if (!isQuestion && asked.joined.includes(text.joined)) return 2 + total(text.own) / 1e6;
   const share = covered(text, asked, isQuestion);
-  return share < (isQuestion ? ENOUGH_OF_A_QUESTION : ENOUGH) ? 0 : share / 2 + Math.min(1, phrase(text, asked)) / 2;
+  if (share < (isQuestion ? ENOUGH_OF_A_QUESTION : ENOUGH)) return 0;
+  return share / 2 + Math.min(1, phrase(text, asked)) / 2;
 }
 
 function best(texts, asked) {
-  const scored = texts.map((text) => ({ text, score: score(text, asked) })).filter((each) => each.score > 0);
-  return scored.sort((one, other) => other.score - one.score).map((each) => each.text.element);
+  const scored = texts.map((text) => ({ text, score: score(text, asked) }));
+  const good = scored.filter((each) => each.score > 0);
+  return good.sort((one, other) => other.score - one.score).map((each) => each.text.element);
 }
 
 function search(text) {
@@ -104,22 +116,26 @@ function copied(article) {
 }
 
 function told(messageCount, lineCount) {
-  if (!messageCount && !lineCount) return "No message of the matrix matches. All messages are below.";
+  if (!messageCount && !lineCount) {
+    return "No message of the matrix matches. All messages are below.";
+  }
   const parts = [
     messageCount && `${messageCount} message${messageCount > 1 ? "s" : ""}`,
-    lineCount && `${lineCount} variant${lineCount > 1 ? "s" : ""} or claim${lineCount > 1 ? "s" : ""}`,
+    lineCount && (lineCount > 1 ? `${lineCount} variants or claims` : "1 variant or claim"),
   ];
-  const count = messageCount + lineCount;
-  return `${parts.filter(Boolean).join(" and ")} match${count > 1 ? "" : "es"}, the best one first.`;
+  const match = messageCount + lineCount > 1 ? "match" : "matches";
+  return `${parts.filter(Boolean).join(" and ")} ${match}, the best one first.`;
 }
 
 function follow() {
   const fragment = location.hash.replace(/^#/, "");
-  if (fragment === "" || fragment.startsWith("q=")) search(new URLSearchParams(fragment).get("q") ?? "");
+  if (fragment !== "" && !fragment.startsWith("q=")) return;
+  search(new URLSearchParams(fragment).get("q") ?? "");
 }
 
 function go(text) {
-  const address = text.trim() ? `#q=${encodeURIComponent(text.trim().slice(-2000))}` : location.href.replace(/#.*$/, "");
+  const query = encodeURIComponent(text.trim().slice(-2000));
+  const address = query ? `#q=${query}` : location.href.replace(/#.*$/, "");
   history.pushState(null, "", address);
   follow();
 }

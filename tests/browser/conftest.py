@@ -1,4 +1,4 @@
-"""The published pages, as files and behind a server, and a browser that notices whatever goes wrong in one."""
+"""The published pages, as files and behind a server, and a browser that notes what goes wrong."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 PATIENCE_MS = PATIENCE_S * 1000
 REPORT_VIOLATIONS = """
-document.addEventListener("securitypolicyviolation", e => console.error("blocked", e.violatedDirective, e.blockedURI));
+document.addEventListener("securitypolicyviolation", e =>
+  console.error("blocked", e.violatedDirective, e.blockedURI));
 """
 
 
@@ -54,7 +55,7 @@ class Site:
 
     @functools.cached_property
     def records(self) -> dict[Cell, Record]:
-        """What was seen of every cell."""
+        """The record of every cell."""
         lines = (
             line
             for path in (self.folder / "records").glob("*.jsonl")
@@ -70,7 +71,10 @@ class Site:
 
 @dataclass
 class Tab:
-    """A page of the browser that keeps what went wrong: nothing may come from elsewhere, nothing may be blocked."""
+    """A page of the browser that keeps what went wrong.
+
+    Nothing may come from elsewhere, and nothing may be blocked.
+    """
 
     page: Page
     root: str
@@ -78,7 +82,7 @@ class Tab:
     fetched: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Listen."""
+        """Listen to everything that may go wrong."""
         self.page.set_default_timeout(PATIENCE_MS)
         self.page.add_init_script(REPORT_VIOLATIONS)
         self.page.on("console", self.listen)
@@ -88,12 +92,12 @@ class Tab:
         self.page.on("dialog", self.refuse)
 
     def listen(self, said: ConsoleMessage) -> None:
-        """The browser reports what it blocks as an error."""
+        """Keep errors and warnings. The browser reports what it blocks as an error."""
         if said.type in {"error", "warning"}:
             self.problems.append(said.text)
 
     def refuse(self, dialog: Dialog) -> None:
-        """A dialog is what hostile text would open."""
+        """Close a dialog, which only hostile text opens, and keep its message."""
         self.problems.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
@@ -104,7 +108,7 @@ class Tab:
 
     @property
     def wrong(self) -> list[str]:
-        """Whatever must not have happened so far."""
+        """Everything that went wrong so far."""
         foreign = [
             f"foreign: {url}" for url in self.fetched if not url.startswith((self.root, "data:"))
         ]
@@ -113,7 +117,7 @@ class Tab:
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """A real browser; without one these tests are skipped and say how to get it."""
+    """A real browser. Without one these tests are skipped, and say how to get it."""
     with contextlib.ExitStack() as stack:
         try:
             chromium = stack.enter_context(launched())
@@ -146,12 +150,12 @@ class Quiet(SimpleHTTPRequestHandler):
     """A server of files that prints nothing."""
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A browser of a reader who was never here."""
+    """The browser of a reader who comes for the first time."""
     with contextlib.closing(
         browser.new_context(viewport={"width": 1280, "height": 800})
     ) as context:

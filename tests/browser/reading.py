@@ -1,4 +1,4 @@
-"""What the tables of the first page show, and what Python says that they should, from the same published cells."""
+"""What the tables of the first page show, and what they should show by the published cells."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class Filter:
     versions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The lowest and highest release of packages."""
     pair: tuple[str, str] | None = None
-    """Two stacks of which only the difference is asked."""
+    """Two stacks, to show only lines in which they differ."""
 
     def keeps(self, row: Row) -> bool:
-        """Whether its line is asked for."""
+        """Whether the line of a cell is shown."""
         return (
             self.scenario in {None, row.scenario}
             and self.role in {None, row.role}
@@ -72,12 +72,12 @@ class Filter:
         )
 
     def matches(self, row: Row) -> bool:
-        """Whether the cell has the outcome that is asked for."""
+        """Whether a cell has the chosen outcome."""
         verdict = {True: "pass", False: "fail", None: "open"}[row.passed]
         return self.outcome in {None, row.outcome, verdict}
 
     def columns(self, site: Site) -> list[str]:
-        """The stacks that are asked for, the newest first."""
+        """The chosen stacks, the newest first."""
         names = [
             stack.name
             for stack in reversed(site.matrix.stacks)
@@ -126,7 +126,7 @@ def expected(site: Site, asked: Filter) -> Shown:
 
 
 def differs(one: Row, other: Row) -> bool:
-    """Whether two cells of a line say something else; speeds are another matter."""
+    """Whether two cells of a line differ in more than speed."""
     return (one.outcome, one.passed, one.gradient) != (other.outcome, other.passed, other.gradient)
 
 

@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious on any kind of page: light, dark and as wide as a phone; it is part of a wheel."""
+"""axe-core finds nothing serious on any kind of page: light, dark, and as wide as a phone."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ PAGES = (
     "packages/*.html",
     "cells/*.html",
 )
-"""Each kind of page; of those of which there are many, the longest."""
+"""Each kind of page. If there are several of a kind, the longest one is tested."""
 
 
 def longest(site: Site, pattern: str) -> str:
-    """The longest page of a kind: it has the most in it."""
+    """The longest page of a kind, which has the most content."""
     path, hash_, fragment = pattern.partition("#")
     found = max(site.folder.glob(path), key=lambda each: each.stat().st_size)
     return found.relative_to(site.folder).as_posix() + hash_ + fragment
@@ -54,11 +54,13 @@ def violations(tab: Tab) -> list[str]:
     found = tab.page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")[
         "violations"
     ]
-    return [
-        f"{each['id']} × {len(each['nodes'])}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary']}"
-        for each in found
-        if each["impact"] in {"serious", "critical"}
-    ]
+    lines = []
+    for each in found:
+        if each["impact"] in {"serious", "critical"}:
+            nodes = each["nodes"]
+            first = f"{nodes[0]['html'][:200]} {nodes[0]['failureSummary']}"
+            lines.append(f"{each['id']} × {len(nodes)}: {first}")
+    return lines
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def violations(tab: Tab) -> list[str]:
     ],
 )
 def test_nothing_serious_is_found(browser: Browser, site: Site, pattern: str, look: str) -> None:
-    """In names, roles, contrast, order and reach of the keyboard."""
+    """The rules are about names, roles, contrast, order and the keyboard."""
     context = browser.new_context(**LOOKS[look])
     tab = Tab(context.new_page(), site.as_files)
     tab.open(longest(site, pattern))
@@ -82,7 +84,7 @@ def test_nothing_serious_is_found(browser: Browser, site: Site, pattern: str, lo
 
 
 def test_what_is_serious_is_noticed(tab: Tab) -> None:
-    """A button without a name, and text that can hardly be read."""
+    """A button without a name and text with little contrast are found."""
     page = tab.open("query.html")
     page.locator("main").evaluate("main => main.prepend(document.createElement('button'))")
     page.locator("main p").first.evaluate(

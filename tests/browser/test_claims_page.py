@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def test_one_verdict_is_shown_alone(anywhere: Tab) -> None:
-    """Without a script."""
+    """This works without JavaScript."""
     page = anywhere.open("claims.html")
     everything = page.locator("article.claim").count()
     page.get_by_role("radio", name="refuted").check()
@@ -19,8 +19,8 @@ def test_one_verdict_is_shown_alone(anywhere: Tab) -> None:
     assert everything == page.locator("article.claim:visible").count()
 
 
-def test_a_list_of_one_verdict_leads_to_the_claims(tab: Tab) -> None:
-    """Also to one that is not among those shown."""
+def test_a_list_of_one_verdict_links_to_the_claims(tab: Tab) -> None:
+    """A claim that is hidden is shown again."""
     page = tab.open("claims.html")
     page.get_by_role("radio", name="confirmed").check()
     page.locator("summary", has_text="refuted").first.click()
@@ -31,7 +31,7 @@ def test_a_list_of_one_verdict_leads_to_the_claims(tab: Tab) -> None:
 
 
 def test_a_claim_has_its_address_beside_it(tab: Tab) -> None:
-    """To be sent."""
+    """A reader can send it."""
     page = tab.open("claims.html")
     claim = page.locator("article.claim").nth(3)
     name = claim.get_attribute("id")

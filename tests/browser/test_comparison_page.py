@@ -1,4 +1,4 @@
-"""A comparison as a page from a file: nothing is blocked, nothing is serious, nothing is wider than a phone."""
+"""The page of a comparison: nothing is blocked, nothing is serious, and it fits a phone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=LOOKS)
 def report(request: pytest.FixtureRequest, browser: Browser, tmp_path: Path) -> Iterator[Tab]:
-    """The page of a comparison with something of everything, with hostile text; nothing may go wrong in it."""
+    """The page of a comparison with every kind of entry and hostile text. Nothing may go wrong."""
     (tmp_path / "comparison.html").write_bytes(as_html(everything(HOSTILE)))
     context = browser.new_context(**LOOKS[request.param])
     tab = Tab(context.new_page(), tmp_path.as_uri())
@@ -31,18 +31,18 @@ def report(request: pytest.FixtureRequest, browser: Browser, tmp_path: Path) -> 
 
 
 def test_nothing_serious_is_found(report: Tab) -> None:
-    """With all that is folded away in sight."""
+    """Everything that is folded is opened first."""
     report.page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert [] == violations(report)
 
 
 def test_the_page_is_as_wide_as_its_window(report: Tab) -> None:
-    """Its tables scroll by themselves."""
+    """Only its tables scroll sideways."""
     assert report.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_its_looks_come_with_it(report: Tab) -> None:
-    """The policy lets its own style pass: the answer has a colour behind it."""
+def test_the_page_contains_its_style(report: Tab) -> None:
+    """The content security policy allows it: the answer has a background colour."""
     colour = report.page.locator(".answer").first.evaluate(
         "each => getComputedStyle(each).backgroundColor"
     )

@@ -50,7 +50,7 @@ def opened(tab: Tab, row: Row) -> Locator:
 
 
 def words(text: str) -> str:
-    """``text`` with one space between two words: a page breaks its lines where it likes."""
+    """``text`` with one space between two words, as a page may break lines anywhere."""
     return " ".join(text.split())
 
 
@@ -62,12 +62,12 @@ def row(request: pytest.FixtureRequest, site: Site) -> Row:
 
 @pytest.fixture
 def record(row: Row, site: Site) -> Record:
-    """What was seen of it."""
+    """The record of the cell."""
     return site.records[row.cell]
 
 
 def test_the_cell_is_where_the_link_leads(anywhere: Tab, row: Row) -> None:
-    """On the screen, under the name of its cell."""
+    """The cell is on the screen, under its name."""
     evidence = opened(anywhere, row)
     top = evidence.evaluate("element => element.getBoundingClientRect().top")
     assert 0 <= top < 800
@@ -75,15 +75,15 @@ def test_the_cell_is_where_the_link_leads(anywhere: Tab, row: Row) -> None:
     assert f"{row.scenario}/{row.variant} on {row.stack}, {row.device}" == heading
 
 
-def test_the_verdict_is_told(tab: Tab, row: Row) -> None:
-    """The outcome, and what it means in words."""
+def test_the_verdict_is_shown(tab: Tab, row: Row) -> None:
+    """It has the outcome and its meaning in words."""
     text = opened(tab, row).locator(".verdict").inner_text()
     assert row.outcome in text
     assert {True: "✓", False: "✗"}[bool(row.passed)] in text
 
 
-def test_the_diagnosis_is_told(tab: Tab, site: Site) -> None:
-    """With a link to what was seen to work, which leads to a cell that trains."""
+def test_the_diagnosis_is_shown(tab: Tab, site: Site) -> None:
+    """Its remedy is a link to a cell that trains."""
     row = next(
         row
         for row in site.rows[::-1]
@@ -100,8 +100,8 @@ def test_the_diagnosis_is_told(tab: Tab, site: Site) -> None:
     assert "✓ trains" in tab.page.locator(":target .verdict").inner_text()
 
 
-def test_what_disagrees_leads_to_what_it_was_compared_with(tab: Tab, site: Site) -> None:
-    """With both sequences, and a link to a cell that trains."""
+def test_a_disagreement_links_to_the_other_variant(tab: Tab, site: Site) -> None:
+    """It has both sequences, and the other variant trains."""
     row = newest(site, "relation:disagrees")
     evidence = opened(tab, row)
     other = row.message.rpartition(" of ")[2]
@@ -112,7 +112,7 @@ def test_what_disagrees_leads_to_what_it_was_compared_with(tab: Tab, site: Site)
 
 
 def test_claims_about_a_variant_are_one_click_away(tab: Tab, site: Site) -> None:
-    """They are opened, though the list of them is closed for who reads the page from its top."""
+    """The link opens the list, which is closed otherwise."""
     row = newest(site, "step:no-grad-fn")
     opened(tab, row).get_by_role("link", name="claims about this variant").click()
     tab.page.wait_for_url("**/claims.html#*")
@@ -122,7 +122,7 @@ def test_claims_about_a_variant_are_one_click_away(tab: Tab, site: Site) -> None
 
 
 def test_changes_of_a_stack_are_one_click_away(tab: Tab, site: Site) -> None:
-    """Opened at the place of the stack."""
+    """The link opens the part of the stack."""
     row = newest(site, "step:no-grad-fn")
     opened(tab, row).get_by_role("link", name="changes of this stack").click()
     tab.page.wait_for_url("**/history.html#*")
@@ -131,14 +131,14 @@ def test_changes_of_a_stack_are_one_click_away(tab: Tab, site: Site) -> None:
 
 
 def test_an_outcome_is_explained_one_click_away(tab: Tab, site: Site) -> None:
-    """In the list of all of them."""
+    """The link leads to the list of all outcomes."""
     opened(tab, newest(site, "step:no-grad-fn")).get_by_role("link", name="All outcomes").click()
     tab.page.wait_for_url("**/query.html#*")
     assert tab.page.locator(":target").inner_text().startswith("step:no-grad-fn")
 
 
-def test_losses_and_gradients_are_told(tab: Tab, row: Row, record: Record) -> None:
-    """Each audited step, and the letters of every parameter that should learn."""
+def test_losses_and_gradients_are_shown(tab: Tab, row: Row, record: Record) -> None:
+    """There is each audited step, and the letters of every parameter that should learn."""
     assert record.observation is not None
     text = opened(tab, row).inner_text()
     losses = [loss for loss in record.observation.losses if isinstance(loss, float)]
@@ -150,8 +150,8 @@ def test_losses_and_gradients_are_told(tab: Tab, row: Row, record: Record) -> No
     ]
 
 
-def test_step_times_are_drawn_and_told(tab: Tab, site: Site) -> None:
-    """A bar and a number for each."""
+def test_step_times_are_drawn_and_written(tab: Tab, site: Site) -> None:
+    """Each step has a bar and a number."""
     row = newest(site, "trains")
     seen = site.records[row.cell].observation
     assert seen is not None
@@ -162,8 +162,8 @@ def test_step_times_are_drawn_and_told(tab: Tab, site: Site) -> None:
     assert " ".join(f"{each * 1000:.3g}" for each in seen.step_times_s) in figure.inner_text()
 
 
-def test_the_exception_is_told(tab: Tab, site: Site) -> None:
-    """Its whole traceback, on demand."""
+def test_the_exception_is_shown(tab: Tab, site: Site) -> None:
+    """A click opens the whole traceback."""
     row = newest(site, "step:no-grad-fn")
     seen = site.records[row.cell].observation
     assert seen is not None
@@ -174,8 +174,8 @@ def test_the_exception_is_told(tab: Tab, site: Site) -> None:
     assert seen.raised.traceback.split() == shown.split()
 
 
-def test_warnings_are_told(tab: Tab, site: Site) -> None:
-    """Each with its category."""
+def test_warnings_are_shown(tab: Tab, site: Site) -> None:
+    """Each has its category."""
     row = next(row for row in site.rows[::-1] if row.warnings and row.passed is not None)
     evidence = opened(tab, row)
     evidence.locator("summary", has_text="Warnings").click()
@@ -183,8 +183,8 @@ def test_warnings_are_told(tab: Tab, site: Site) -> None:
     assert [] == [warning for warning in row.warnings if words(warning) not in text]
 
 
-def test_versions_and_what_repeats_it_are_told(tab: Tab, row: Row, record: Record) -> None:
-    """What ran, where its lock is, and the commands."""
+def test_versions_and_commands_are_shown(tab: Tab, row: Row, record: Record) -> None:
+    """The page has the versions, a link to the lock, and the commands."""
     assert record.observation is not None
     evidence = opened(tab, row)
     cell = f"{row.stack}/{row.scenario}/{row.variant}/{row.device}"
@@ -201,6 +201,6 @@ def test_versions_and_what_repeats_it_are_told(tab: Tab, row: Row, record: Recor
 
 
 def test_a_failure_has_a_capsule(tab: Tab, site: Site) -> None:
-    """One script that shows it, without a checkout."""
+    """A capsule is one script that shows it without a checkout."""
     row = newest(site, "step:no-grad-fn")
     assert "gradmatrix capsule" in opened(tab, row).locator(".commands").inner_text()

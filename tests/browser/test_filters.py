@@ -22,7 +22,7 @@ LABELS = {"any": "any", "pass": "passes ✓", "fail": "fails ✗", "open": "not 
 
 
 def apply(page: Page, asked: Filter) -> None:
-    """Choose in the form what is asked for, as a reader would: by the labels."""
+    """Choose values in the form by its labels, as a reader does."""
     form = page.get_by_role("form", name="Filter the matrix")
     if asked.scenario is not None:
         form.get_by_label("Scenario").select_option(asked.scenario)
@@ -41,7 +41,7 @@ def apply(page: Page, asked: Filter) -> None:
 
 
 def middle(site: Site, package: str) -> tuple[str, str]:
-    """The second and the last but one of a package's releases."""
+    """The second and the second-last release of a package."""
     known = {stack.packages[package] for stack in site.matrix.stacks if package in stack.packages}
     releases = sorted(known, key=Version)
     return releases[1], releases[-2]
@@ -59,29 +59,29 @@ def most_unlike(site: Site) -> tuple[str, str]:
     )
 
 
-def test_a_scenario(tab: Tab, site: Site) -> None:
-    """Its variants only."""
+def test_a_filter_by_scenario(tab: Tab, site: Site) -> None:
+    """Only the variants of the scenario are left."""
     asked = Filter(scenario=site.rows[-1].scenario)
     apply(page := tab.open(), asked)
     assert expected(site, asked) == read(page)
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_role(tab: Tab, site: Site, role: Role) -> None:
-    """Of every scenario."""
+def test_a_filter_by_role(tab: Tab, site: Site, role: Role) -> None:
+    """Variants of every scenario are left."""
     apply(page := tab.open(), Filter(role=role))
     assert expected(site, Filter(role=role)) == read(page)
 
 
 @pytest.mark.parametrize("verdict", ["pass", "fail", "open"])
-def test_a_verdict(tab: Tab, site: Site, verdict: str) -> None:
-    """Lines and columns that have it; other cells step back."""
+def test_a_filter_by_verdict(tab: Tab, site: Site, verdict: str) -> None:
+    """Lines and columns with the verdict are left. Other cells show a dot."""
     apply(page := tab.open(), Filter(outcome=verdict))
     assert expected(site, Filter(outcome=verdict)) == read(page)
 
 
-def test_an_outcome(tab: Tab, site: Site) -> None:
-    """Each that fails a cell."""
+def test_a_filter_by_outcome(tab: Tab, site: Site) -> None:
+    """Every outcome of a failing cell can be chosen."""
     outcomes = Counter(row.outcome for row in site.rows if row.passed is False)
     page = tab.open()
     shown = {}
@@ -91,37 +91,37 @@ def test_an_outcome(tab: Tab, site: Site) -> None:
     assert {outcome: expected(site, Filter(outcome=outcome)) for outcome in outcomes} == shown
 
 
-def test_a_device(tab: Tab, site: Site) -> None:
-    """One that the machine had."""
+def test_a_filter_by_device(tab: Tab, site: Site) -> None:
+    """Devices that the machine had can be chosen."""
     asked = Filter(device=site.rows[0].device)
     apply(page := tab.open(), asked)
     assert expected(site, asked) == read(page)
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers", "trl"])
-def test_a_range_of_releases(tab: Tab, site: Site, package: str) -> None:
-    """Both ends included; a stack without the package has no release in it."""
+def test_a_filter_by_a_range_of_releases(tab: Tab, site: Site, package: str) -> None:
+    """Both ends belong to the range. A stack without the package is left out."""
     asked = Filter(versions={package: middle(site, package)})
     apply(page := tab.open(), asked)
     assert expected(site, asked) == read(page)
 
 
-def test_ranges_of_several_packages(tab: Tab, site: Site) -> None:
-    """A stack must be in all of them."""
+def test_a_filter_by_ranges_of_several_packages(tab: Tab, site: Site) -> None:
+    """A stack must be in all ranges."""
     asked = Filter(versions={name: middle(site, name) for name in ("torch", "transformers")})
     apply(page := tab.open(), asked)
     assert expected(site, asked) == read(page)
 
 
-def test_only_what_differs_between_two_stacks(tab: Tab, site: Site) -> None:
-    """Two columns, and the lines in which they say something else."""
+def test_a_filter_by_differences_between_two_stacks(tab: Tab, site: Site) -> None:
+    """Two columns are left, and the lines in which they differ."""
     asked = Filter(pair=most_unlike(site))
     apply(page := tab.open(), asked)
     assert expected(site, asked) == read(page)
 
 
-def test_a_pair_with_other_filters(tab: Tab, site: Site) -> None:
-    """They narrow what is compared; both cells are shown, and the count is of what is left."""
+def test_a_pair_together_with_other_filters(tab: Tab, site: Site) -> None:
+    """The other filters leave out lines. Both cells are shown and counted."""
     asked = Filter(role=Role.REPORTED, outcome="fail", pair=most_unlike(site))
     apply(page := tab.open(), asked)
     assert expected(site, asked) == read(page)
@@ -134,8 +134,8 @@ def test_a_pair_with_other_filters(tab: Tab, site: Site) -> None:
     assert f"without filters, {len(everywhere)} of {len(expected(site, Filter()))}." in told
 
 
-def test_a_pair_outside_of_the_releases(tab: Tab, site: Site) -> None:
-    """A range is never ignored: it says which stack it leaves out."""
+def test_a_pair_outside_of_a_range(tab: Tab, site: Site) -> None:
+    """The range is not ignored: a sentence says which stack it leaves out."""
     new, old = site.matrix.stacks[-1], site.matrix.stacks[0]
     version = new.packages["torch"]
     apply(
@@ -146,16 +146,16 @@ def test_a_pair_outside_of_the_releases(tab: Tab, site: Site) -> None:
     assert {} == read(page)
 
 
-def test_half_a_pair_is_told(tab: Tab, site: Site) -> None:
-    """Nothing is compared before there are two."""
+def test_half_a_pair_is_reported(tab: Tab, site: Site) -> None:
+    """Nothing is compared until two stacks are chosen."""
     name = site.matrix.stacks[0].name
     page = tab.open(f"index.html#a={name}")
     assert f"To compare {name}, choose a second stack." in page.get_by_role("status").inner_text()
     assert expected(site, Filter()) == read(page)
 
 
-def test_bold_is_what_differs_from_the_next_column(tab: Tab, site: Site) -> None:
-    """Of the columns that are shown, not of all stacks."""
+def test_a_version_is_bold_if_it_differs_from_the_next_column(tab: Tab, site: Site) -> None:
+    """Only columns that are shown count, not all stacks."""
     pair = site.matrix.stacks[-1], site.matrix.stacks[0]
     page = tab.open(f"index.html#a={pair[0].name}&b={pair[1].name}")
     heads = page.locator("#tables table").first.locator("tr.version")
@@ -172,8 +172,8 @@ def test_bold_is_what_differs_from_the_next_column(tab: Tab, site: Site) -> None
     }
 
 
-def test_a_filter_that_was_sent_is_in_sight(tab: Tab) -> None:
-    """A page that opens at its top looks as if nothing had been asked for."""
+def test_a_filter_in_the_address_is_in_sight(tab: Tab) -> None:
+    """At its top, the page would look as if there were no filter."""
     page = tab.open("index.html#role=reported&outcome=fail")
     shown = page.locator("#shown").bounding_box()
     assert shown is not None
@@ -181,8 +181,8 @@ def test_a_filter_that_was_sent_is_in_sight(tab: Tab) -> None:
     assert "Filtered: role reported, outcome fails" in page.get_by_role("status").inner_text()
 
 
-def test_filters_together(tab: Tab, site: Site) -> None:
-    """Every one narrows what the others leave."""
+def test_filters_add_up(tab: Tab, site: Site) -> None:
+    """Each filter leaves out more."""
     row = next(row for row in site.rows if row.role is Role.REPORTED and row.passed is False)
     asked = Filter(
         row.scenario, Role.REPORTED, row.device, "fail", {"torch": middle(site, "torch")}
@@ -191,8 +191,8 @@ def test_filters_together(tab: Tab, site: Site) -> None:
     assert expected(site, asked) == read(page)
 
 
-def test_what_is_shown_is_told(tab: Tab, site: Site) -> None:
-    """A screen reader hears how much is left."""
+def test_a_status_counts_what_is_shown(tab: Tab, site: Site) -> None:
+    """A screen reader reads it out."""
     apply(page := tab.open(), Filter(role=Role.MISUSE))
     lines = len(expected(site, Filter(role=Role.MISUSE)))
     assert (
@@ -201,8 +201,8 @@ def test_what_is_shown_is_told(tab: Tab, site: Site) -> None:
     )
 
 
-def test_nothing_left_is_told(tab: Tab) -> None:
-    """An empty page would look broken."""
+def test_an_empty_result_is_reported(tab: Tab) -> None:
+    """A page without any text would look broken."""
     page = tab.open("index.html#role=reported&scenario=there-is-none")
     told = page.get_by_role("status").inner_text()
     assert ("Nothing matches this filter" in told, {}) == (True, read(page))
@@ -213,16 +213,16 @@ def test_nothing_left_is_told(tab: Tab) -> None:
     )
 
 
-def test_an_unknown_value_goes_with_the_next_choice(tab: Tab, site: Site) -> None:
-    """It is nothing that one could choose."""
+def test_an_unknown_value_disappears_with_the_next_choice(tab: Tab, site: Site) -> None:
+    """The form does not have such a value."""
     page = tab.open("index.html#scenario=there-is-none")
     page.get_by_label("Scenario").select_option("any")
     assert expected(site, Filter()) == read(page)
     assert 0 == page.get_by_text("(unknown)").count()
 
 
-def test_everything_comes_back(tab: Tab, site: Site) -> None:
-    """By the button beside the filters."""
+def test_a_button_shows_everything_again(tab: Tab, site: Site) -> None:
+    """The button is beside the filters."""
     apply(page := tab.open(), Filter(role=Role.MISUSE, outcome="fail"))
     page.get_by_role("button", name="Show everything").click()
     assert expected(site, Filter()) == read(page)
@@ -230,7 +230,7 @@ def test_everything_comes_back(tab: Tab, site: Site) -> None:
 
 
 def test_the_address_restores_the_filter(anywhere: Tab, site: Site) -> None:
-    """After a reload, and in another tab."""
+    """It works after a reload and in another tab."""
     asked = Filter(role=Role.REPORTED, outcome="fail", versions={"torch": middle(site, "torch")})
     apply(page := anywhere.open(), asked)
     page.reload()
@@ -241,8 +241,8 @@ def test_the_address_restores_the_filter(anywhere: Tab, site: Site) -> None:
     assert "reported" == other.get_by_label("Role").input_value()
 
 
-def test_back_and_forward_go_from_filter_to_filter(anywhere: Tab, site: Site) -> None:
-    """Each choice is a step of the history."""
+def test_back_and_forward_change_the_filter(anywhere: Tab, site: Site) -> None:
+    """Each choice is an entry in the browser's history."""
     page = anywhere.open()
     apply(page, Filter(role=Role.CONTROL))
     apply(page, Filter(outcome="fail"))
@@ -260,8 +260,8 @@ def test_back_and_forward_go_from_filter_to_filter(anywhere: Tab, site: Site) ->
     )
 
 
-def test_back_from_a_cell_comes_to_the_same_filter(anywhere: Tab, site: Site) -> None:
-    """Who looks at one cell after the other does not start again each time."""
+def test_back_from_a_cell_restores_the_filter(anywhere: Tab, site: Site) -> None:
+    """A reader who looks at several cells need not choose again."""
     page = anywhere.open()
     apply(page, Filter(role=Role.MISUSE))
     page.locator("#tables td a").first.click()
@@ -272,7 +272,7 @@ def test_back_from_a_cell_comes_to_the_same_filter(anywhere: Tab, site: Site) ->
 
 
 def test_the_address_is_copied(tab: Tab) -> None:
-    """With the filter in it."""
+    """The copied address has the filter."""
     apply(page := tab.open(), Filter(role=Role.CONTROL))
     page.get_by_role("button", name="Copy address").click()
     page.get_by_text("The address is copied.").wait_for()
@@ -291,7 +291,7 @@ def test_the_address_is_copied(tab: Tab) -> None:
         "#torch=..",
     ],
 )
-def test_an_address_that_makes_no_sense_breaks_nothing(tab: Tab, fragment: str) -> None:
-    """Somebody cut it off or made it up."""
+def test_a_wrong_address_breaks_nothing(tab: Tab, fragment: str) -> None:
+    """It may be cut off or made up."""
     page = tab.open(f"index.html{fragment}")
     assert page.get_by_role("button", name="Show everything").is_visible()

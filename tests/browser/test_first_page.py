@@ -1,7 +1,7 @@
-"""The first page, as a file and behind a server below a path: the whole matrix, and nothing from elsewhere.
+"""The first page, as a file and behind a server: the whole matrix, and nothing from elsewhere.
 
-That nothing is fetched from elsewhere, blocked, logged as an error or shown as a dialog is checked by the fixture of
-every test that opens a tab.
+The fixture of every test that opens a tab checks that nothing is fetched from elsewhere, blocked,
+logged as an error or shown as a dialog.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def test_the_whole_matrix_is_shown(anywhere: Tab, site: Site) -> None:
-    """Every variant on every stack, the newest first, with its verdict in words."""
+    """It has every variant on every stack, the newest first, with its verdict in words."""
     assert expected(site, Filter()) == read(anywhere.open())
 
 
 def test_versions_stand_below_the_stacks(tab: Tab, site: Site) -> None:
-    """Of the packages that everybody asks for."""
+    """They are those of the main packages."""
     rows = tab.open().locator("#tables table").first.locator("tr.version")
     shown = {
         row[0]: row[1:] for row in (each.locator("th, td").all_inner_texts() for each in rows.all())
@@ -40,7 +40,7 @@ def test_versions_stand_below_the_stacks(tab: Tab, site: Site) -> None:
     "name", ["claims.html", "errors.html", "history.html", "query.html", "stacks", "packages"]
 )
 def test_other_pages_open_by_links(anywhere: Tab, name: str) -> None:
-    """From the first page, without anything going wrong."""
+    """The first page links to each of them."""
     page = anywhere.open()
     page.locator(f"main a[href*='{name}'], nav a[href*='{name}']").first.click()
     page.wait_for_url(f"**/{name}**")
@@ -48,7 +48,7 @@ def test_other_pages_open_by_links(anywhere: Tab, name: str) -> None:
 
 
 def test_what_is_wrong_is_noticed(site: Site, context: BrowserContext) -> None:
-    """The checks of the fixtures: an inline script, an image from elsewhere and a dialog."""
+    """The fixtures report an inline script, an image from elsewhere and a dialog."""
     page = (tab := Tab(context.new_page(), site.as_files)).open()
     page.evaluate(
         "document.body.append(Object.assign(new Image(), {src: 'https://elsewhere.invalid/x.png'}))"

@@ -1,4 +1,4 @@
-"""Text that comes from exceptions, warnings, names and versions does nothing on any page: it is shown as text."""
+"""Text from exceptions, warnings, names and versions does nothing on any page but show itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HOSTILE = (
 )
 EVIL = " ".join(HOSTILE)
 SHORT = "\"'><img src=x onerror=alert('h')>\u202e\x1b[31m"
-"""For what is a name."""
+"""Hostile text for names."""
 SCENARIO = f"""
 {EVIL + chr(10) + chr(10) + EVIL + chr(10) + chr(10) + "- " + EVIL!r}
 
@@ -171,13 +171,22 @@ def locks() -> list[Lock]:
     ]
 
 
+TORN = """
+[[stacks]]
+name = "torn"
+python = "3.11"
+as_of = 2026-01-15
+requirements = ["torch"]
+"""
+"""A stack in matrix.toml that could not be resolved."""
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """A site made of such records."""
+    """A site made from such records."""
     root = tmp_path_factory.mktemp("hostile") / "checkout"
     (root / "scenarios").mkdir(parents=True)
-    torn = '\n[[stacks]]\nname = "torn"\npython = "3.11"\nas_of = 2026-01-15\nrequirements = ["torch"]\n'
-    (root / "matrix.toml").write_text(MATRIX + torn, encoding="utf-8")
+    (root / "matrix.toml").write_text(MATRIX + TORN, encoding="utf-8")
     (root / "scenarios" / "sums.py").write_text(SCENARIO.lstrip(), encoding="utf-8")
     for lock in locks():
         write_lock(root, lock)
@@ -191,7 +200,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 @pytest.mark.parametrize("path", KINDS)
 def test_nothing_runs(hostile: Site, context: BrowserContext, path: str) -> None:
-    """No dialog, no script, no element that we did not write, nothing asked from anywhere, nothing even blocked."""
+    """No page opens a dialog, runs a script, has a foreign element or asks for anything."""
     tab = Tab(context.new_page(), hostile.as_files)
     page = tab.open(path)
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -201,7 +210,7 @@ def test_nothing_runs(hostile: Site, context: BrowserContext, path: str) -> None
 
 
 def test_every_kind_of_page_is_visited(hostile: Site) -> None:
-    """A page that nobody looks at is no proof."""
+    """A page that is not visited proves nothing."""
     found = {path.relative_to(hostile.folder).as_posix() for path in pages(hostile.folder)}
     assert {"packages/lightning.html", "packages/transformers.html"} == found - {
         path.partition("#")[0] for path in KINDS
@@ -210,7 +219,7 @@ def test_every_kind_of_page_is_visited(hostile: Site) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_it_is_shown_as_text(hostile: Site, context: BrowserContext, text: str) -> None:
-    """In the evidence of the cell that it came from."""
+    """It is in the evidence of its cell."""
     page = Tab(context.new_page(), hostile.as_files).open("cells/first.html")
     shown = page.locator("article .message").first.text_content()
     assert shown is not None
@@ -218,7 +227,7 @@ def test_it_is_shown_as_text(hostile: Site, context: BrowserContext, text: str) 
 
 
 def test_no_page_has_control_characters(hostile: Site) -> None:
-    """Nor marks that turn the direction of writing."""
+    """Marks that change the direction of writing are removed too."""
     files = [
         *pages(hostile.folder),
         *(hostile.folder / "site").glob("*"),
@@ -227,8 +236,8 @@ def test_no_page_has_control_characters(hostile: Site) -> None:
     assert [] == [path.name for path in files if CONTROL.search(path.read_text(encoding="utf-8"))]
 
 
-def test_names_lead_where_they_should(hostile: Site) -> None:
-    """Links and anchors of names with quotes and brackets."""
+def test_links_of_hostile_names_work(hostile: Site) -> None:
+    """Names with quotes and brackets have working links and anchors."""
     assert [] == [
         problem for page in pages(hostile.folder) for problem in broken(page, hostile.folder)
     ]
@@ -238,13 +247,13 @@ def test_names_lead_where_they_should(hostile: Site) -> None:
 
 
 def test_nothing_is_written_outside(hostile: Site) -> None:
-    """Whatever a package is called."""
+    """The name of a package cannot be a path."""
     outside = [path for path in hostile.folder.parent.parent.rglob("*") if "escaped" in path.name]
     assert [] == outside
 
 
 def test_a_cell_with_a_hostile_name_is_opened(hostile: Site, context: BrowserContext) -> None:
-    """From the filtered matrix, which a script writes."""
+    """The cell is in the filtered matrix, which a script writes."""
     tab = Tab(context.new_page(), hostile.as_files)
     page = tab.open("index.html#role=reported")
     page.locator("#tables td a").last.click()

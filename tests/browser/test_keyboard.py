@@ -1,4 +1,4 @@
-"""Everything can be done with the keyboard alone, and one sees where one is."""
+"""Everything works with the keyboard alone, and the focus is always visible."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST_STOPS = 400
 FOCUS = """
 element => {
   const style = getComputedStyle(element), box = element.getBoundingClientRect();
-  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && box.width > 0 && box.height > 0
-    && box.bottom > 0 && box.top < innerHeight;
+  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2
+    && box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight;
 }
 """
 """Whether an element has a visible outline and is on the screen."""
@@ -39,12 +39,12 @@ def opened(tab: Tab, path: str = "index.html") -> Page:
 
 
 def focused(page: Page) -> Locator:
-    """Where the keyboard is."""
+    """The element with the focus."""
     return page.locator(":focus")
 
 
 def tab_to(page: Page, selector: str) -> Locator:
-    """Go on with the Tab key to the first element that is meant."""
+    """Press Tab until an element that matches has the focus."""
     for _ in range(MOST_STOPS):
         page.keyboard.press("Tab")
         if page.evaluate("selector => document.activeElement.matches(selector)", selector):
@@ -53,7 +53,7 @@ def tab_to(page: Page, selector: str) -> Locator:
 
 
 def test_the_first_stop_skips_the_navigation(tab: Tab) -> None:
-    """It shows itself, and leads to the content."""
+    """The link becomes visible and leads to the content."""
     page = opened(tab)
     page.keyboard.press("Tab")
     assert ("Skip to the content", True) == (
@@ -66,7 +66,7 @@ def test_the_first_stop_skips_the_navigation(tab: Tab) -> None:
 
 
 def test_the_next_stops_skip_to_the_filters_and_the_matrix(tab: Tab) -> None:
-    """Past the table at a glance, which has a hundred links."""
+    """They skip the first table, which has a hundred links."""
     reached = []
     for name, target in (("Skip to the filters", "#filters"), ("Skip to the matrix", "#tables")):
         page = opened(tab)
@@ -81,7 +81,7 @@ def test_the_next_stops_skip_to_the_filters_and_the_matrix(tab: Tab) -> None:
 
 
 def test_stops_follow_the_page(tab: Tab) -> None:
-    """From the top to the bottom: navigation, search, filters, matrix."""
+    """The order is navigation, search, filters, matrix."""
     page = opened(tab, "index.html#scenario=t5_classifier")
     stops = [
         "nav a",
@@ -98,7 +98,7 @@ def test_stops_follow_the_page(tab: Tab) -> None:
 
 
 def test_every_stop_is_seen(tab: Tab) -> None:
-    """An outline, on the screen: for forty stops from the first."""
+    """Each of the first forty stops has an outline and is on the screen."""
     page = opened(tab)
     unseen = []
     for _ in range(40):
@@ -109,7 +109,7 @@ def test_every_stop_is_seen(tab: Tab) -> None:
 
 
 def test_enter_opens_a_cell(tab: Tab, site: Site) -> None:
-    """And its evidence is where the keyboard goes on."""
+    """The keyboard goes on at its evidence."""
     page = opened(tab, f"index.html#scenario={site.rows[0].scenario}")
     target = tab_to(page, "#tables td a").get_attribute("href")
     page.keyboard.press("Enter")
@@ -124,7 +124,7 @@ def test_enter_opens_a_cell(tab: Tab, site: Site) -> None:
 
 
 def test_filters_are_chosen_by_typing(tab: Tab, site: Site) -> None:
-    """As in every list: the first letters of what is meant."""
+    """The first letters choose a value, as in every list."""
     page = opened(tab)
     tab_to(page, "#filters select[name=role]")
     page.keyboard.type("misuse")
@@ -133,7 +133,7 @@ def test_filters_are_chosen_by_typing(tab: Tab, site: Site) -> None:
 
 
 def test_arrows_go_from_cell_to_cell(tab: Tab) -> None:
-    """A matrix of hundreds of cells is not for the Tab key alone."""
+    """With hundreds of cells, the Tab key alone is too slow."""
     page = opened(tab, "index.html#scenario=t5_classifier")
     first = tab_to(page, "#tables td a").get_attribute("href")
     places = []
@@ -154,7 +154,7 @@ def test_a_wide_matrix_is_scrolled_with_the_keyboard(tab: Tab) -> None:
 
 
 def test_details_are_opened_with_enter(tab: Tab, site: Site) -> None:
-    """Tracebacks and lists of cells are folded."""
+    """Tracebacks and lists of cells are closed at first."""
     page = opened(tab, "errors.html")
     tab_to(page, "article details:not([open]) > summary")
     page.keyboard.press("Enter")

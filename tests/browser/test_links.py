@@ -1,4 +1,4 @@
-"""What every page contains, read without a browser: links that lead somewhere, and nothing that could run."""
+"""What every page contains, read without a browser: its links work, and nothing in it can run."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def pages(folder: Path) -> list[Path]:
 
 
 def broken(page: Path, folder: Path) -> list[str]:
-    """The addresses on a page that lead nowhere, or out of the folder of the site."""
+    """The addresses on a page that lead nowhere or out of the site."""
     found = []
     for address in read(page).addresses:
         if urlsplit(address).scheme in {"https", "data"}:
@@ -95,7 +95,7 @@ def broken(page: Path, folder: Path) -> list[str]:
 
 
 def has_anchor(target: Path, anchor: str) -> bool:
-    """Whether a page has the anchor; what has an equals sign is a filter in the address."""
+    """Whether a page has the anchor. One with an equals sign is a filter."""
     return (
         not anchor
         or "=" in anchor
@@ -104,13 +104,13 @@ def has_anchor(target: Path, anchor: str) -> bool:
     )
 
 
-def test_every_link_leads_somewhere(site: Site) -> None:
-    """To a file of the site, and to an anchor that is there."""
+def test_every_link_has_a_target(site: Site) -> None:
+    """The file is in the site and has the anchor."""
     assert [] == [problem for page in pages(site.folder) for problem in broken(page, site.folder)]
 
 
 def test_every_page_can_be_reached(site: Site) -> None:
-    """By links alone, from the first one."""
+    """Links from the first page lead to every page."""
     reached: set[Path] = set()
     waiting = [site.folder / "index.html"]
     while waiting:
@@ -126,8 +126,8 @@ def test_every_page_can_be_reached(site: Site) -> None:
     assert set() == {path.resolve() for path in pages(site.folder)} - reached
 
 
-def test_no_anchor_stands_twice(site: Site) -> None:
-    """A link to it would lead to the first."""
+def test_every_anchor_is_unique(site: Site) -> None:
+    """A link to a second one would lead to the first."""
     anchors = {page: Counter(read(page).anchors) for page in pages(site.folder)}
     assert [] == [
         (page.name, name)
@@ -138,7 +138,7 @@ def test_no_anchor_stands_twice(site: Site) -> None:
 
 
 def test_labels_name_what_is_there(site: Site) -> None:
-    """A screen reader reads what they refer to."""
+    """A screen reader reads the element that they name."""
     contents = [(page.name, read(page)) for page in pages(site.folder)]
     assert [] == [
         (page, name) for page, each in contents for name in each.named if name not in each.anchors
@@ -153,7 +153,7 @@ def test_no_page_has_a_script_or_style_of_its_own(site: Site) -> None:
 
 
 def test_every_page_forbids_what_it_does_not_need(site: Site) -> None:
-    """Nothing by default, scripts and styles of the site only."""
+    """It allows nothing by default, and only scripts and styles of the site."""
     policies = {read(page).policy for page in pages(site.folder)}
     assert 1 == len(policies)
     rules = dict(rule.split(maxsplit=1) for rule in policies.pop().split("; "))
@@ -167,13 +167,13 @@ def test_every_page_forbids_what_it_does_not_need(site: Site) -> None:
 
 
 def test_every_page_has_a_title_of_its_own(site: Site) -> None:
-    """It is what a tab and a bookmark show."""
+    """Tabs and bookmarks show it."""
     titles = Counter(read(page).title for page in pages(site.folder))
     assert [] == [title for title, count in titles.items() if count > 1 or not title.strip()]
 
 
-def test_a_stack_that_was_not_run_links_to_what_there_is(tmp_path: Path) -> None:
-    """It has a lock, and no records yet."""
+def test_a_stack_that_was_not_run_has_no_dead_links(tmp_path: Path) -> None:
+    """It has a lock but no records."""
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
     (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the pages look like: on paper, on a phone, and for who sees no colours."""
+"""The look of the pages: on paper, on a phone, and for readers who see no colours."""
 
 from __future__ import annotations
 
@@ -18,33 +18,38 @@ pytestmark = pytest.mark.slow
 WIDTH = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 """Of what there is, and of what is seen of it without scrolling sideways."""
 
+IS_CUT = """
+region => region.scrollWidth > region.clientWidth
+  && getComputedStyle(region).overflowX !== "visible"
+"""
+"""Whether a part of a region is out of sight, and cannot be reached on paper."""
+
 
 def test_paper_has_the_whole_matrix(tab: Tab, site: Site) -> None:
-    """Every column on it, and none of what one clicks."""
+    """Every column is on it, and no form or menu."""
     page = tab.open()
     page.emulate_media(media="print")
     assert expected(site, Filter()) == read(page)
     assert 0 == page.locator("form:visible, nav:visible").count()
-    cut = "region => region.scrollWidth > region.clientWidth && getComputedStyle(region).overflowX !== 'visible'"
     assert [] == [
-        region for region in page.locator("#tables .region").all() if region.evaluate(cut)
+        region for region in page.locator("#tables .region").all() if region.evaluate(IS_CUT)
     ]
 
 
 def test_paper_has_tables_that_can_be_read(tab: Tab, site: Site) -> None:
-    """A wide one becomes several, which together have every stack; afterwards it is as before."""
+    """A wide table becomes several narrow ones, and one again after printing."""
     page = tab.open()
-    heads = "[...document.querySelectorAll('#tables [aria-labelledby^=trains] .stacks')].map(e => e.cells.length - 1)"
-    names = "[...document.querySelectorAll('#tables [aria-labelledby^=trains] .stacks a')].map(a => a.textContent)"
+    heads = page.locator("#tables [aria-labelledby^=trains] .stacks")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert max(page.evaluate(heads)) <= 8
-    assert [stack.name for stack in reversed(site.matrix.stacks)] == page.evaluate(names)
+    assert max(heads.evaluate_all("heads => heads.map(each => each.cells.length - 1)")) <= 8
+    names = heads.locator("a").evaluate_all("links => links.map(each => each.textContent)")
+    assert [stack.name for stack in reversed(site.matrix.stacks)] == names
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert expected(site, Filter()) == read(page)
 
 
 def test_paper_is_white(tab: Tab) -> None:
-    """Also for who reads dark pages."""
+    """Paper is white even with a dark setting."""
     page = tab.open()
     page.emulate_media(media="print", color_scheme="dark")
     background = page.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
@@ -52,7 +57,7 @@ def test_paper_is_white(tab: Tab) -> None:
 
 
 def test_dark_is_dark(tab: Tab) -> None:
-    """By the setting of the system."""
+    """The setting of the system decides."""
     page = tab.open()
     page.emulate_media(color_scheme="dark")
     background = page.locator("html").evaluate("html => getComputedStyle(html).backgroundColor")
@@ -63,21 +68,21 @@ def test_dark_is_dark(tab: Tab) -> None:
 
 @pytest.mark.parametrize("pattern", PAGES)
 def test_a_phone_scrolls_no_page_sideways(tab: Tab, site: Site, pattern: str) -> None:
-    """Only wide tables do, within themselves."""
+    """Only wide tables scroll sideways."""
     tab.page.set_viewport_size({"width": 360, "height": 700})
     whole, seen = tab.open(longest(site, pattern)).evaluate(WIDTH)
     assert whole <= seen
 
 
 def test_a_desk_shows_fourteen_stacks_at_once(tab: Tab) -> None:
-    """Nobody has to find out that there are more columns to the right."""
+    """Nobody misses columns on the right."""
     tab.page.set_viewport_size({"width": 1400, "height": 900})
     wide = "regions => regions.map(region => region.scrollWidth - region.clientWidth)"
     assert {0} == set(tab.open().locator(".region.matrix").evaluate_all(wide))
 
 
-def test_the_page_scrolls_and_no_table_down(tab: Tab) -> None:
-    """A wheel over the matrix moves the page, and the names of the stacks stay in sight, moved with the columns."""
+def test_the_page_scrolls_down_and_no_table_does(tab: Tab) -> None:
+    """A wheel over the matrix moves the page. The names of the stacks stay in sight."""
     tab.page.set_viewport_size({"width": 700, "height": 800})
     page = tab.open()
     region = page.locator("#tables .region").first
@@ -90,6 +95,6 @@ def test_the_page_scrolls_and_no_table_down(tab: Tab) -> None:
 
 
 def test_a_cell_says_in_words_what_its_colour_says(tab: Tab) -> None:
-    """A symbol and a word in every cell."""
+    """Every cell has a symbol and a word."""
     cells = {text for line in read(tab.open()).values() for text in line.values()}
     assert [] == [text for text in cells if not re.match(r"[✓✗–] \w", text)]

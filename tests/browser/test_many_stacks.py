@@ -1,4 +1,4 @@
-"""More stacks than fit side by side: the newest ones first, the others a link away, and the filters see all of them."""
+"""More stacks than fit side by side: older ones have pages of their own; filters see all."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ LINE = ("cpu", "sums", "plain")
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """A site of a few more; the two oldest ones fail."""
+    """A site with a few more stacks than fit. The two oldest ones fail."""
     root = tmp_path_factory.mktemp("many")
     (root / "scenarios").mkdir()
-    tables = "".join(
-        f'[[stacks]]\nname = "{name}"\npython = "3.11"\nas_of = 2026-01-15\nrequirements = ["torch"]\n'
-        for name in NAMES
-    )
+    facts = 'python = "3.11"\nas_of = 2026-01-15\nrequirements = ["torch"]\n'
+    tables = "".join(f'[[stacks]]\nname = "{name}"\n{facts}' for name in NAMES)
     (root / "matrix.toml").write_text(MATRIX.partition("[[stacks]]")[0] + tables, encoding="utf-8")
     (root / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
     project = Project.at(root)
@@ -61,19 +59,19 @@ def stacks(page: Page, within: str = "#tables") -> list[str]:
 
 
 def test_the_newest_are_on_the_first_page(page: Page) -> None:
-    """As many as fit."""
+    """It shows as many as fit."""
     assert NAMES[:WINDOW] == stacks(page)
 
 
-def test_the_others_are_a_link_away(page: Page) -> None:
-    """On pages that need no script."""
+def test_older_stacks_are_one_click_away(page: Page) -> None:
+    """Their pages need no script."""
     page.get_by_role("navigation", name="Older and newer stacks").get_by_role("link").last.click()
     page.wait_for_url("**/older-1.html")
     assert NAMES[WINDOW:] == stacks(page, "[aria-labelledby^=trains]")
 
 
-def test_every_link_leads_somewhere(many: Site) -> None:
-    """Also from the pages of older stacks."""
+def test_every_link_has_a_target(many: Site) -> None:
+    """The pages of older stacks are checked too."""
     assert [] == [problem for each in pages(many.folder) for problem in broken(each, many.folder)]
 
 
@@ -83,8 +81,8 @@ def test_a_filter_sees_all_stacks(page: Page) -> None:
     assert NAMES[-2:] == stacks(page)
 
 
-def test_what_a_filter_leaves_is_shown_in_parts(page: Page) -> None:
-    """The part is in the address."""
+def test_a_long_result_is_shown_in_parts(page: Page) -> None:
+    """The address has the number of the part."""
     page.get_by_label("Role").select_option("control")
     shown = [stacks(page)]
     page.get_by_role("button", name="older stacks").click()

@@ -1,4 +1,4 @@
-"""Search by an error message: paste it, land on the cells and on what helps."""
+"""Search by an error message: it finds the cells and the remedies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def best(page: Page) -> str:
     "pasted", [MESSAGE, TRACEBACK, f"RuntimeError: {MESSAGE.upper()}", "does not have a grad_fn"]
 )
 def test_a_message_is_found(anywhere: Tab, pasted: str) -> None:
-    """Alone, in a traceback, shouted, or a part of it."""
+    """It may be alone, in a traceback, in capitals, or a part of it."""
     page = anywhere.open("errors.html")
     page.get_by_label(LABEL).fill(pasted)
     page.get_by_role("button", name="Search").click()
@@ -43,7 +43,7 @@ def test_a_message_is_found(anywhere: Tab, pasted: str) -> None:
 
 
 def test_it_is_found_from_the_first_page(anywhere: Tab) -> None:
-    """Where a reader arrives."""
+    """Readers arrive there."""
     page = anywhere.open()
     page.get_by_label("Search by error message").fill(MESSAGE)
     page.keyboard.press("Enter")
@@ -52,7 +52,7 @@ def test_it_is_found_from_the_first_page(anywhere: Tab) -> None:
 
 
 def test_cells_and_remedies_are_found(tab: Tab, site: Site) -> None:
-    """Every cell of the newest stacks, and remedies that train."""
+    """The cells of the newest stacks are listed, and remedies that train."""
     page = tab.open(f"errors.html#q={MESSAGE}")
     found = page.locator("#found article").first
     stack = site.matrix.stacks[-1].name
@@ -72,8 +72,8 @@ def test_cells_and_remedies_are_found(tab: Tab, site: Site) -> None:
     ("asked", "expected"),
     [("gradient is None", "Gradients will be None"), ("nan loss", "the loss was")],
 )
-def test_words_in_a_row_come_before_scattered_ones(tab: Tab, asked: str, expected: str) -> None:
-    """And rare words before common ones, plural or not."""
+def test_words_in_order_come_before_scattered_words(tab: Tab, asked: str, expected: str) -> None:
+    """Rare words count more than common ones. Plurals match too."""
     assert expected in best(tab.open(f"errors.html#q={asked}"))
 
 
@@ -86,7 +86,7 @@ def test_words_in_a_row_come_before_scattered_ones(tab: Tab, asked: str, expecte
     ],
 )
 def test_variants_and_claims_are_found(anywhere: Tab, asked: str, expected: str) -> None:
-    """Also where nothing was raised: a misuse may be silent."""
+    """A silent misuse raises nothing and is found too."""
     page = anywhere.open(f"errors.html#q={asked}")
     first = page.locator("#others li").first
     assert expected in first.inner_text()
@@ -96,7 +96,7 @@ def test_variants_and_claims_are_found(anywhere: Tab, asked: str, expected: str)
 
 
 def test_the_search_is_in_the_address(anywhere: Tab) -> None:
-    """It can be sent, and back leads to what was there before."""
+    """It can be sent, and "back" restores the previous search."""
     page = anywhere.open("errors.html")
     page.get_by_label(LABEL).fill(MESSAGE)
     page.get_by_role("button", name="Search").click()
@@ -109,8 +109,8 @@ def test_the_search_is_in_the_address(anywhere: Tab) -> None:
     )
 
 
-def test_a_message_that_nobody_has_seen_is_told(tab: Tab) -> None:
-    """And everything stays to be read."""
+def test_an_unknown_message_is_reported(tab: Tab) -> None:
+    """All messages stay on the page."""
     page = tab.open("errors.html")
     page.get_by_label(LABEL).fill("zyx wvu tsr")
     page.get_by_role("button", name="Search").click()
@@ -118,8 +118,8 @@ def test_a_message_that_nobody_has_seen_is_told(tab: Tab) -> None:
     assert page.locator("#everything").is_visible()
 
 
-def test_everything_comes_back(tab: Tab) -> None:
-    """By the button beside the search."""
+def test_a_button_shows_everything_again(tab: Tab) -> None:
+    """The button is beside the search."""
     page = tab.open(f"errors.html#q={MESSAGE}")
     page.get_by_role("button", name="Show everything").click()
     assert (True, 0) == (
@@ -133,7 +133,7 @@ def test_everything_comes_back(tab: Tab) -> None:
     ["<img src=x onerror=alert(1)>", "%E0%A4%A", '"><script>alert(1)</script>', ".*+?^${}()|[]\\"],
 )
 def test_hostile_searches_do_nothing(tab: Tab, pasted: str) -> None:
-    """They are text."""
+    """They stay text."""
     page = tab.open("errors.html")
     before = page.locator("img, script").count()
     page.get_by_label(LABEL).fill(pasted)

@@ -1,4 +1,4 @@
-"""Without JavaScript everything can be read; nothing is offered that would not work."""
+"""Without JavaScript everything can be read, and nothing that needs it is shown."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def quiet(browser: Browser, site: Site) -> Iterator[Tab]:
 
 
 def test_the_whole_matrix_is_shown(quiet: Tab, site: Site) -> None:
-    """The same as with scripts."""
+    """It is the same as with scripts."""
     assert expected(site, Filter()) == read(quiet.open())
 
 
 def test_no_form_is_offered(quiet: Tab) -> None:
-    """It would do nothing."""
+    """A form would do nothing."""
     forms = [
         quiet.open(name).locator("form:visible").count() for name in ("index.html", "errors.html")
     ]
@@ -41,7 +41,7 @@ def test_no_form_is_offered(quiet: Tab) -> None:
 
 
 def test_a_cell_opens_its_evidence(quiet: Tab) -> None:
-    """By a link like any other."""
+    """The cell is an ordinary link."""
     page = quiet.open()
     page.locator("#tables td a").first.click()
     page.wait_for_url("**/cells/*.html*")
@@ -49,7 +49,7 @@ def test_a_cell_opens_its_evidence(quiet: Tab) -> None:
 
 
 def test_every_error_can_be_read(quiet: Tab) -> None:
-    """What a search would have found is there; the first page leads to it."""
+    """The first page links to the page that has all of them."""
     page = quiet.open()
     page.locator("main a[href='errors.html']").first.click()
     page.wait_for_url("**/errors.html")
@@ -60,7 +60,7 @@ def test_every_error_can_be_read(quiet: Tab) -> None:
 
 @pytest.mark.parametrize("kind", ["stacks", "scenarios", "packages", "cells"])
 def test_every_kind_of_page_can_be_read(quiet: Tab, site: Site, kind: str) -> None:
-    """A heading and a good part of it in words."""
+    """It has a heading and text."""
     path = next((site.folder / kind).rglob("*.html")).relative_to(site.folder).as_posix()
     page = quiet.open(path)
     assert page.locator("main h1").is_visible()

@@ -46,14 +46,14 @@ def root(tmp_path: Path) -> Path:
 def test_the_claims_are_listed_with_their_verdicts(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From records alone, nothing is run."""
+    """The verdicts come from the records: nothing is run."""
     code = main(["claims", "--root", str(root)])
     printed = capsys.readouterr().out
     assert (0, True, True) == (code, "◐ partly" in printed, "sums-train" in printed)
 
 
 @pytest.mark.parametrize(("columns", "expected"), [("80", False), ("140", True)])
-def test_a_narrow_terminal_gets_a_list(
+def test_a_narrow_terminal_gets_a_list_instead_of_a_table(
     root: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -61,15 +61,17 @@ def test_a_narrow_terminal_gets_a_list(
     *,
     expected: bool,
 ) -> None:
-    """A table of three columns cannot be read there; both say the same."""
+    """The list says the same as the table of three columns."""
     monkeypatch.setenv("COLUMNS", columns)
     main(["claims", "--root", str(root)])
     printed = capsys.readouterr().out
     assert (expected, True) == ("│" in printed, "plain: trains in 1 of 2 cells" in printed)
 
 
-def test_one_claim_is_shown_with_every_cell(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """For and against."""
+def test_one_claim_is_shown_with_every_cell_for_and_against_it(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cells that support it, and those that contradict it."""
     code = main(["claims", "sums-train", "--root", str(root)])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert (0, ["sums-train: ◐ partly", "Sums train."]) == (code, lines[:2])
@@ -79,23 +81,23 @@ def test_one_claim_is_shown_with_every_cell(root: Path, capsys: pytest.CaptureFi
     } < set(lines)
 
 
-def test_one_json_document_is_printed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing else is on stdout."""
+def test_json_prints_one_document(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing else is printed on the standard output."""
     main(["claims", "--json", "--root", str(root)])
     (claim,) = json.loads(capsys.readouterr().out)["claims"]
     assert ("sums-train", "partly") == (claim["id"], claim["verdict"])
 
 
-def test_an_unknown_claim_is_answered_with_the_nearest(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Exit code 2."""
+def test_an_unknown_claim_gets_a_suggestion(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 2."""
     code = main(["claims", "sum-train", "--root", str(root)])
     assert (2, True) == (code, "perhaps you meant 'sums-train'" in capsys.readouterr().err)
 
 
-def test_a_wrong_file_is_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, in the words of the file."""
+def test_a_claims_file_with_an_error_is_an_error(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is 2, and the message names the place in the file."""
     (root / "scenarios" / "claims.toml").write_text(
         CLAIMS.replace("plain", "plane"), encoding="utf-8"
     )

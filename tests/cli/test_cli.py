@@ -55,7 +55,7 @@ UNREACHABLE = Failure(outcome="resolve:index-unreachable", message="no answer")
 
 
 def write_lock(root: Path, lock: Lock) -> None:
-    """A lock that counts as current, and whose text nobody will install."""
+    """Write a lock that counts as current. Its text is empty, because nothing installs it."""
     folder = root / "results" / "locks"
     folder.mkdir(parents=True, exist_ok=True)
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -64,17 +64,12 @@ def write_lock(root: Path, lock: Lock) -> None:
     (folder / f"{lock.stack}.txt").write_text("", encoding="utf-8")
 
 
-@pytest.fixture(autouse=True)
-def _wide_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed goes to a file, whatever the machine's settings: no colours, no wrapped line."""
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project of two locked stacks that lack what its only scenario needs: every cell is unsupported."""
+    """A project of two locked stacks. They lack what its only scenario needs.
+
+    So every cell is unsupported, and nothing is installed or run.
+    """
     (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "sums.py").write_text(
@@ -86,7 +81,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def outcomes(root: Path, results: str = "results/local") -> dict[str, str]:
-    """What matrix.json in this folder says of each cell."""
+    """The outcome of each cell in the matrix.json of this folder."""
     cells = json.loads((root / results / "matrix.json").read_bytes())["cells"]
     return {
         "/".join((cell["stack"], cell["scenario"], cell["variant"])): cell["outcome"]
@@ -94,8 +89,10 @@ def outcomes(root: Path, results: str = "results/local") -> dict[str, str]:
     }
 
 
-def test_a_run_records_publishes_and_prints(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The core stacks, when none is named."""
+def test_a_run_records_its_cells_and_prints_a_summary(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a name, the core stacks run."""
     assert 0 == main(["run", "--root", str(root)])
     unsupported = dict.fromkeys(("first/sums/plain", "first/sums/frozen"), "setup:unsupported")
     assert unsupported == outcomes(root)
@@ -105,7 +102,7 @@ def test_a_run_records_publishes_and_prints(root: Path, capsys: pytest.CaptureFi
 
 
 def test_a_run_publishes_nothing(root: Path) -> None:
-    """What git tracks stays as it is: local tables are ignored."""
+    """Only files that git ignores are new."""
     before = {path for path in root.rglob("*") if path.is_file()}
     main(["run", "--root", str(root)])
     new = {path.relative_to(root).parts[:2] for path in root.rglob("*") if path.is_file()} - {
@@ -114,8 +111,8 @@ def test_a_run_publishes_nothing(root: Path) -> None:
     assert {("results", "local")} == {parts for parts in new if parts[0] != ".gradmatrix"}
 
 
-def test_publishing_writes_what_is_published(root: Path) -> None:
-    """Records, history, tables and pages; with --local only tables and pages, elsewhere."""
+def test_publish_writes_records_history_tables_and_pages(root: Path) -> None:
+    """With --local it writes only tables and pages, into another folder."""
     main(["run", "--root", str(root)])
     assert 0 == main(["publish", "--local", "--root", str(root)])
     published = [root / "results" / name for name in ("index.html", "records", "history")]
@@ -125,31 +122,48 @@ def test_publishing_writes_what_is_published(root: Path) -> None:
     assert [True, True, True] == [path.exists() for path in published]
 
 
-def test_a_second_run_keeps_everything(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And changes no byte of results/."""
+def test_a_second_run_runs_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It changes no byte of results/."""
     main(["run", "--root", str(root)])
     before = {path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()}
     capsys.readouterr()
     assert 0 == main(["run", "--root", str(root), "--explain"])
     printed = capsys.readouterr().out
     assert "first: 0 cells ran, 2 are up to date, 0 need no run" in printed
-    assert (
-        "keep     first/sums/plain/cpu: needs a-library-of-another-day, which this stack does not have"
-        in printed
-    )
+    why = "needs a-library-of-another-day, which this stack does not have"
+    assert f"keep     first/sums/plain/cpu: {why}" in printed
     assert before == {
         path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()
     }
 
 
+def test_why_says_which_machine_lacks_the_device(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message of the record calls it "this machine", but the reader may use another one."""
+    cell, message = make_cell("first", "sums", "plain", "cuda"), "this machine has no cuda device"
+    Project.at(root).store.append(
+        make_record("setup:no-device", cell, passed=None, message=message)
+    )
+    assert 0 == main(["why", str(cell), "--root", str(root)])
+    assert [
+        "first/sums/plain/cuda: setup:no-device",
+        (
+            "  The cell was not run, because the machine that made this record has no cuda device. "
+            "To run it on a machine that has one: gradmatrix run first --cell sums/plain "
+            "--device cuda"
+        ),
+    ] == capsys.readouterr().out.splitlines()
+
+
 def test_all_runs_every_stack(root: Path) -> None:
-    """Not only the core ones."""
+    """Without --all, only the core stacks run."""
     main(["run", "--root", str(root), "--all", "--no-table"])
     assert {"first", "second"} == {cell.partition("/")[0] for cell in outcomes(root)}
 
 
-def test_a_run_is_narrowed_by_stack_and_cell(root: Path) -> None:
-    """A named stack, a named cell."""
+def test_a_run_can_be_limited_to_a_stack_and_a_cell(root: Path) -> None:
+    """Only the named cell of the named stack is recorded."""
     main(["run", "second", "--root", str(root), "--cell", "sums/frozen"])
     assert ["second/sums/frozen"] == list(outcomes(root))
 
@@ -157,14 +171,16 @@ def test_a_run_is_narrowed_by_stack_and_cell(root: Path) -> None:
 def test_without_a_table_only_the_summary_is_printed(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The files are written all the same."""
+    """The files are written nevertheless."""
     main(["run", "--root", str(root), "--no-table"])
     assert "No cell of these" not in capsys.readouterr().out
     assert 2 == len(outcomes(root))
 
 
-def test_results_can_go_elsewhere(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The checkout's own results are left alone."""
+def test_results_can_go_to_another_folder(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The checkout's own results do not change."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     main(["run", "--root", str(root), "--results", str(elsewhere)])
     assert ((elsewhere / "matrix.md").exists(), (root / "results" / "matrix.md").exists()) == (
@@ -173,10 +189,10 @@ def test_results_can_go_elsewhere(root: Path, tmp_path_factory: pytest.TempPathF
     )
 
 
-def test_a_stack_that_cannot_be_resolved_fills_its_column(
+def test_a_stack_that_cannot_be_resolved_is_the_outcome_of_all_its_cells(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It never disappears, and it is told once."""
+    """The stack does not disappear from the matrix, and its failure is printed once."""
     write_lock(root, make_lock("first", versions={}, failure=CONFLICT))
     assert 0 == main(["run", "-v", "--root", str(root)])
     assert {"resolve:conflict"} == set(outcomes(root).values())
@@ -185,17 +201,17 @@ def test_a_stack_that_cannot_be_resolved_fills_its_column(
     assert 1 == printed.count("✗ first  all of its cells  resolve:conflict")
 
 
-def test_strict_makes_a_failure_the_exit_code(root: Path) -> None:
-    """For CI; what was not judged is no failure."""
+def test_strict_exits_with_1_if_a_cell_fails(root: Path) -> None:
+    """A cell that was not judged is not a failure."""
     assert 0 == main(["run", "--root", str(root), "--strict"])
     write_lock(root, make_lock("first", versions={}, failure=CONFLICT))
     assert 1 == main(["run", "--root", str(root), "--strict"])
 
 
-def test_what_speaks_of_the_machine_ends_with_2(
+def test_a_failure_of_the_machine_exits_with_2(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The stack was not judged: what to mend, and that nothing is lost."""
+    """The message says what to fix, and that finished cells are kept."""
     write_lock(root, make_lock("first", versions={}, failure=UNREACHABLE))
     assert 2 == main(["run", "--root", str(root)])
     assert [
@@ -242,7 +258,7 @@ def test_what_speaks_of_the_machine_ends_with_2(
         ),
     ],
 )
-def test_an_unknown_word_gets_a_suggestion_and_2(
+def test_an_unknown_word_gets_a_suggestion_and_exits_with_2(
     root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     """On the error stream, without a traceback."""
@@ -252,7 +268,7 @@ def test_an_unknown_word_gets_a_suggestion_and_2(
     assert "" == printed.out
 
 
-def test_an_unknown_key_of_matrix_toml_gets_a_suggestion_and_2(
+def test_an_unknown_key_of_matrix_toml_gets_a_suggestion_and_exits_with_2(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every command reads the file first."""
@@ -265,17 +281,19 @@ def test_an_unknown_key_of_matrix_toml_gets_a_suggestion_and_2(
     assert "perhaps you meant 'requirements'" in told
 
 
-def test_a_broken_scenario_ends_with_2(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A user never sees a traceback of ours for bad input."""
+def test_a_scenario_that_cannot_be_read_exits_with_2(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bad input never shows a traceback of this program."""
     (root / "scenarios" / "sums.py").write_text("VARIANTS = dict()", encoding="utf-8")
     assert 2 == main(["list", "--root", str(root)])
     assert "gradmatrix: sums.py VARIANTS is not a literal" in capsys.readouterr().err
 
 
-def test_an_interrupt_ends_with_130(
+def test_an_interrupt_exits_with_130(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And says that what was done is kept."""
+    """The message says that finished cells are kept."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -286,7 +304,7 @@ def test_an_interrupt_ends_with_130(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_helps(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What it does, and its options."""
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
@@ -297,7 +315,7 @@ def test_every_command_helps(command: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line each."""
+    """With one line for each."""
     with pytest.raises(SystemExit):
         main(["--help"])
     first_words = [
@@ -307,8 +325,8 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("arguments", [[], ["runn"], ["run", "--fsh"], ["isolation"]])
-def test_arguments_that_cannot_be_read_end_with_2(arguments: list[str]) -> None:
-    """As argparse has it."""
+def test_arguments_that_cannot_be_read_exit_with_2(arguments: list[str]) -> None:
+    """As argparse does it."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert 2 == ended.value.code
@@ -317,7 +335,7 @@ def test_arguments_that_cannot_be_read_end_with_2(arguments: list[str]) -> None:
 def test_the_list_names_stacks_scenarios_and_variants(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What there is to choose from."""
+    """Everything that a user can choose."""
     assert 0 == main(["list", "--root", str(root)])
     assert [
         "first as of 2026-01-15 core The first one",
@@ -330,7 +348,7 @@ def test_the_list_names_stacks_scenarios_and_variants(
 
 
 def test_the_table_shows_what_is_recorded(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing is run; a named stack is one column."""
+    """Nothing is run. A named stack is the only column."""
     project = Project.at(root)
     for stack in ("first", "second"):
         project.store.append(
@@ -342,10 +360,10 @@ def test_the_table_shows_what_is_recorded(root: Path, capsys: pytest.CaptureFixt
     assert {"first/sums/plain", "second/sums/plain"} == set(outcomes(root))
 
 
-def test_what_cannot_be_read_of_the_records_is_told(
+def test_a_record_that_cannot_be_read_is_a_warning(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A warning, not a failure."""
+    """It is not a failure."""
     records = root / ".gradmatrix" / "records"
     records.mkdir(parents=True)
     (records / "first.jsonl").write_text('{"schema":7}\n', encoding="utf-8")
@@ -358,19 +376,19 @@ def test_what_cannot_be_read_of_the_records_is_told(
     ] == warnings
 
 
-def test_the_checkout_is_found_upwards(
+def test_the_checkout_is_found_from_a_folder_below_it(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From any folder below it, as git does."""
+    """As git does it."""
     monkeypatch.chdir(root / "scenarios")
     assert 0 == main(["list"])
     assert "The first one" in capsys.readouterr().out
 
 
-def test_without_a_checkout_it_says_what_was_looked_for(
+def test_without_a_checkout_the_error_says_what_was_looked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An installed wheel has no checkout of its own to fall back to."""
+    """An installed wheel has no checkout to use instead."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("gradmatrix.run.project.PACKAGE", tmp_path / "a" / "b")
     assert 2 == main(["list"])
@@ -379,15 +397,15 @@ def test_without_a_checkout_it_says_what_was_looked_for(
     assert "--root DIR" in told
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the package."""
+def test_version_prints_the_version_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 0."""
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
     assert f"gradmatrix {__version__}\n" == capsys.readouterr().out
 
 
 def test_help_imports_nothing_heavy() -> None:
-    """Only the command that needs a library waits for its import."""
+    """A large library is imported only by the command that needs it."""
     code = (
         "import sys\nfrom gradmatrix.cli.main import parser\nparser().format_help()\n"
         "heavy = {'msgspec', 'rich', 'pandas', 'jinja2', 'scipy', 'packaging', 'pyarrow', 'uv'}\n"
@@ -399,16 +417,16 @@ def test_help_imports_nothing_heavy() -> None:
     assert "[]\n" == printed.stdout
 
 
-def test_locking_leaves_locks_alone(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also that of a stack as of today: it moves when it is named."""
+def test_lock_keeps_existing_locks(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also the lock of a stack as of today, unless the stack is named."""
     text = MATRIX.replace("as_of = 2026-01-15", 'as_of = "today"', 1)
     (root / "matrix.toml").write_text(text, encoding="utf-8")
     assert 0 == main(["lock", "--root", str(root)])
     assert "Every stack has a lock." in capsys.readouterr().out
 
 
-def test_a_dropped_environment_is_gone(root: Path) -> None:
-    """Room for the next stack."""
+def test_drop_environments_deletes_the_environment(root: Path) -> None:
+    """This makes room for the next stack."""
     environment = root / ".gradmatrix" / "environments" / "first"
     environment.mkdir(parents=True)
     main(["run", "--root", str(root), "--drop-environments"])

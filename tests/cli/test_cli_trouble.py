@@ -1,4 +1,4 @@
-"""What a user does wrong, or a machine: a message and exit code 2, never a traceback."""
+"""Errors of a user or a machine are a message and exit code 2, never a traceback."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("arguments", [["run", "first", "--all"], ["lock", "first", "--all"]])
-def test_a_name_and_all_exclude_each_other(
+def test_all_cannot_be_combined_with_a_name(
     root: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    """`nox -s matrix -- --all` comes out as that: what to write instead is told."""
+    """`nox -s matrix -- --all` does this, so the error says what to write instead."""
     assert 2 == main([*arguments, "--root", str(root)])
     assert "nox -t all" in capsys.readouterr().err
 
@@ -51,10 +51,10 @@ def test_a_name_and_all_exclude_each_other(
         (["list", "first"], "first (it takes no more words)"),
     ],
 )
-def test_what_a_command_does_not_know_is_told_with_its_own_usage(
+def test_an_unknown_option_is_an_error_with_the_usage_of_its_command(
     capsys: pytest.CaptureFixture[str], words: list[str], meant: str
 ) -> None:
-    """A slip of the keys in the twentieth option of a command is not answered with the list of all commands."""
+    """The error does not list all commands."""
     with pytest.raises(SystemExit) as ended:
         main(words)
     err = capsys.readouterr().err
@@ -65,29 +65,29 @@ def test_what_a_command_does_not_know_is_told_with_its_own_usage(
     )
 
 
-def test_without_a_core_stack_one_must_be_named(
+def test_without_a_core_stack_a_stack_must_be_named(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The default is what it is about."""
+    """The core stacks are the default, and there are none."""
     (root / "matrix.toml").write_text(MATRIX.replace("core = true\n", ""), encoding="utf-8")
     assert 2 == main(["run", "--root", str(root)])
     assert "No stack of matrix.toml is a core stack." in capsys.readouterr().err
 
 
-def test_a_folder_is_no_matrix(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--matrix names a file."""
+def test_matrix_must_name_a_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder is an error."""
     assert 2 == main(["list", "--root", str(root), "--matrix", str(root / "scenarios")])
     assert "gradmatrix: scenarios cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), InstallFailed(BUILD)])
-def test_a_machine_that_cannot_go_on_ends_with_2(
+def test_a_machine_that_fails_exits_with_2(
     root: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
 ) -> None:
-    """What happened, and that the same command goes on later."""
+    """The message says what happened, and that the same command continues later."""
 
     def broken(*_: object) -> None:
         raise error
@@ -101,10 +101,10 @@ def test_a_machine_that_cannot_go_on_ends_with_2(
     )
 
 
-def test_isolation_can_be_narrowed_by_device(
+def test_isolation_can_be_limited_to_a_device(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a run can."""
+    """As a run can be."""
     assert 2 == main(["isolation", "first", "--device", "cpus", "--root", str(root)])
     assert "perhaps you meant 'cpu'" in capsys.readouterr().err
 
@@ -113,14 +113,14 @@ def test_isolation_can_be_narrowed_by_device(
     ("words", "code"),
     [(["lock", "--all"], 3), (["lock", "first"], 2), (["run", "--all"], 3), (["run", "first"], 2)],
 )
-def test_a_release_that_there_is_not_does_not_keep_the_other_stacks(
+def test_a_release_that_does_not_exist_does_not_stop_the_other_stacks(
     root: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
     code: int,
 ) -> None:
-    """It is told when they are done; where there are none, it is bad input like another."""
+    """The error is printed after the other stacks. If there are none, it is the only output."""
 
     def resolved(stack: Stack, *_: object) -> Lock:
         return make_lock(stack.name, failure=NO_RELEASE if stack.name == "first" else None)

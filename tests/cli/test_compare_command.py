@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["project"]  # a fixture
 
 
-@pytest.fixture(autouse=True)
-def _wide_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed goes to a file, whatever the machine's settings."""
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def runs(project: Project, tmp_path: Path) -> tuple[str, str]:
     """A baseline that trains and a candidate that does not."""
@@ -38,14 +30,14 @@ def runs(project: Project, tmp_path: Path) -> tuple[str, str]:
 
 
 def compare(project: Project, *words: str) -> int:
-    """The exit code."""
+    """Run `compare` and return the exit code."""
     return main(["compare", *words, "--root", str(project.root)])
 
 
-def test_a_regression_is_printed_first_and_is_exit_code_1(
+def test_a_regression_is_printed_first_and_exits_with_1(
     project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Records that somebody else made with other packages, against a stack of this checkout."""
+    """Records from elsewhere, with other packages, are compared with a stack of this checkout."""
     earlier = write(
         tmp_path / "theirs", ran("first", lock=replace(locked("first"), digest="9" * 64))
     )
@@ -54,7 +46,7 @@ def test_a_regression_is_printed_first_and_is_exit_code_1(
     assert "Do not upgrade yet: 1 cell regressed." == capsys.readouterr().out.splitlines()[0]
 
 
-def test_a_stack_against_itself_is_safe(
+def test_a_stack_compared_with_itself_is_safe(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing changed."""
@@ -63,22 +55,22 @@ def test_a_stack_against_itself_is_safe(
     assert capsys.readouterr().out.startswith("Safe: nothing regressed in 1 cell.\n")
 
 
-def test_a_run_that_is_compared_with_itself_is_told(
+def test_a_run_compared_with_itself_gets_a_warning(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says nothing that anybody wants to know; records of another moment do."""
+    """Records of another time get none."""
     write(project.results, ran("first"))
     compare(project, "first", "first")
-    assert "warning: Both sides are the very same records" in capsys.readouterr().out
+    assert "warning: Both sides have the same records" in capsys.readouterr().out
 
 
-def test_a_report_that_cannot_be_written_takes_no_answer_away(
+def test_the_answer_is_printed_although_a_report_cannot_be_written(
     project: Project,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The disk was not full yet when that was tried."""
+    """The disk may become full after the check whether the file can be written."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -89,17 +81,17 @@ def test_a_report_that_cannot_be_written_takes_no_answer_away(
     assert capsys.readouterr().out.startswith("Safe: ")
 
 
-def test_the_same_inputs_with_another_verdict_are_exit_code_3(
+def test_different_verdicts_from_the_same_inputs_exit_with_3(
     project: Project, runs: tuple[str, str]
 ) -> None:
     """Nobody can say which of the two is right."""
     assert 3 == compare(project, *runs)
 
 
-def test_every_asked_form_is_written(
+def test_every_requested_report_is_written(
     project: Project, runs: tuple[str, str], tmp_path: Path
 ) -> None:
-    """And nothing else, in the runs least of all."""
+    """Nothing else is written, and the compared runs do not change."""
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     names = {
         "--markdown": "a.md",
@@ -114,10 +106,10 @@ def test_every_asked_form_is_written(
     assert before == {path: content for path, content in after.items() if path in before}
 
 
-def test_what_goes_to_the_standard_output_is_alone_there(
+def test_a_report_on_the_standard_output_is_alone_there(
     project: Project, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So that it can be piped."""
+    """So it can be piped."""
     compare(project, *runs, "--json", "-")
     assert "inconclusive" == json.loads(capsys.readouterr().out)["verdict"]
 
@@ -138,29 +130,29 @@ def test_what_goes_to_the_standard_output_is_alone_there(
         (["first", "first", "--stacks", "first", "frist"], "perhaps you meant 'first'"),
     ],
 )
-def test_bad_input_is_exit_code_2_and_one_error(
+def test_bad_input_is_one_error_and_exits_with_2(
     project: Project, capsys: pytest.CaptureFixture[str], words: list[str], expected: str
 ) -> None:
-    """With what to do."""
+    """The error says what to do."""
     write(project.results, ran("first"))
     assert 2 == compare(project, *words)
     assert expected in capsys.readouterr().err
 
 
-def test_one_scenario_can_be_chosen(
+def test_one_recorded_scenario_can_be_chosen(
     project: Project, runs: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of those that were recorded."""
+    """Only its cells are compared."""
     compare(project, *runs, "--scenario", "sums", "--json", "-")
     assert ["sums"] == [
         each["cell"]["scenario"] for each in json.loads(capsys.readouterr().out)["cells"]
     ]
 
 
-def test_a_damaged_line_is_a_warning_beside_the_report(
+def test_a_damaged_line_is_a_warning(
     project: Project, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The rest is compared."""
+    """All other lines are compared."""
     folder = write(tmp_path / "theirs", ran("first"))
     with (folder / "records" / "first.jsonl").open("ab") as file:
         file.write(b"{half\n")

@@ -10,7 +10,6 @@ import pytest
 
 from gradmatrix.cli.main import main
 from gradmatrix.compare import history
-from gradmatrix.publish.feeds import MARKER
 from gradmatrix.run.store import Store
 from tests.cli.test_cli import MATRIX, SUMS, write_lock
 from tests.factories import NOON, make_cell, make_lock, make_record
@@ -19,14 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CELL = make_cell("first", "sums")
-
-
-@pytest.fixture(autouse=True)
-def _wide_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed goes to a file, whatever the machine's settings."""
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -39,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def publish(root: Path, outcome: str, day: int, lock: str) -> None:
-    """Publish one cell with what became of it under a lock."""
+    """Publish one cell with this outcome under a lock."""
     at = NOON + dt.timedelta(days=day)
     record = make_record(
         outcome, CELL, message="it broke", recorded_at=at, inputs={"lock": lock * 16}, key=lock
@@ -52,7 +43,7 @@ def publish(root: Path, outcome: str, day: int, lock: str) -> None:
 
 
 def run(root: Path, *words: str) -> int:
-    """The exit code of a command."""
+    """Run a command and return its exit code."""
     return main([words[0], "--root", str(root), *words[1:]])
 
 
@@ -70,10 +61,10 @@ first/sums/plain/cpu
     assert expected == capsys.readouterr().out
 
 
-def test_an_unknown_cell_is_refused_with_a_suggestion(
+def test_an_unknown_cell_is_an_error_with_a_suggestion(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As everywhere."""
+    """As in every command."""
     publish(root, "trains", 0, "1")
     assert 2 == run(root, "history", "first/sums/plane")
     assert "perhaps you meant 'plain'" in capsys.readouterr().err
@@ -82,15 +73,15 @@ def test_an_unknown_cell_is_refused_with_a_suggestion(
 @pytest.mark.parametrize(
     "words", [("history", "first/sums/plain"), ("regressions",)], ids=lambda words: words[0]
 )
-def test_without_a_history_the_next_step_is_told(
+def test_without_a_history_the_error_says_what_to_do(
     root: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Silence would read as "nothing is regressed"."""
+    """No output would look like "nothing has regressed"."""
     assert 2 == run(root, *words)
     assert "There is no history in" in capsys.readouterr().err
 
 
-def test_a_regression_is_printed_and_makes_the_exit_code_1(
+def test_a_regression_is_printed_and_exits_with_1(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the message of the record."""
@@ -102,17 +93,21 @@ def test_a_regression_is_printed_and_makes_the_exit_code_1(
     assert "  - `it broke`" in printed
 
 
-def test_nothing_regressed_is_0_and_says_so(root: Path, tmp_path: Path) -> None:
-    """In the file, for whoever closes the issue."""
+def test_without_a_regression_the_file_says_so_and_the_exit_code_is_0(
+    root: Path, tmp_path: Path
+) -> None:
+    """The nightly job closes the issue then."""
     publish(root, "trains", 0, "1")
     assert 0 == run(root, "regressions", "--output", str(tmp_path / "issue.md"))
-    assert f"{MARKER}\nNo cell of the published matrix has regressed.\n" == (
-        tmp_path / "issue.md"
-    ).read_text("utf-8")
+    assert "No cell of the published matrix has regressed.\n" == (tmp_path / "issue.md").read_text(
+        "utf-8"
+    )
 
 
-def test_regressions_are_had_as_data(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A list, with whole links where an address is given."""
+def test_json_prints_the_regressions_as_data(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list. With --base-url its links are complete."""
     publish(root, "trains", 0, "1")
     publish(root, "step:exception", 1, "2")
     assert 1 == run(root, "regressions", "--json", "--base-url", "https://example.org/m")
@@ -123,8 +118,8 @@ def test_regressions_are_had_as_data(root: Path, capsys: pytest.CaptureFixture[s
     )
 
 
-def test_what_left_the_matrix_is_not_regressed(root: Path) -> None:
-    """A stack that matrix.toml has no more."""
+def test_a_stack_that_left_the_matrix_is_not_a_regression(root: Path) -> None:
+    """matrix.toml does not have the stack any more."""
     publish(root, "trains", 0, "1")
     publish(root, "step:exception", 1, "2")
     assert 1 == run(root, "regressions")
@@ -132,19 +127,19 @@ def test_what_left_the_matrix_is_not_regressed(root: Path) -> None:
     assert 0 == run(root, "regressions")
 
 
-def test_the_history_of_what_was_not_judged_is_printed(
+def test_the_history_of_a_cell_that_was_never_judged_is_printed(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a device the first one is meant on which it was judged: none was."""
+    """Without a device, a cell that was judged is preferred; here there is none."""
     publish(root, "setup:unsupported", 0, "1")
     assert 0 == run(root, "history", "first/sums/plain")
     assert "setup:unsupported" in capsys.readouterr().out
 
 
-def test_what_cannot_be_read_is_told_beside_the_result(
+def test_a_line_that_cannot_be_read_is_a_warning_on_the_error_stream(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The data stay data."""
+    """The data on the standard output stay valid."""
     publish(root, "trains", 0, "1")
     path = root / "results" / "history" / "first.jsonl"
     path.write_bytes(path.read_bytes() + b'{"schema":1,"half')
@@ -154,7 +149,7 @@ def test_what_cannot_be_read_is_told_beside_the_result(
 
 
 def test_another_schema_is_an_error(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2, with what to do."""
+    """The exit code is 2, and the error says what to do."""
     publish(root, "trains", 0, "1")
     (root / "results" / "history" / "first.jsonl").write_bytes(b'{"schema":9}\n')
     assert 2 == run(root, "regressions")

@@ -26,6 +26,8 @@ from tests.upgrading import files, make_checkout
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gradmatrix.run.plan import Planned
+
 FAILS = Answer(
     make_observation(
         raised=make_raised("element 0 of tensors does not require grad"), reached="step"
@@ -47,14 +49,6 @@ for _ in range(parser.parse_args().steps):
 """
 
 
-@pytest.fixture(autouse=True)
-def _wide_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is printed goes to a file: no colours, no wrapped line."""
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The checkout, as the working directory."""
@@ -64,12 +58,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers that only pretend."""
+    """Servers that only pretend to run cells."""
     return pretend(monkeypatch)
 
 
 def run(root: Path, *arguments: str) -> int:
-    """The exit code."""
+    """Run `upgrade` and return its exit code."""
     return main(["upgrade", *arguments, "--root", str(root), "--no-timing"])
 
 
@@ -82,16 +76,18 @@ def run(root: Path, *arguments: str) -> int:
         ([TRAINED, FAILS, TRAINED, TRAINED, FAILS, TRAINED], 3),
     ],
 )
-def test_the_exit_code(root: Path, world: World, answers: list[Answer], code: int) -> None:
+def test_the_exit_code_is_that_of_the_verdict(
+    root: Path, world: World, answers: list[Answer], code: int
+) -> None:
     """0 safe, 1 regressions, 3 inconclusive."""
     world.answers = {"reported": answers}
     assert code == run(root, "first", "--to", "second")
 
 
-def test_what_moves_is_printed_first(
+def test_the_packages_that_differ_are_printed_first(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before the answer, and where the report is kept comes last."""
+    """The answer follows, and then the file that keeps the report."""
     run(root, "first", "--to", "second")
     printed = capsys.readouterr().out.strip()
     assert printed.startswith(
@@ -103,7 +99,7 @@ def test_what_moves_is_printed_first(
     )
 
 
-def test_nothing_that_moves_is_told(
+def test_equal_sides_are_reported_as_equal(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same side twice."""
@@ -111,10 +107,10 @@ def test_nothing_that_moves_is_told(
     assert "Nothing differs: both sides have the same packages." in capsys.readouterr().out
 
 
-def test_json_has_the_standard_output_to_itself(
+def test_json_on_the_standard_output_is_one_document(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One document, that can be read again."""
+    """It can be read again."""
     run(root, "first", "--to", "second", "--json", "-")
     comparison = msgspec.json.decode(capsys.readouterr().out, type=Comparison)
     assert ("first", "second", 2) == (
@@ -124,8 +120,8 @@ def test_json_has_the_standard_output_to_itself(
     )
 
 
-def test_reports_are_written(root: Path, world: World) -> None:
-    """In every form that was asked for."""
+def test_requested_reports_are_written(root: Path, world: World) -> None:
+    """In each requested form."""
     run(
         root,
         "first",
@@ -143,10 +139,10 @@ def test_reports_are_written(root: Path, world: World) -> None:
     ]
 
 
-def test_a_report_that_cannot_be_written_loses_no_answer(
+def test_a_report_that_cannot_be_written_is_an_error_with_the_answer(
     root: Path, world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told, and where all of it is kept."""
+    """The error also names the file that keeps the comparison."""
 
     def report(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "a.html")
@@ -158,8 +154,8 @@ def test_a_report_that_cannot_be_written_loses_no_answer(
     assert str(root / ".gradmatrix/upgrade/reports/first-to-second/report.json") in error
 
 
-def test_runs_of_parts_are_kept_apart(root: Path, world: World) -> None:
-    """None takes another's place."""
+def test_reports_of_different_parts_are_kept_in_different_files(root: Path, world: World) -> None:
+    """No report replaces another one."""
     run(root, "first", "--to", "second")
     run(root, "first", "--to", "second", "--cell", "sums/plain")
     reports = root / ".gradmatrix/upgrade/reports"
@@ -168,14 +164,14 @@ def test_runs_of_parts_are_kept_apart(root: Path, world: World) -> None:
     )
 
 
-def test_a_part_can_be_run(root: Path, world: World) -> None:
-    """A variant, for example."""
+def test_a_part_of_the_scenarios_can_be_run(root: Path, world: World) -> None:
+    """Here one variant."""
     run(root, "first", "--to", "second", "--cell", "sums/plain")
     assert ["sums/plain"] * 2 == world.asked
 
 
-def test_a_script_of_one_s_own_takes_the_place_of_the_scenarios(root: Path, world: World) -> None:
-    """Named after its file; beside a scenario where one is named."""
+def test_a_script_of_the_user_replaces_the_scenarios(root: Path, world: World) -> None:
+    """It is named after its file. With --scenario both run."""
     (root / "my train.py").write_text(TRAIN, encoding="utf-8")
     run(root, "first", "--to", "second", "--script", "'my train.py' --steps 3")
     assert ["my train/script"] * 2 == world.asked
@@ -195,7 +191,7 @@ def test_a_script_of_one_s_own_takes_the_place_of_the_scenarios(root: Path, worl
 
 
 def test_a_module_beside_a_script_is_part_of_it(root: Path, world: World) -> None:
-    """What it imports may be what was wrong: the same command after a change runs it again."""
+    """The script may import it, so a change of the module runs the script again."""
     (root / "train.py").write_text(TRAIN, encoding="utf-8")
     (root / "model.py").write_text("width = 4\n", encoding="utf-8")
     (root / "here").mkdir()
@@ -210,10 +206,10 @@ def test_a_module_beside_a_script_is_part_of_it(root: Path, world: World) -> Non
     assert ["train/script"] * 6 == world.asked
 
 
-def test_a_script_that_fails_on_both_sides_is_no_good_news(
+def test_a_script_that_fails_on_both_sides_is_not_safe(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A path that is not where it runs, for example: what it said is shown."""
+    """The output shows its message, for example about a wrong path."""
     (root / "train.py").write_text(TRAIN, encoding="utf-8")
     world.answers = {"script": [FAILS] * 2}
     assert 3 == run(root, "first", "--to", "second", "--script", "train.py")
@@ -256,14 +252,14 @@ def test_a_script_that_fails_on_both_sides_is_no_good_news(
         ([sys.executable, "--to", "second"], "has no torch"),
     ],
 )
-def test_bad_input_is_one_error_and_touches_nothing(
+def test_bad_input_is_one_error_and_nothing_runs(
     root: Path,
     world: World,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     complaint: str,
 ) -> None:
-    """Exit code 2; nothing is run, nothing recorded."""
+    """The exit code is 2, and nothing is recorded."""
     (root / "requirements.txt").write_text("torch\npeft=1\n", encoding="utf-8")
     before = files(root)
     assert 2 == run(root, *arguments)
@@ -285,10 +281,10 @@ def test_bad_input_is_one_error_and_touches_nothing(
         ("--margin", "200%"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_told(
+def test_an_invalid_value_is_an_error(
     root: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
 ) -> None:
-    """With one that would."""
+    """The error shows a valid value."""
     with pytest.raises(SystemExit) as ended:
         run(root, "first", "--to", "second", f"{option}={value}")
     assert 2 == ended.value.code
@@ -299,13 +295,13 @@ def test_a_value_that_makes_no_sense_is_told(
     ("text", "expected"), [("120", 120), ("120s", 120), ("5m", 300), ("1.5min", 90), ("1h", 3600)]
 )
 def test_a_budget_is_a_time(text: str, expected: float) -> None:
-    """In seconds, unless it says another unit."""
+    """In seconds if there is no unit."""
     assert expected == commands.seconds(text)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1%", 0.01), ("0.02", 0.02), ("2.5%", 0.025)])
 def test_a_margin_is_a_share(text: str, expected: float) -> None:
-    """Of the baseline."""
+    """As a percentage or as a number."""
     assert expected == commands.share(text)
 
 
@@ -316,14 +312,16 @@ def test_a_day_is_a_date() -> None:
         commands.day("31.3.2026")
 
 
-def test_measuring_is_asked_for_what_was_said(
+def test_the_measurement_gets_the_options(
     root: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Budget, margin and cells."""
+    """The budget, the margin and the cells."""
     asked = []
 
-    def measure(*arguments: object, **facts: object) -> dict[object, object]:
-        asked.append((len(arguments[2]), facts["budget_s"], facts["margin"]))  # type: ignore[arg-type]
+    def measure(
+        _baseline: Path, _candidate: Path, cells: list[Planned], *_: object, **facts: object
+    ) -> dict[object, object]:
+        asked.append((len(cells), facts["budget_s"], facts["margin"]))
         return {}
 
     monkeypatch.setattr(race, "measure", measure)
@@ -344,10 +342,10 @@ def test_measuring_is_asked_for_what_was_said(
     assert [(1, 120.0, 0.02), (2, 120.0, 0.02)] == asked
 
 
-def test_latest_is_the_matrix_s_own_stack(
+def test_latest_is_the_stack_latest_of_the_matrix(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where it asks for the same without versions; its lock is the one that is there."""
+    """If the baseline requires the same packages. The lock of that stack is used."""
     text = (root / "matrix.toml").read_text(encoding="utf-8") + LATEST.replace(', "peft"', "")
     (root / "matrix.toml").write_text(text, encoding="utf-8")
     for suffix in ("txt", "json"):
@@ -360,10 +358,13 @@ def test_latest_is_the_matrix_s_own_stack(
 
 
 @pytest.mark.slow
-def test_a_real_script_in_a_real_environment_and_its_stack(
+def test_a_real_script_runs_in_an_existing_environment_and_in_its_stack(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The environment is run in place and left as it is; both train, and nothing moves but the build of torch."""
+    """The environment does not change.
+
+    The script trains on both sides, and only the build of torch differs.
+    """
     script = tmp_path / "train.py"
     script.write_text(TRAIN, encoding="utf-8")
     python = python_of(NEWEST)

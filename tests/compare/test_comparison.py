@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def verdict(before: Results, after: Results, *ratios: Size) -> tuple[int, str]:
-    """Exit code and headline."""
+    """The exit code and the headline."""
     found = compare(
         before,
         after,
@@ -43,8 +43,8 @@ HEALTHY = side(OLD, record(OLD))
 AS_WELL = side(NEW, record(NEW))
 
 
-def test_every_kind_of_change_is_counted_misuse_apart() -> None:
-    """What needs no attention too."""
+def test_every_kind_of_change_is_counted() -> None:
+    """Misuse is counted separately, and unchanged cells are counted too."""
     found = everything()
     training = {name: getattr(found.training, name) for name in found.training.__struct_fields__}
     expected = {
@@ -61,7 +61,7 @@ def test_every_kind_of_change_is_counted_misuse_apart() -> None:
 
 
 def test_each_cell_has_its_change() -> None:
-    """In the scenarios' own order."""
+    """In the order of the scenarios."""
     expected = {
         "plain": "unchanged",
         "first": "regressed",
@@ -81,8 +81,8 @@ def test_each_cell_has_its_change() -> None:
     ]
 
 
-def test_flaky_and_spurious_are_told_apart() -> None:
-    """One wants more runs, the other a machine that works."""
+def test_flaky_and_spurious_cells_are_different() -> None:
+    """A flaky cell needs more runs, a spurious one a machine that works."""
     found = {each.cell.variant: (each.flaky, each.spurious) for each in everything().cells}
     assert ((True, False), (False, True)) == (found["shaky"], found["lost"])
 
@@ -97,20 +97,23 @@ def test_flaky_and_spurious_are_told_apart() -> None:
             (Size.INCONCLUSIVE,),
             (
                 0,
-                "Safe: nothing regressed in 1 cell, speed or memory of 1 of 1 cell is inconclusive.",
+                (
+                    "Safe: nothing regressed in 1 cell, "
+                    "speed or memory of 1 of 1 cell is inconclusive."
+                ),
             ),
         ),
     ],
 )
-def test_slower_is_a_regression_and_an_open_ratio_is_told(
+def test_slower_is_a_regression_and_an_inconclusive_ratio_is_not(
     ratios: tuple[Size, ...], expected: tuple[int, str]
 ) -> None:
-    """A budget that was too small fails nobody's CI."""
+    """A time budget that was too small does not make CI fail."""
     assert expected == verdict(HEALTHY, AS_WELL, *ratios)
 
 
-def test_hungrier_is_a_regression() -> None:
-    """As slower is."""
+def test_more_memory_is_a_regression() -> None:
+    """As more time is."""
     grown = measured(Size.SAME)
     assert grown.step_time is not None
     found = compare(
@@ -122,15 +125,15 @@ def test_hungrier_is_a_regression() -> None:
     )
 
 
-def test_a_regressed_cell_wins_over_all_else() -> None:
-    """Whatever is fixed."""
+def test_a_regressed_cell_decides_the_verdict() -> None:
+    """Whatever else is fixed."""
     before = side(OLD, record(OLD, "first"), record(OLD, "second", "step:exception", **raising()))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()), record(NEW, "second"))
     assert (1, "Do not upgrade yet: 1 cell regressed, 1 fixed.") == verdict(before, after)
 
 
-def test_a_misuse_of_which_the_stack_is_silent_now_is_a_regression() -> None:
-    """Named as what it is."""
+def test_a_misuse_that_is_silent_now_is_a_regression() -> None:
+    """The headline says that a mistake is now silent."""
     before = side(OLD, record(OLD, "frozen", "step:no-grad-fn", role=Role.MISUSE, passed=True))
     after = side(NEW, record(NEW, "frozen", "gradient:none", role=Role.MISUSE))
     assert (1, "Do not upgrade yet: 1 mistake that used to be reported is now silent.") == verdict(
@@ -138,13 +141,13 @@ def test_a_misuse_of_which_the_stack_is_silent_now_is_a_regression() -> None:
     )
 
 
-def test_a_cell_of_which_nothing_can_be_said_leaves_it_open() -> None:
-    """Without any regression."""
+def test_an_inconclusive_cell_makes_the_verdict_inconclusive() -> None:
+    """If no cell regressed."""
     after = side(NEW, record(NEW, outcome="process:lost", passed=None))
     assert (3, "Inconclusive: 1 cell inconclusive.") == verdict(HEALTHY, after)
 
 
-def test_runs_without_a_cell_in_common_are_open() -> None:
+def test_runs_without_a_common_cell_are_inconclusive() -> None:
     """Nothing was compared, so nothing is safe."""
     before, after = side(OLD, record(OLD, "first")), side(NEW, record(NEW, "second"))
     assert (
@@ -160,10 +163,10 @@ def test_runs_without_a_cell_in_common_are_open() -> None:
         (12, (0, "Safe: nothing regressed in 12 cells, 1 cell was not run on the candidate.")),
     ],
 )
-def test_cells_that_the_candidate_did_not_run_are_told_and_many_leave_it_open(
+def test_many_cells_that_the_candidate_did_not_run_make_the_verdict_inconclusive(
     run: int, expected: tuple[int, str]
 ) -> None:
-    """They are no features that are gone: nothing is known of them."""
+    """They are not counted as features that are gone: nothing is known of them."""
     names = [variant.name for variant in SCENARIOS["sums"].variants]
     before, after = (
         side(OLD, *(record(OLD, n) for n in names)),
@@ -179,7 +182,7 @@ def test_cells_that_the_candidate_did_not_run_are_told_and_many_leave_it_open(
 
 
 def test_many_cells_that_were_not_run_are_counted_by_scenario() -> None:
-    """A line that names hundreds is not read."""
+    """Nobody reads a line with hundreds of names."""
     names = [f"variant{number}" for number in range(13)]
     before, after = (
         side(OLD, *(record(OLD, name) for name in names)),
@@ -191,7 +194,7 @@ def test_many_cells_that_were_not_run_are_counted_by_scenario() -> None:
 
 
 def test_a_regression_wins_over_cells_that_were_not_run() -> None:
-    """Both are told."""
+    """The headline has both."""
     before = side(OLD, record(OLD, "first"), record(OLD, "second"))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()))
     assert (
@@ -200,8 +203,8 @@ def test_a_regression_wins_over_cells_that_were_not_run() -> None:
     ) == verdict(before, after)
 
 
-def test_a_measurement_that_failed_is_told() -> None:
-    """Nobody may take it for one that found nothing."""
+def test_a_failed_measurement_is_in_the_headline() -> None:
+    """It does not look like a measurement that found no difference."""
     notices = ("not measured: it ended by itself",)
     failed = measured(step_time=None, memory=None, stopped="failed", notices=notices)
     ratios = {each.key: each for each in (failed, measured(Size.SAME, variant="remedy"))}
@@ -211,16 +214,16 @@ def test_a_measurement_that_failed_is_told() -> None:
     )
 
 
-def test_many_cells_of_one_cause_are_told_as_one_cause() -> None:
-    """What has to be mended is not the number of cells."""
+def test_many_cells_with_one_cause_are_counted_as_one_cause() -> None:
+    """The headline has the number of causes to fix."""
     names = ("first", "second", "other")
     after = side(NEW, *(record(NEW, name, "step:exception", **raising()) for name in names))
     headline = verdict(side(OLD, *(record(OLD, name) for name in names)), after)[1]
     assert "Do not upgrade yet: 3 cells regressed (1 cause)." == headline
 
 
-def test_broke_differently_is_no_regression() -> None:
-    """It did not pass before."""
+def test_broke_differently_is_not_a_regression() -> None:
+    """The cell did not pass before."""
     before = side(OLD, record(OLD, "first", "gradient:none"))
     after = side(NEW, record(NEW, "first", "step:exception", **raising()))
     passes = [record(each) for each in (OLD, NEW)]
@@ -231,8 +234,8 @@ def test_broke_differently_is_no_regression() -> None:
     assert (0, "Safe: nothing regressed in 2 cells, 1 broke differently.") == told
 
 
-def test_where_nothing_passes_on_either_side_nothing_is_safe() -> None:
-    """A script whose path is mistyped fails alike on both: that is no reason to upgrade."""
+def test_without_a_passing_cell_the_verdict_is_inconclusive() -> None:
+    """A script with a wrong path fails on both sides: that is no reason to upgrade."""
     before, after = (
         side(OLD, record(OLD, outcome="gradient:none")),
         side(NEW, record(NEW, outcome="gradient:none")),
@@ -242,16 +245,16 @@ def test_where_nothing_passes_on_either_side_nothing_is_safe() -> None:
     )
 
 
-def test_a_device_that_a_machine_has_not_is_not_compared() -> None:
-    """It says nothing of the stack, and is counted."""
+def test_a_device_that_one_machine_lacks_is_not_compared() -> None:
+    """It says nothing about the stack. The cell is counted as not judged."""
     before = side(OLD, record(OLD), record(OLD, "first"))
     after = side(NEW, record(NEW), record(NEW, "first", "setup:no-device", passed=None))
     found = compare(before, after, SCENARIOS)
     assert (0, 1, 1) == (found.exit_code, found.not_judged, len(found.cells))
 
 
-def test_what_was_measured_comes_worst_first() -> None:
-    """Slower before open before same before faster."""
+def test_measured_cells_are_sorted_worst_first() -> None:
+    """Slower, then inconclusive, then the same, then faster."""
     sizes = {
         "a": (Size.LESS, 0.9),
         "b": (Size.SAME, 1.001),
@@ -263,14 +266,14 @@ def test_what_was_measured_comes_worst_first() -> None:
     assert ["d", "c", "b", "a"] == [each.variant for each in found.measured]
 
 
-def test_a_side_without_a_lock_is_compared_all_the_same() -> None:
-    """Only what moved is not known."""
+def test_a_side_without_a_lock_is_compared() -> None:
+    """Only the changed packages are not known."""
     found = compare(Results("file", None, HEALTHY.records), AS_WELL, SCENARIOS)
     assert (0, None, "") == (found.exit_code, found.pairs[0].moved, found.pairs[0].baseline.lock)
 
 
 def test_several_stacks_are_one_comparison_with_the_stack_in_each_cell() -> None:
-    """Their regressions of one cause are one group."""
+    """Regressions with one cause are one group."""
     failing = side(NEW, record(NEW, "first", "step:exception", **raising()))
     other = Results("other", NEW, failing.records)
     before = side(OLD, record(OLD, "first"))
@@ -280,7 +283,7 @@ def test_several_stacks_are_one_comparison_with_the_stack_in_each_cell() -> None
 
 
 def test_a_stack_compared_with_itself_has_not_changed() -> None:
-    """Cell by cell, and nothing moved."""
+    """All cells are unchanged, and no package moved."""
     found = compare(HEALTHY, HEALTHY, SCENARIOS)
     assert ([Change.UNCHANGED], ()) == ([each.change for each in found.cells], found.pairs[0].moved)
 
@@ -291,7 +294,7 @@ PLACE = "transformers/other.py"
 def together(
     first: dict[str, object], second: dict[str, object], outcome: str = "step:exception"
 ) -> list[list[str]]:
-    """The variants of each group, where two cells regressed with these facts."""
+    """The variants of each group, if two cells regressed with these facts."""
     before = side(OLD, record(OLD, "first"), record(OLD, "second"))
     after = side(
         NEW,
@@ -311,7 +314,7 @@ def together(
     ],
 )
 def test_the_same_reason_and_place_are_one_cause(second: dict[str, object], outcome: str) -> None:
-    """Lines move and messages have numbers in them: the function of a library is the place."""
+    """Line numbers and numbers in messages may differ: the place is a function of a library."""
     assert [["first", "second"]] == together(raising(7), second, outcome)
 
 
@@ -337,16 +340,16 @@ def test_another_phase_reason_or_place_is_another_cause(
         ("no such argument", [["first"], ["second"]]),
     ],
 )
-def test_in_the_script_itself_the_message_tells_causes_apart(
+def test_in_the_script_the_message_separates_causes(
     message: str, expected: list[list[str]]
 ) -> None:
-    """All of a scenario is one function; addresses and sizes are no difference."""
+    """A scenario is one function. Addresses and sizes in the message make no difference."""
     assert expected == together(
         raising(7, "it broke at 0x10 of 9", "train.py"), raising(9, message, "train.py")
     )
 
 
-def test_a_column_that_cannot_be_resolved_is_one_cause() -> None:
+def test_a_stack_that_cannot_be_resolved_is_one_cause() -> None:
     """All of its cells have the same reason."""
     torn = make_lock(
         "torn",
@@ -368,8 +371,8 @@ def test_a_column_that_cannot_be_resolved_is_one_cause() -> None:
     assert "a needs b<2" == found.pairs[0].candidate.failure
 
 
-def test_a_group_has_the_diagnosis_and_what_was_seen_to_help() -> None:
-    """Of the side that fails; the remedy is a cell of it that trains."""
+def test_a_group_has_a_diagnosis_and_a_remedy() -> None:
+    """Of the side that fails. The remedy is a cell that trains there."""
     (group,) = (
         each for each in everything().groups if each.change == "regressed" and not each.misuse
     )
@@ -382,8 +385,8 @@ def test_a_group_has_the_diagnosis_and_what_was_seen_to_help() -> None:
     assert "This works on new: what remedy means (sums/remedy trains there)." == group.advice
 
 
-def test_what_is_fixed_is_told_by_what_was_wrong() -> None:
-    """The baseline's failure."""
+def test_a_fixed_group_says_what_was_wrong() -> None:
+    """It shows the failure of the baseline."""
     (group,) = (each for each in everything().groups if each.change == "fixed" and not each.misuse)
     assert ("trl/trainer.py", "ValueError: was bad") == (
         group.place and group.place.file,
@@ -391,8 +394,8 @@ def test_what_is_fixed_is_told_by_what_was_wrong() -> None:
     )
 
 
-def test_misuse_is_never_in_a_group_with_what_should_train() -> None:
-    """The same outcome means another thing."""
+def test_misuse_is_never_in_a_group_with_other_cells() -> None:
+    """The same outcome has another meaning there."""
     before = side(
         OLD,
         record(OLD, "first"),
@@ -411,8 +414,8 @@ def test_misuse_is_never_in_a_group_with_what_should_train() -> None:
     assert [False, True] == [each.misuse for each in compare(before, after, SCENARIOS).groups]
 
 
-def test_regressions_come_first_and_the_biggest_of_them_before_others() -> None:
-    """In the order in which somebody looks at them."""
+def test_regressions_come_first_and_the_largest_group_before_others() -> None:
+    """In the order in which a reader needs them."""
     names = ("first", "second", "other")
     before = side(
         OLD,
@@ -431,8 +434,8 @@ def test_regressions_come_first_and_the_biggest_of_them_before_others() -> None:
     ]
 
 
-def test_what_is_new_and_fails_is_told_by_its_cause() -> None:
-    """What is new and passes needs none."""
+def test_a_new_cell_that_fails_is_in_a_group() -> None:
+    """A new cell that passes is not."""
     after = side(NEW, record(NEW, "first", "step:exception", **raising()), record(NEW, "second"))
     found = compare(side(OLD), after, SCENARIOS)
     assert [("new", ["first"])] == [

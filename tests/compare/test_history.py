@@ -31,7 +31,7 @@ OUTCOMES = st.sampled_from(
 
 
 def a_record(outcome: str = "trains", day: int = 0, lock: str = "1", **inputs: str) -> Record:
-    """A record of a day, run under a lock."""
+    """The record of a day, run under a lock."""
     inputs = {"lock": lock * 16, "device": "Linux-x86_64", **inputs}
     passed = None if outcome in ("setup:unsupported", "install:network") else outcome == "trains"
     return make_record(
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file with what it holds."""
+    """Every file with its content."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -57,41 +57,41 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_publication_appends_what_changed(folder: Path) -> None:
-    """A line per entry, and one per lock."""
+def test_a_publication_appends_its_changes(folder: Path) -> None:
+    """A line for each entry, and one for each lock."""
     lines = {name: len(content.splitlines()) for name, content in contents(folder).items()}
     assert {"stack.jsonl": 2, "locks/stack.jsonl": 2} == lines
 
 
-def test_what_was_appended_is_handed_back(tmp_path: Path) -> None:
-    """As it is read again."""
+def test_update_returns_what_it_appended(tmp_path: Path) -> None:
+    """The same entries as are read later."""
     update = history.update(tmp_path, OLD, [a_record()], now=NOON)
     assert update.entries == history.load(tmp_path).entries
 
 
-def test_publishing_twice_changes_no_byte(folder: Path) -> None:
-    """Nor touches a file."""
+def test_publishing_twice_changes_no_file(folder: Path) -> None:
+    """Neither its content nor its date."""
     before = contents(folder), [path.stat().st_mtime_ns for path in folder.rglob("*")]
     history.update(folder, NEW, [a_record("step:exception", 1, "2")], now=DAYS[2])
     assert before == (contents(folder), [path.stat().st_mtime_ns for path in folder.rglob("*")])
 
 
-def test_what_was_written_is_not_rewritten(folder: Path) -> None:
-    """A later publication only adds."""
+def test_written_lines_are_never_changed(folder: Path) -> None:
+    """A later publication only appends."""
     before = contents(folder)
     history.update(folder, OLD, [a_record(day=2)], now=DAYS[2])
     assert contents(folder)["stack.jsonl"].startswith(before["stack.jsonl"])
 
 
-def test_a_flip_names_what_moved_between_the_published_locks(folder: Path) -> None:
-    """The lock of today is not needed for it."""
+def test_a_flip_names_the_packages_that_moved_between_published_locks(folder: Path) -> None:
+    """The lock of today is not needed for that."""
     assert ["", "The stack's lock moved: torch 2.6 → 2.7."] == [
         flip.why for flip in history.load(folder).flips
     ]
 
 
-def test_what_fails_now_and_passed_with_the_lock_before_is_regressed(folder: Path) -> None:
-    """Of all stacks."""
+def test_a_cell_that_fails_now_and_passed_with_the_lock_before_regressed(folder: Path) -> None:
+    """On any stack."""
     assert [make_cell()] == [each.now.cell for each in history.load(folder).regressions]
 
 
@@ -104,16 +104,16 @@ def test_what_fails_now_and_passed_with_the_lock_before_is_regressed(folder: Pat
         ("stack", "scenario", "another", 0),
     ],
 )
-def test_a_regression_stands_while_its_cell_is_part_of_the_matrix(
+def test_a_regression_stands_while_its_cell_is_in_the_matrix(
     folder: Path, stack: str, scenario: str, variant: str, expected: int
 ) -> None:
-    """A stack, a scenario or a variant that left is no news."""
+    """A stack, scenario or variant that left the matrix has no regressions."""
     scenarios = [make_scenario(scenario, make_variant(variant))]
     assert expected == len(history.load(folder).standing({stack}, scenarios))
 
 
-def test_our_own_change_is_known_from_the_records_published_before(tmp_path: Path) -> None:
-    """It was no entry of its own, and is not blamed for what the lock did a day later."""
+def test_a_change_of_our_code_is_found_in_the_records_published_before(tmp_path: Path) -> None:
+    """It had no entry, and is not named as a cause of a change that the lock made a day later."""
     published = tmp_path / "stack.jsonl"
     history.update(tmp_path / "history", OLD, [a_record()], now=DAYS[0])
     published.write_bytes(b"half a line\n" + encode(a_record(day=1, observer="other")))
@@ -125,7 +125,7 @@ def test_our_own_change_is_known_from_the_records_published_before(tmp_path: Pat
 
 
 def test_the_latest_changes_are_those_of_one_publication(folder: Path) -> None:
-    """The stacks of a run are published one after the other; the day before is another publication."""
+    """A run publishes its stacks one after the other. The day before is another publication."""
     other = make_lock("other", digest="1" * 64)
     record = msgspec.structs.replace(a_record(day=1), cell=make_cell("other"))
     history.update(folder, other, [record], now=DAYS[1] + dt.timedelta(minutes=20))
@@ -136,14 +136,14 @@ def test_the_latest_changes_are_those_of_one_publication(folder: Path) -> None:
     assert [("stack", "regressed"), ("other", "new")] == changed
 
 
-def test_without_a_history_nothing_changed(tmp_path: Path) -> None:
-    """No folder is no trouble."""
+def test_without_a_folder_the_history_is_empty(tmp_path: Path) -> None:
+    """This is not an error."""
     empty = history.load(tmp_path / "nowhere")
     assert ((), (), ()) == (empty.flips, empty.latest_changes(), empty.regressions)
 
 
-def test_half_a_line_is_reported_and_the_next_one_stands_alone(folder: Path) -> None:
-    """Something ended before it was written."""
+def test_half_a_line_is_reported_and_the_next_one_is_complete(folder: Path) -> None:
+    """A process may end while it writes."""
     path = folder / "stack.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
     update = history.update(folder, NEW, [a_record("gradient:none", 2, "2")], now=DAYS[2])
@@ -159,8 +159,8 @@ def test_half_a_line_is_reported_and_the_next_one_stands_alone(folder: Path) -> 
 
 
 @pytest.mark.parametrize("line", [b"nonsense", b"{}", b'{"schema": 1}', b"\xff\xfe", b"[]"])
-def test_a_line_that_is_no_entry_is_reported_and_skipped(folder: Path, line: bytes) -> None:
-    """Bytes that are no UTF-8 included."""
+def test_a_line_that_is_not_an_entry_is_reported_and_skipped(folder: Path, line: bytes) -> None:
+    """Also bytes that are not UTF-8."""
     path = folder / "stack.jsonl"
     path.write_bytes(line + b"\n\n" + path.read_bytes())
     read = history.load(folder)
@@ -171,7 +171,7 @@ def test_a_line_that_is_no_entry_is_reported_and_skipped(folder: Path, line: byt
 
 
 def test_an_unknown_outcome_is_reported_and_skipped(folder: Path) -> None:
-    """A newer release, or a hand, wrote it."""
+    """A newer release or a person wrote it."""
     path = folder / "stack.jsonl"
     path.write_bytes(path.read_bytes().replace(b"step:exception", b"step:bored"))
     read = history.load(folder)
@@ -185,8 +185,8 @@ def test_an_unknown_outcome_is_reported_and_skipped(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["stack.jsonl", "locks/stack.jsonl"])
-def test_another_schema_is_refused_and_nothing_written(folder: Path, name: str) -> None:
-    """Neither to this file nor to the other."""
+def test_another_schema_is_refused_and_nothing_is_written(folder: Path, name: str) -> None:
+    """To none of the files."""
     (folder / name).write_bytes((folder / name).read_bytes() + b'{"schema": 7, "colour": "blue"}\n')
     before = contents(folder)
     with pytest.raises(UserError, match="the history of stack: line 3: it has schema 7"):
@@ -195,7 +195,7 @@ def test_another_schema_is_refused_and_nothing_written(folder: Path, name: str) 
 
 
 def test_the_lines_of_two_branches_are_read_in_the_order_of_publication(folder: Path) -> None:
-    """A merge may put the older ones last."""
+    """A merge of branches may put older lines last."""
     path = folder / "stack.jsonl"
     path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
     assert ["trains", "step:exception"] == [entry.outcome for entry in history.load(folder).entries]
@@ -205,7 +205,7 @@ def test_the_lines_of_two_branches_are_read_in_the_order_of_publication(folder: 
 def test_the_newest_entry_is_the_verdict_that_was_published_last(
     tmp_path_factory: pytest.TempPathFactory, days: list[tuple[str, str]]
 ) -> None:
-    """Whatever happened; what speaks of the machine aside. Publishing each day twice makes no difference."""
+    """Apart from failures of the machine. Publishing each day twice makes no difference."""
     folder = tmp_path_factory.mktemp("history")
     for day, (outcome, lock) in enumerate(days):
         record = a_record(outcome, day, lock)

@@ -1,4 +1,4 @@
-"""Runs that exist: what is read of each kind, and what is said of one that is none."""
+"""Runs that exist: how each kind is read, and the errors for what is not a run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def locked(stack: str, torch: str = "2.6.0") -> Lock:
 
 
 def ran(stack: str, outcome: str = "trains", lock: Lock | None = None, **facts: object) -> Record:
-    """A record of the only cell of a stack."""
+    """The record of the only cell of a stack."""
     inputs = {"lock": lock_input(lock or locked(stack))}
     return make_record(outcome, make_cell(stack, "sums"), **{"inputs": inputs, **facts})
 
@@ -71,7 +71,7 @@ def outcomes(text: str, project: Project) -> dict[str, list[str]]:
     }
 
 
-def test_a_results_folder_has_all_of_its_stacks(project: Project, tmp_path: Path) -> None:
+def test_a_results_folder_has_all_its_stacks(project: Project, tmp_path: Path) -> None:
     """Each with the lock beside its records."""
     folder = write(tmp_path / "theirs", ran("first"), ran("second", "gradient:none"))
     assert {"first": ["trains"], "second": ["gradient:none"]} == outcomes(str(folder), project)
@@ -80,15 +80,15 @@ def test_a_results_folder_has_all_of_its_stacks(project: Project, tmp_path: Path
     assert "2.6.0" == lock.version("torch")
 
 
-def test_a_folder_of_records_is_a_run_as_well(project: Project, tmp_path: Path) -> None:
-    """The locks are beside it."""
+def test_a_folder_of_records_is_a_run(project: Project, tmp_path: Path) -> None:
+    """The locks are in the folder beside it."""
     folder = write(tmp_path / "theirs", ran("first"))
     side = read(str(folder / "records"), project).sides["first"]
     assert (1, True) == (len(side.records), side.lock is not None)
 
 
 def test_a_file_of_records_is_a_run(project: Project, tmp_path: Path) -> None:
-    """Whatever it is called, and without a lock where there is none."""
+    """With any name. Without locks beside it, the lock is not known."""
     path = tmp_path / "some.jsonl"
     path.write_bytes(encode(ran("theirs")) + encode(ran("others", "gradient:none")))
     assert {"others": ["gradient:none"], "theirs": ["trains"]} == outcomes(str(path), project)
@@ -96,7 +96,7 @@ def test_a_file_of_records_is_a_run(project: Project, tmp_path: Path) -> None:
 
 
 def test_the_newest_record_of_a_cell_counts(project: Project, tmp_path: Path) -> None:
-    """A journal has them all."""
+    """A journal has all records."""
     old = ran("first", "gradient:none")
     path = tmp_path / "some.jsonl"
     path.write_bytes(encode(replace(old, outcome="trains", passed=True)) + encode(old))
@@ -104,7 +104,7 @@ def test_the_newest_record_of_a_cell_counts(project: Project, tmp_path: Path) ->
 
 
 def test_records_of_an_earlier_lock_are_left_out(project: Project, tmp_path: Path) -> None:
-    """They say nothing of the versions of the newest one."""
+    """They say nothing about the newest versions."""
     other = replace(locked("first"), digest="9" * 64)
     early = ran("first", lock=other, recorded_at=ran("first").recorded_at.replace(year=2020))
     early = replace(early, cell=make_cell("first", "sums", "reported"))
@@ -112,23 +112,23 @@ def test_records_of_an_earlier_lock_are_left_out(project: Project, tmp_path: Pat
     assert ["plain"] == [key.variant for key in read(str(folder), project).sides["first"].records]
 
 
-def test_a_lock_of_other_packages_is_not_taken_for_that_of_the_records(
+def test_a_lock_that_the_records_were_not_made_with_is_not_used(
     project: Project, tmp_path: Path
 ) -> None:
-    """What moved is then not known, which is better than wrong."""
+    """The changed packages are then unknown, which is better than wrong."""
     other = replace(locked("first"), digest="9" * 64)
     folder = write(tmp_path / "theirs", ran("first", lock=other))
     assert None is read(str(folder), project).sides["first"].lock
 
 
 def test_a_stack_of_this_checkout_is_a_run(project: Project) -> None:
-    """Before a folder of the same name."""
+    """It has priority over a folder of the same name."""
     write(project.results, ran("first"))
     assert {"first": ["trains"]} == outcomes("first", project)
 
 
 def test_a_folder_of_a_commit_is_a_run(project: Project) -> None:
-    """As it was then, whatever it is now."""
+    """As it was in that commit."""
     write(project.results, ran("first"))
     git = ["git", "-C", str(project.root), "-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
@@ -147,38 +147,38 @@ def test_a_folder_of_a_commit_is_a_run(project: Project) -> None:
         ("first", "it was never run"),
     ],
 )
-def test_what_is_no_run_is_refused(project: Project, text: str, expected: str) -> None:
+def test_a_text_that_names_no_run_is_an_error(project: Project, text: str, expected: str) -> None:
     """With the cause, and what a run is."""
     with pytest.raises(UserError) as refused:
         read(text, project)
     assert expected in str(refused.value)
 
 
-def test_a_folder_without_records_is_refused(project: Project, tmp_path: Path) -> None:
-    """It names the folder."""
+def test_a_folder_without_records_is_an_error(project: Project, tmp_path: Path) -> None:
+    """The error names the folder."""
     with pytest.raises(UserError, match="There are no records in"):
         read(str(tmp_path), project)
 
 
-def test_a_file_of_something_else_is_refused_with_its_line(
-    project: Project, tmp_path: Path
-) -> None:
-    """A matrix.json, a table, or half a download."""
+def test_another_file_is_an_error_with_its_line(project: Project, tmp_path: Path) -> None:
+    """Such as a matrix.json, a table, or half a download."""
     path = tmp_path / "matrix.json"
     path.write_text('{"schema":1,', encoding="utf-8")
     with pytest.raises(UserError, match="json, line 1 was skipped"):
         read(str(path), project)
 
 
-def test_a_damaged_line_is_told_and_the_rest_is_read(project: Project, tmp_path: Path) -> None:
-    """Nothing of it is lost, since nothing is written."""
+def test_a_damaged_line_is_reported_and_the_others_are_read(
+    project: Project, tmp_path: Path
+) -> None:
+    """Nothing is lost, because nothing is written."""
     path = tmp_path / "some.jsonl"
     path.write_bytes(b"{half\n" + encode(ran("first")))
     found = read(str(path), project)
     assert (["first"], 1) == (list(found.sides), len(found.problems))
 
 
-def test_runs_of_one_stack_each_are_compared_whatever_they_are_called(
+def test_two_runs_of_one_stack_are_compared_whatever_their_names(
     project: Project, tmp_path: Path
 ) -> None:
     """Two stacks of a checkout, or two files."""
@@ -187,8 +187,8 @@ def test_runs_of_one_stack_each_are_compared_whatever_they_are_called(
     assert ([("a", "b")], ()) == ([(x.name, y.name) for x, y in pairs], notes)
 
 
-def test_of_several_stacks_the_shared_ones_are_compared(project: Project, tmp_path: Path) -> None:
-    """The others are named."""
+def test_stacks_that_both_runs_have_are_compared(project: Project, tmp_path: Path) -> None:
+    """A note names the others."""
     one = read(str(write(tmp_path / "one", ran("a"), ran("b"), ran("c"))), project)
     other = read(str(write(tmp_path / "other", ran("b"), ran("c"), ran("d"))), project)
     pairs, notes = paired(one, other, None)
@@ -197,7 +197,7 @@ def test_of_several_stacks_the_shared_ones_are_compared(project: Project, tmp_pa
 
 
 def test_two_stacks_can_be_named(project: Project, tmp_path: Path) -> None:
-    """One of each run; one that is not there is refused with a suggestion."""
+    """One of each run. An unknown name is an error with a suggestion."""
     run = read(str(write(tmp_path / "one", ran("alpha"), ran("beta"))), project)
     pairs, _ = paired(run, run, ("alpha", "beta"))
     assert [("alpha", "beta")] == [(x.name, y.name) for x, y in pairs]
@@ -205,8 +205,8 @@ def test_two_stacks_can_be_named(project: Project, tmp_path: Path) -> None:
         paired(run, run, ("alpha", "betta"))
 
 
-def test_runs_that_share_no_stack_are_refused(project: Project, tmp_path: Path) -> None:
-    """It says how to name two."""
+def test_runs_without_a_common_stack_are_an_error(project: Project, tmp_path: Path) -> None:
+    """The error says how to name two stacks."""
     one = read(str(write(tmp_path / "one", ran("a"), ran("b"))), project)
     other = read(str(write(tmp_path / "other", ran("c"), ran("d"))), project)
     with pytest.raises(UserError, match="--stacks A B"):

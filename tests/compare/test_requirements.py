@@ -33,7 +33,7 @@ peft==0.14.0 \\
 
 
 def read(folder: Path, text: str, **others: str) -> requirements.Listed:
-    """What a file with this text asks for; others lie beside it."""
+    """What a file with this text asks for. Other files are in the same folder."""
     for name, content in others.items():
         (folder / f"{name}.txt").write_text(content, encoding="utf-8")
     path = folder / "requirements.txt"
@@ -77,30 +77,30 @@ def test_a_file_is_read_as_pip_reads_it(tmp_path: Path) -> None:
         ("# nothing\n", "asks for nothing"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_line(
+def test_a_line_that_cannot_be_read_is_an_error_with_its_number(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
-    """Of the file in which it stands."""
+    """And with the name of its own file."""
     with pytest.raises(UserError, match=complaint):
         read(tmp_path, text, more="===\n")
 
 
-def test_files_that_name_each_other_are_told(tmp_path: Path) -> None:
-    """Instead of being read for ever."""
-    with pytest.raises(UserError, match="names itself"):
+def test_files_that_include_each_other_are_an_error(tmp_path: Path) -> None:
+    """They are not read for ever."""
+    with pytest.raises(UserError, match="includes itself"):
         read(tmp_path, "-r more.txt\n", more="-r requirements.txt\n")
 
 
-def test_a_file_in_another_encoding_is_told(tmp_path: Path) -> None:
-    """It is no text."""
+def test_a_file_in_another_encoding_is_an_error(tmp_path: Path) -> None:
+    """It is not text in UTF-8."""
     path = tmp_path / "requirements.txt"
     path.write_bytes(b"\xff\xfet\x00o\x00")
     with pytest.raises(UserError, match="cannot be read as text"):
         requirements.read_requirements_file(path)
 
 
-def test_an_option_for_pip_is_told_and_left_out(tmp_path: Path) -> None:
-    """The index is the one of the machine."""
+def test_an_option_for_pip_is_ignored_with_a_notice(tmp_path: Path) -> None:
+    """The index of this machine is used."""
     found = read(tmp_path, "--extra-index-url https://user:secret@example.org/simple\ntorch\n")
     assert ("torch",) == found.requirements
     assert (
@@ -117,7 +117,7 @@ def test_an_option_for_pip_is_told_and_left_out(tmp_path: Path) -> None:
         ("--require-hashes", "--require-hashes is ignored"),
     ],
 )
-def test_an_option_is_told_by_its_whole_name(tmp_path: Path, option: str, told: str) -> None:
+def test_a_notice_has_the_whole_name_of_an_option(tmp_path: Path, option: str, told: str) -> None:
     """Long or short, with or without a value."""
     assert (f"requirements.txt:1: {told}",) == read(tmp_path, f"{option}\ntorch\n").notices
 
@@ -127,8 +127,8 @@ def test_a_short_option_may_touch_its_value(tmp_path: Path) -> None:
     assert ("peft",) == read(tmp_path, "-rmore.txt\n", more="peft\n").requirements
 
 
-def test_pre_releases_at_large_are_refused(tmp_path: Path) -> None:
-    """They would change what resolves."""
+def test_the_option_pre_is_an_error(tmp_path: Path) -> None:
+    """It would change what resolves."""
     with pytest.raises(UserError, match=r"requirements\.txt:1: '--pre' cannot be read") as error:
         read(tmp_path, "--pre\ntorch\n")
     assert "torch>=2.14.0rc1" in error.value.cause
@@ -145,7 +145,9 @@ def test_pre_releases_at_large_are_refused(tmp_path: Path) -> None:
         "-r https://user:s3cr3t@example.org/x.txt",
     ],
 )
-def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+def test_an_error_shows_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
     """Neither of an address nor of a variable."""
     monkeypatch.setenv("GH_TOKEN", "s3cr3t")
     with pytest.raises(UserError) as error:
@@ -155,13 +157,13 @@ def test_no_secret_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lin
 
 
 def test_variables_are_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As pip does."""
+    """As pip does it."""
     monkeypatch.setenv("TORCH", "2.6.0")
     assert ("torch==2.6.0",) == read(tmp_path, "torch==${TORCH}\n").requirements
 
 
 def test_a_compiled_file_is_a_lock(tmp_path: Path) -> None:
-    """Its versions came out; what was asked for stands in its comments."""
+    """The versions are the result of a resolution. Comments say what was asked for."""
     found = read(tmp_path, COMPILED)
     assert found.locked
     assert (
@@ -172,21 +174,21 @@ def test_a_compiled_file_is_a_lock(tmp_path: Path) -> None:
     assert ('torch ; python_full_version >= "3.9"', "peft") == found.asked
 
 
-def test_a_lock_that_does_not_tell_what_was_asked_for_keeps_all(tmp_path: Path) -> None:
-    """And says so."""
+def test_a_lock_that_does_not_say_what_was_asked_for_keeps_all(tmp_path: Path) -> None:
+    """A notice says so."""
     found = read(tmp_path, f"a==1 {HASH}\nb==2 {HASH}\n")
     assert (True, ("a", "b")) == (found.locked, found.asked)
     assert "does not say which" in found.notices[0]
 
 
-def test_pins_without_hashes_are_no_lock(tmp_path: Path) -> None:
-    """Somebody wrote them."""
+def test_pins_without_hashes_are_not_a_lock(tmp_path: Path) -> None:
+    """A person wrote them."""
     assert not read(tmp_path, "torch==2.6.0\npeft==0.14.0\n").locked
 
 
 @given(st.text(alphabet="ab1=<>~![];'#\\ \n-r.${}@:/", max_size=40))
-def test_any_text_is_read_or_told(text: str) -> None:
-    """Never anything else than an error that teaches."""
+def test_any_text_is_read_or_is_a_user_error(text: str) -> None:
+    """Never another exception."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             found = read(Path(folder), text)
@@ -196,15 +198,15 @@ def test_any_text_is_read_or_told(text: str) -> None:
             assert found.requirements
 
 
-def test_a_circle_through_folders_is_told(tmp_path: Path) -> None:
-    """By whatever way a file is named."""
+def test_files_that_include_each_other_in_folders_are_an_error(tmp_path: Path) -> None:
+    """By whatever path a file is named."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "dev.txt").write_text("-r ../requirements.txt\n", encoding="utf-8")
-    with pytest.raises(UserError, match="names itself"):
+    with pytest.raises(UserError, match="includes itself"):
         read(tmp_path, "torch\n-r sub/dev.txt\n")
 
 
-def test_variables_are_filled_in_where_a_file_is_named(
+def test_variables_in_the_name_of_a_file_are_filled_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in requirements."""
@@ -216,14 +218,15 @@ def test_variables_are_filled_in_where_a_file_is_named(
         read(tmp_path, "torch\n-c ${SECRET_FOLDER}/none.txt\n")
 
 
-def test_what_a_constraints_file_bounds_was_not_asked_for(tmp_path: Path) -> None:
-    """Compiling tells of both."""
+def test_a_constraint_was_not_asked_for(tmp_path: Path) -> None:
+    """The comments of a compiled file name both."""
     text = COMPILED.replace(
         "    # via torch", "    # via\n    #   -c constraints.txt\n    #   torch"
     )
     assert ("torch", "peft") == tuple(each.partition(" ")[0] for each in read(tmp_path, text).asked)
 
 
+DEMO = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\n'
 PROJECT = """
 [project]
 name = "Trainer"
@@ -249,13 +252,17 @@ name = "alpha"
 version = "2.0"
 source = { registry = "https://index.invalid/simple" }
 dependencies = [{ name = "beta" }]
-wheels = [{ url = "https://index.invalid/alpha-2.0-py3-none-any.whl", hash = "sha256:HASH", size = 1 }]
+wheels = [
+    { url = "https://index.invalid/alpha-2.0-py3-none-any.whl", hash = "sha256:HASH", size = 1 },
+]
 
 [[package]]
 name = "beta"
 version = "1.1"
 source = { registry = "https://index.invalid/simple" }
-wheels = [{ url = "https://index.invalid/beta-1.1-py3-none-any.whl", hash = "sha256:HASH", size = 1 }]
+wheels = [
+    { url = "https://index.invalid/beta-1.1-py3-none-any.whl", hash = "sha256:HASH", size = 1 },
+]
 
 [[package]]
 name = "demo"
@@ -269,14 +276,14 @@ requires-dist = [{ name = "alpha", specifier = ">1" }]
 
 
 def written(folder: Path, name: str, text: str) -> Path:
-    """The file."""
+    """Write a file and return its path."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def test_a_project_asks_for_its_dependencies(tmp_path: Path) -> None:
-    """Without extras and groups; with what it says of Python."""
+    """Without extras and groups, and with its requires-python."""
     found = requirements.read_pyproject(written(tmp_path, "pyproject.toml", PROJECT), (), ())
     assert (("torch>=2", 'peft; python_version > "3.8"'), ">=3.10") == (
         found.requirements,
@@ -285,7 +292,7 @@ def test_a_project_asks_for_its_dependencies(tmp_path: Path) -> None:
 
 
 def test_extras_and_groups_are_added(tmp_path: Path) -> None:
-    """Also those that they include, by whatever spelling."""
+    """Also those that they include, in any spelling."""
     found = requirements.read_pyproject(
         written(tmp_path, "pyproject.toml", PROJECT), ("all",), ("test",)
     )
@@ -300,10 +307,10 @@ def test_extras_and_groups_are_added(tmp_path: Path) -> None:
         ((), ("circle",), "dependency groups of .* cannot be read"),
     ],
 )
-def test_a_part_that_is_not_there_is_told(
+def test_an_unknown_extra_or_group_is_an_error(
     tmp_path: Path, extras: tuple[str, ...], groups: tuple[str, ...], complaint: str
 ) -> None:
-    """With the nearest that is."""
+    """With the most similar name."""
     with pytest.raises(UserError, match=complaint):
         requirements.read_pyproject(written(tmp_path, "pyproject.toml", PROJECT), extras, groups)
 
@@ -336,23 +343,25 @@ def test_a_part_that_is_not_there_is_told(
         ('[project]\nname = "x"\n', "has no dependencies"),
     ],
 )
-def test_a_project_that_cannot_be_read_is_told(tmp_path: Path, text: str, complaint: str) -> None:
-    """With the line, where it has one."""
+def test_a_project_that_cannot_be_read_is_an_error(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    """With the line if there is one."""
     with pytest.raises(UserError, match=complaint):
         requirements.read_pyproject(written(tmp_path, "pyproject.toml", text), (), ())
 
 
-def test_extras_that_name_each_other_are_read_once(tmp_path: Path) -> None:
-    """Each adds what it asks for."""
+def test_extras_that_include_each_other_are_read_once(tmp_path: Path) -> None:
+    """Each adds its requirements."""
     extras = '[project.optional-dependencies]\na = ["p[b]", "trl"]\nb = ["P[a]", "ruff"]\n'
     text = f'[project]\nname = "p"\ndependencies = ["torch", "p[a]"]\n{extras}'
     found = requirements.read_pyproject(written(tmp_path, "pyproject.toml", text), (), ())
     assert ("torch", "ruff", "trl") == found.requirements
 
 
-def test_a_uv_lock_tells_versions_and_its_project_what_was_asked_for(tmp_path: Path) -> None:
-    """By uv's own reading of it, without a network."""
-    project = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["alpha>1"]\n'
+def test_a_uv_lock_has_the_versions_and_its_project_what_was_asked_for(tmp_path: Path) -> None:
+    """The lock is read by uv, without a network."""
+    project = DEMO + 'dependencies = ["alpha>1"]\n'
     written(tmp_path, "pyproject.toml", project)
     found = requirements.read_uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
     assert (("alpha==2.0", "beta==1.1"), ("alpha",), True) == (
@@ -363,15 +372,15 @@ def test_a_uv_lock_tells_versions_and_its_project_what_was_asked_for(tmp_path: P
     assert ">=3.11" == found.requires_python
 
 
-def test_a_uv_lock_without_its_project_is_told(tmp_path: Path) -> None:
-    """There is nothing that says what was asked for."""
+def test_a_uv_lock_without_its_project_is_an_error(tmp_path: Path) -> None:
+    """Nothing else says what was asked for."""
     with pytest.raises(UserError, match=r"no pyproject\.toml beside it"):
         requirements.read_uv_lock(written(tmp_path, "uv.lock", UV_LOCK), (), (), tmp_path)
 
 
-def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_path: Path) -> None:
-    """A path dependency is none of the index; which of the rest it asks for, the export does not tell."""
-    project = '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["lib"]\n'
+def test_a_uv_lock_keeps_what_the_projects_own_packages_need(tmp_path: Path) -> None:
+    """A path dependency is not in the index. The export does not say what it requires."""
+    project = DEMO + 'dependencies = ["lib"]\n'
     written(
         tmp_path,
         "pyproject.toml",
@@ -381,7 +390,8 @@ def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_
     own = '[project]\nname = "lib"\nversion = "1"\ndependencies = ["alpha"]\n'
     written(tmp_path / "lib", "pyproject.toml", own)
     entry = '[[package]]\nname = "lib"\nversion = "1"\nsource = { editable = "lib" }\n'
-    entry += 'dependencies = [{ name = "alpha" }]\n[package.metadata]\nrequires-dist = [{ name = "alpha" }]\n'
+    entry += 'dependencies = [{ name = "alpha" }]\n'
+    entry += '[package.metadata]\nrequires-dist = [{ name = "alpha" }]\n'
     lock = UV_LOCK.replace(
         'dependencies = [{ name = "alpha" }]', 'dependencies = [{ name = "lib" }]'
     )
@@ -393,7 +403,7 @@ def test_a_uv_lock_of_a_project_with_its_own_packages_keeps_what_those_need(tmp_
     assert "uv.lock: lib belong to this project" in found.notices[0]
 
 
-def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     """Some editors begin a file with it."""
     found = requirements.read_pyproject(
         written(tmp_path, "pyproject.toml", f"\ufeff{PROJECT.lstrip()}"), (), ()
@@ -435,27 +445,30 @@ archive = {{ path = "local.zip", hashes = {{ sha256 = "0" }} }}
         ("sys_platform ==", "sys_platfrom ==", "packages[1].marker"),
     ],
 )
-def test_a_pylock_of_another_form_is_told(tmp_path: Path, old: str, new: str, cause: str) -> None:
-    """With the place."""
+def test_an_invalid_pylock_is_an_error(tmp_path: Path, old: str, new: str, cause: str) -> None:
+    """With the place in the file."""
     path = written(tmp_path, "pylock.toml", PYLOCK.replace(old, new, 1))
-    with pytest.raises(UserError, match=r"is no valid pylock\.toml") as error:
+    with pytest.raises(UserError, match=r"is not a valid pylock\.toml") as error:
         requirements.read_pylock(path)
     assert cause in error.value.cause
 
 
-def test_a_pylock_tells_versions_and_what_depends_on_what(tmp_path: Path) -> None:
-    """What nothing depends on was asked for; what has no version is left out, and told."""
+def test_a_pylock_has_versions_and_dependencies(tmp_path: Path) -> None:
+    """Packages that no other one requires were asked for.
+
+    A package without a version is left out with a notice.
+    """
     found = requirements.read_pylock(written(tmp_path, "pylock.toml", PYLOCK))
     assert (("alpha==2.0", 'beta==1.1; sys_platform == "linux"'), ("alpha",)) == (
         found.requirements,
         found.asked,
     )
     assert (
-        "pylock.toml: local is no release of the package index and is left out",
+        "pylock.toml: local is not a release of the package index and is left out",
     ) == found.notices
 
 
-def test_a_pylock_of_nothing_is_told(tmp_path: Path) -> None:
+def test_an_empty_pylock_is_an_error(tmp_path: Path) -> None:
     """There would be nothing to run."""
     text = 'lock-version = "1.0"\ncreated-by = "somebody"\npackages = []\n'
     with pytest.raises(UserError, match="locks no package"):
@@ -475,20 +488,25 @@ def test_a_pylock_of_nothing_is_told(tmp_path: Path) -> None:
 def test_a_pylock_is_read_as_installed_without_options(
     tmp_path: Path, marker: str, expected: tuple[str, ...]
 ) -> None:
-    """Its default groups, and no extras."""
+    """With its default groups and without extras."""
     entry = f'[[packages]]\nname = "gamma"\nversion = "1"\nmarker = "{marker}"\n{WHEEL % "gamma-1"}'
     path = written(tmp_path, "pylock.toml", f'default-groups = ["default"]\n{PYLOCK}\n{entry}')
     assert expected == requirements.read_pylock(path).requirements[2:]
 
 
-def test_a_pylock_says_where_a_package_is_from(tmp_path: Path) -> None:
-    """A commit is no release of the same version, and somebody's own folder is none at all."""
-    fork = 'vcs = { type = "git", url = "https://host.invalid/trl", commit-id = "abc", subdirectory = "python" }'
+def test_a_pylock_says_where_a_package_comes_from(tmp_path: Path) -> None:
+    """A commit is not the release with the same version. A folder is not a release."""
+    fork = (
+        'vcs = { type = "git", url = "https://host.invalid/trl", commit-id = "abc", '
+        'subdirectory = "python" }'
+    )
     entries = f'[[packages]]\nname = "trl"\nversion = "1.0"\n{fork}\n'
     entries += '[[packages]]\nname = "mine"\nversion = "1"\ndirectory = { path = "." }\n'
     found = requirements.read_pylock(written(tmp_path, "pylock.toml", f"{PYLOCK}\n{entries}"))
     assert ("trl @ git+https://host.invalid/trl@abc#subdirectory=python",) == found.requirements[2:]
-    assert "pylock.toml: mine is no release of the package index and is left out" in found.notices
+    assert (
+        "pylock.toml: mine is not a release of the package index and is left out" in found.notices
+    )
 
 
 ASKED = (
@@ -528,15 +546,13 @@ def edited(*words: str, latest: bool = False) -> tuple[str, ...]:
         ),
     ],
 )
-def test_an_edit_takes_the_place_of_what_was_asked(
-    words: list[str], changed: dict[str, str]
-) -> None:
-    """Extras and markers stay, other packages too; a library with two names moves under both."""
+def test_an_edit_replaces_a_requirement(words: list[str], changed: dict[str, str]) -> None:
+    """Extras, markers and other packages stay. A library with two names moves under both."""
     assert tuple(changed.get(text, text) for text in ASKED) == edited(*words)
 
 
-def test_latest_takes_every_bound_off() -> None:
-    """What else a requirement says stays."""
+def test_latest_removes_every_bound() -> None:
+    """The rest of a requirement stays."""
     expected = (
         "torch",
         "lightning",
@@ -547,18 +563,18 @@ def test_latest_takes_every_bound_off() -> None:
     assert expected == edited(latest=True)
 
 
-def test_latest_with_a_bound_keeps_that_one() -> None:
-    """The newest of everything, with this in mind."""
+def test_latest_with_an_edit_keeps_the_bound_of_the_edit() -> None:
+    """Everything else is at its newest version."""
     assert "torch<2.13" in edited("torch<2.13", latest=True)
 
 
-def test_a_package_that_nobody_asked_for_is_added() -> None:
+def test_an_edit_of_a_new_package_is_added() -> None:
     """At the end."""
     assert (*ASKED, "huggingface-hub<1") == edited("huggingface-hub<1")
 
 
 def test_a_package_on_several_lines_is_edited_on_all_of_them() -> None:
-    """Each for its Python, as tools export it: the first may not be the one that counts."""
+    """Tools export a line for each Python, and the first one may not be the one that is used."""
     asked = ("numpy<2 ; python_version < '3.12'", "numpy>=2 ; python_version >= '3.12'")
     expected = ('numpy==2.1; python_version < "3.12"', 'numpy==2.1; python_version >= "3.12"')
     assert expected == requirements.edited(
@@ -576,8 +592,8 @@ def test_an_edit_that_cannot_be_read_shows_no_password() -> None:
     assert "--to foo=git+https://host/x cannot be read." == error.value.what
 
 
-def test_an_edit_to_an_address_keeps_it() -> None:
-    """A wheel file or a source."""
+def test_an_edit_can_be_an_address() -> None:
+    """Of a wheel file or a source."""
     assert (
         "trl[peft] @ file:///a/trl-1-py3-none-any.whl"
         in edited("trl @ file:///a/trl-1-py3-none-any.whl")[3]
@@ -586,14 +602,14 @@ def test_an_edit_to_an_address_keeps_it() -> None:
 
 @given(st.lists(NAMES, unique=True), st.booleans())
 def test_no_package_is_lost_or_asked_for_twice(names: list[str], latest: bool) -> None:
-    """Whatever the edits."""
+    """Whatever the edits are."""
     found = [Requirement(text).name for text in edited(*names, latest=latest)]
     assert sorted({*names, *(Requirement(text).name for text in ASKED)}) == sorted(found)
 
 
 @pytest.mark.parametrize("word", ["==5", "trl==", "a b", "'trl<1'", "trl=1"])
-def test_what_is_no_requirement_is_told(word: str) -> None:
-    """With examples of what is one."""
+def test_an_invalid_requirement_is_an_error(word: str) -> None:
+    """With examples of valid ones."""
     with pytest.raises(UserError, match="cannot be read") as error:
         requirements.parse_edit(word)
     assert "--to transformers==5.0.0" in error.value.next_step
@@ -615,11 +631,11 @@ def test_what_is_no_requirement_is_told(word: str) -> None:
         ("trl @ file:///a.whl", "trl @ file:///a.whl"),
     ],
 )
-def test_what_was_asked_becomes_the_most(asked: str, relaxed: str) -> None:
-    """So that the resolver tells the newest that would do."""
+def test_an_exact_version_becomes_an_upper_bound(asked: str, relaxed: str) -> None:
+    """So the resolver finds the newest version that would work."""
     assert (relaxed,) == requirements.relaxed((asked,), {"trl"})
 
 
-def test_bounds_are_told_by_name() -> None:
+def test_bounds_names_the_packages_with_bounds() -> None:
     """All but those that may move."""
     assert ["torch", "lightning", "pytorch-lightning"] == requirements.bounds(ASKED, {"trl"})

@@ -30,7 +30,7 @@ DAY = dt.date(2025, 12, 31)
 
 @contextmanager
 def index_of_four(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
-    """Alpha needs beta, each alpha another one; gamma 1 holds beta back. uv with an empty cache."""
+    """Each alpha needs another beta, and gamma 1 needs an old beta. The cache of uv is empty."""
     monkeypatch.setenv("UV_CACHE_DIR", str(folder / "cache"))
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     with PackageIndex() as index:
@@ -56,7 +56,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageI
 
 
 def given(*asked: str, **fields: object) -> Side:
-    """What a requirements file gave."""
+    """The side that a requirements file gives."""
     facts: dict[str, object] = {
         "name": "mine.txt",
         "python": PYTHON,
@@ -85,19 +85,19 @@ def candidate(
 
 
 def versions(side: Resolved) -> dict[str, str]:
-    """Of all packages."""
+    """The versions of all packages."""
     return {package.name: package.version for package in side.lock.packages}
 
 
 def locked(served: PackageIndex, folder: Path, *asked: str) -> Side:
-    """A baseline with the versions of its day, as a lock gives it."""
+    """A baseline with the versions of its day, as a lock has them."""
     side = resolved(served, given(*asked), folder)
     text = requirements_path(side.lock.stack, folder).read_text(encoding="utf-8")
     return given(*asked, preferred=text, lock=side.lock, locks=folder)
 
 
-def test_a_baseline_has_a_name_of_its_own(served: PackageIndex, tmp_path: Path) -> None:
-    """No stack of a matrix can have it, the same side has the same, and its lock is kept under it."""
+def test_a_baseline_is_named_after_its_content(served: PackageIndex, tmp_path: Path) -> None:
+    """No stack of a matrix can have that name. An equal side has the same name."""
     side = resolved(served, given("alpha"), tmp_path)
     assert side.own
     assert {"alpha": "1.0", "beta": "1.1"} == versions(side)
@@ -105,8 +105,8 @@ def test_a_baseline_has_a_name_of_its_own(served: PackageIndex, tmp_path: Path) 
     assert side.lock.stack == resolved(served, given("alpha"), tmp_path).lock.stack
 
 
-def test_the_matrix_s_own_lock_is_taken_as_it_is(served: PackageIndex, tmp_path: Path) -> None:
-    """Its environment and its records are those of the stack."""
+def test_the_lock_of_a_stack_of_the_matrix_is_used(served: PackageIndex, tmp_path: Path) -> None:
+    """With the environment and the records of that stack."""
     mine = resolved(served, given("alpha"), tmp_path / "matrix")
     side = given("alpha", lock=mine.lock, locks=tmp_path / "matrix")
     assert (mine.lock, tmp_path / "matrix") == (
@@ -115,8 +115,8 @@ def test_the_matrix_s_own_lock_is_taken_as_it_is(served: PackageIndex, tmp_path:
     )
 
 
-def test_what_need_not_move_stays(served: PackageIndex, tmp_path: Path) -> None:
-    """Beta has a newer release, which nothing asks for."""
+def test_a_package_that_need_not_move_stays(served: PackageIndex, tmp_path: Path) -> None:
+    """Beta has a newer release that nothing asks for."""
     baseline = locked(served, tmp_path, "alpha", "delta")
     assert {"alpha": "2.0", "beta": "1.1", "delta": "1.0"} == versions(
         candidate(served, baseline, tmp_path, "alpha<3")
@@ -130,36 +130,36 @@ def test_what_need_not_move_stays(served: PackageIndex, tmp_path: Path) -> None:
         ("alpha", "delta==1.1 ; python_version < '3'", "would have no delta"),
     ],
 )
-def test_a_wish_that_a_marker_keeps_out_is_told(
+def test_an_edit_that_a_marker_excludes_is_an_error(
     served: PackageIndex, tmp_path: Path, asked: str, word: str, cause: str
 ) -> None:
-    """The candidate would be the baseline, and safe."""
+    """The candidate would equal the baseline, and seem safe."""
     with pytest.raises(UserError, match="has no effect") as error:
         candidate(served, given("alpha", asked), tmp_path, word)
     assert cause in error.value.cause
 
 
-def test_of_lines_with_markers_the_one_that_counts_is_wished(
+def test_an_edit_applies_to_the_line_whose_marker_holds(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """Not the first one alone."""
+    """Not only to the first line."""
     baseline = given("delta==1.0 ; python_version < '3'", "delta==1.0 ; python_version >= '3'")
     assert {"delta": "1.1"} == versions(candidate(served, baseline, tmp_path, "delta==1.1"))
 
 
 @pytest.mark.parametrize("variable", ["GRADMATRIX_OFFLINE", "UV_OFFLINE"])
-def test_a_resolution_that_may_not_ask_does_not(
+def test_an_offline_resolution_asks_no_index(
     served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """By uv neither: its cache is empty."""
+    """Neither does uv, whose cache is empty."""
     monkeypatch.setenv(variable, "1")
     with pytest.raises(UserError, match="does not resolve: resolve:index-unreachable") as error:
         resolved(served, given("alpha"), tmp_path)
     assert "network was disabled" in error.value.cause
 
 
-def test_what_must_move_moves(served: PackageIndex, tmp_path: Path) -> None:
-    """And nothing else."""
+def test_a_package_that_must_move_moves(served: PackageIndex, tmp_path: Path) -> None:
+    """And no other."""
     baseline = locked(served, tmp_path, "alpha", "delta")
     found = candidate(served, baseline, tmp_path, "alpha==3.0")
     assert {"alpha": "3.0", "beta": "2.0", "delta": "1.0"} == versions(found)
@@ -167,31 +167,31 @@ def test_what_must_move_moves(served: PackageIndex, tmp_path: Path) -> None:
 
 
 def test_latest_moves_everything(served: PackageIndex, tmp_path: Path) -> None:
-    """To the newest of the day."""
+    """To the newest releases of the day."""
     baseline = locked(served, tmp_path, "alpha==1.0", "delta==1.0")
     assert {"alpha": "3.0", "beta": "2.0", "delta": "1.1"} == versions(
         candidate(served, baseline, tmp_path, latest=True)
     )
 
 
-def test_bounds_of_a_file_hold(served: PackageIndex, tmp_path: Path) -> None:
-    """Of packages that nobody asked for by name; for a wished one they do not."""
+def test_constraints_of_a_file_hold(served: PackageIndex, tmp_path: Path) -> None:
+    """For packages that no edit names."""
     baseline = given("alpha", constraints=("beta<1.1",))
     assert "1.0" == versions(resolved(served, baseline, tmp_path))["beta"]
     assert "2.0" == versions(candidate(served, baseline, tmp_path, "beta==2.0"))["beta"]
 
 
-def test_a_baseline_that_does_not_resolve_is_told(served: PackageIndex, tmp_path: Path) -> None:
-    """With the resolver's words."""
+def test_a_baseline_that_does_not_resolve_is_an_error(served: PackageIndex, tmp_path: Path) -> None:
+    """With the words of the resolver."""
     with pytest.raises(UserError, match=r"mine\.txt does not resolve: resolve:conflict") as error:
         resolved(served, given("alpha==3.0", "gamma==1.0", as_of=DAY), tmp_path)
     assert "depends on beta<2 and alpha>=3.0 depends on beta>=2" in error.value.cause
 
 
-def test_an_impossible_upgrade_tells_the_newest_that_would_do(
+def test_an_impossible_upgrade_is_an_error_with_the_newest_possible_version(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """The resolver's explanation, what resolves, and what to let move; nothing is left behind."""
+    """With the resolver's explanation and which package to let move. No file is left behind."""
     baseline = locked(served, tmp_path, "alpha==1.0", "gamma==1.0")
     before = sorted(tmp_path.glob("*.json"))
     with pytest.raises(
@@ -207,7 +207,7 @@ def test_an_impossible_upgrade_tells_the_newest_that_would_do(
 def test_letting_another_package_move_makes_it_possible(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """As the error said."""
+    """As the error suggested."""
     baseline = locked(served, tmp_path, "alpha==1.0", "gamma==1.0")
     found = versions(candidate(served, baseline, tmp_path, "alpha==3.0", "gamma"))
     assert {"alpha": "3.0", "beta": "2.0", "gamma": "2.0"} == found
@@ -230,18 +230,18 @@ def test_letting_another_package_move_makes_it_possible(
         ),
     ],
 )
-def test_what_the_index_does_not_have_is_told(  # noqa: PLR0917  (a table)
+def test_an_unknown_package_or_release_is_an_error(  # noqa: PLR0917  (a table)
     served: PackageIndex, tmp_path: Path, word: str, complaint: str, cause: str, next_step: str
 ) -> None:
-    """With the nearest thing that it has."""
+    """With the nearest one that exists."""
     with pytest.raises(UserError, match=complaint) as error:
         candidate(served, locked(served, tmp_path, "alpha", "delta"), tmp_path, word)
     assert cause in error.value.cause
     assert next_step in error.value.next_step
 
 
-def test_an_unreachable_index_is_no_conflict(served: PackageIndex, tmp_path: Path) -> None:
-    """It is told as what it is."""
+def test_an_unreachable_index_is_not_a_conflict(served: PackageIndex, tmp_path: Path) -> None:
+    """The error says that the index could not be reached."""
     baseline = given("alpha")
     with pytest.raises(UserError, match="resolve:index-unreachable"):
         resolution.candidate(
@@ -265,13 +265,15 @@ def test_an_unreachable_index_is_no_conflict(served: PackageIndex, tmp_path: Pat
         ("trl<1", "trl<1"),
     ],
 )
-def test_a_report_tells_no_secret_and_no_folder(text: str, shown: str) -> None:
-    """Requirements are shown."""
+def test_a_report_shows_no_secret_and_no_folder(text: str, shown: str) -> None:
+    """Although it shows requirements."""
     assert shown == resolution.without_place(text)
 
 
-def test_an_environment_s_packages_have_their_days(served: PackageIndex, tmp_path: Path) -> None:
-    """Of the releases, whatever build of them is installed."""
+def test_packages_of_an_environment_have_the_days_of_their_releases(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """Whatever build of a release is installed."""
     there = make_lock(versions={"alpha": "1.0+local", "unknown": "3"}, as_of=DAY)
     side = resolved(served, given("alpha", lock=there, interpreter=tmp_path / "python"), tmp_path)
     assert [("alpha", "1.0", dt.date(2024, 1, 1)), ("unknown", "3", None)] == [
@@ -279,15 +281,18 @@ def test_an_environment_s_packages_have_their_days(served: PackageIndex, tmp_pat
     ]
 
 
-def test_libraries_that_a_build_has_no_use_for_are_not_added() -> None:
-    """A lock names them for every machine; beside an environment without them they would seem to be new."""
+def test_cuda_libraries_are_not_added_beside_a_cpu_build() -> None:
+    """A lock lists them for every machine.
+
+    In a comparison with an environment they would look new.
+    """
     lock = make_lock(versions={"torch": "2.13.0", "nvidia-cublas": "13", "triton": "3"})
     assert ["torch"] == [each.name for each in resolution.as_built(lock, make_lock()).packages]
     assert lock == resolution.as_built(lock, make_lock(versions={"nvidia-cublas-cu12": "12"}))
 
 
-def test_where_nothing_newer_resolves_that_is_told(served: PackageIndex, tmp_path: Path) -> None:
-    """What is there is no upgrade."""
+def test_without_a_newer_version_the_error_says_so(served: PackageIndex, tmp_path: Path) -> None:
+    """The baseline's version is not suggested as an upgrade."""
     baseline = locked(served, tmp_path, "alpha", "gamma==1.0", "beta==1.1")
     assert baseline.lock is not None
     assert "1.0" == baseline.lock.version("alpha")
@@ -297,8 +302,8 @@ def test_where_nothing_newer_resolves_that_is_told(served: PackageIndex, tmp_pat
     assert "nothing newer resolves than beta==1.1, which the baseline has" in error.value.next_step
 
 
-def test_a_mistyped_stack_is_recognized(served: PackageIndex, tmp_path: Path) -> None:
-    """It can be read as a package that there is not."""
+def test_a_mistyped_stack_gets_a_suggestion(served: PackageIndex, tmp_path: Path) -> None:
+    """It looks like a package that does not exist."""
     with pytest.raises(UserError, match="no package") as error:
         candidate(served, given("alpha"), tmp_path, "latst")
     assert "perhaps you meant 'latest'" == error.value.cause
@@ -308,10 +313,13 @@ def test_a_mistyped_stack_is_recognized(served: PackageIndex, tmp_path: Path) ->
     "words",
     [
         "No solution found when resolving dependencies: a needs b",
-        "No solution found when resolving dependencies for split (markers: python_full_version >= '3.12'): a needs b",
+        (
+            "No solution found when resolving dependencies "
+            "for split (markers: python_full_version >= '3.12'): a needs b"
+        ),
         "No solution found when resolving dependencies: a needs b hint: use another Python",
     ],
 )
-def test_the_resolver_s_words_are_told_without_what_is_around_them(words: str) -> None:
-    """Which Python it split for is nothing to a user of one."""
+def test_the_explanation_of_the_resolver_is_shortened(words: str) -> None:
+    """A user of one Python does not need to know for which one it split."""
     assert "a needs b" == resolution.explained(words)

@@ -58,7 +58,7 @@ def test_a_wheel_that_changed_since_is_not_installed(served: PackageIndex, tmp_p
 def test_a_source_is_locked_by_its_commit_and_installed(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """It has no hash; its version is what its build says."""
+    """It has no hash. Its version comes from its build."""
     project = tmp_path / "project"
     project.mkdir()
     (project / "alpha.py").write_text('VERSION = "7.0.dev1"\n', encoding="utf-8")
@@ -88,8 +88,11 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
     name = "alpha-7.0.dev1-py3-none-any.whl"
     with zipfile.ZipFile(folder + "/" + name, "w") as archive:
         archive.write("alpha.py")
-        archive.writestr(INFO + "/METADATA", "Metadata-Version: 2.1\\nName: alpha\\nVersion: 7.0.dev1\\n")
-        lines = "Wheel-Version: 1.0", "Generator: x", "Root-Is-Purelib: true", "Tag: py3-none-any", ""
+        metadata = "Metadata-Version: 2.1\\nName: alpha\\nVersion: 7.0.dev1\\n"
+        archive.writestr(INFO + "/METADATA", metadata)
+        lines = (
+            "Wheel-Version: 1.0", "Generator: x", "Root-Is-Purelib: true", "Tag: py3-none-any", ""
+        )
         archive.writestr(INFO + "/WHEEL", "\\n".join(lines))
         archive.writestr(INFO + "/RECORD", "")
     return name
@@ -97,7 +100,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 
 
 def imported(side: Resolved, folder: Path, module: str) -> str:
-    """The version of a module in the side's environment, which is installed."""
+    """The version of a module after the side's environment is installed."""
     installed = environment.ensure(side.lock, side.locks, folder / "environments", driver=False)
     ran = subprocess.run(
         [installed.python, "-c", f"import {module}; print({module}.VERSION)"],

@@ -11,7 +11,7 @@ from gradmatrix.compare import upgrade
 from gradmatrix.compare.resolution import Resolved, renamed
 from gradmatrix.compare.sides import Side
 from gradmatrix.compare.upgrade import SideRun
-from gradmatrix.core import files as disk
+from gradmatrix.core.files import held, is_held
 from gradmatrix.core.model import Build, Gradient, Relation, Role
 from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Selection
@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers that only pretend."""
+    """Servers that only pretend to run cells."""
     return pretend(monkeypatch)
 
 
@@ -46,9 +46,14 @@ def side_of(root: Path, lock: Lock, python: Path | None = None) -> SideRun:
     """A side with this lock."""
     project = Project.at(root)
     side = Side(
-        name="mine", python="3.11", as_of="today", requirements=("torch",), asked=("torch",), lock=lock,
+        name="mine",
+        python="3.11",
+        as_of="today",
+        requirements=("torch",),
+        asked=("torch",),
+        lock=lock,
         interpreter=python,
-    )  # fmt: skip
+    )
     return SideRun(
         Resolved(side, lock, project.locks_folder), project, project.chosen_scenarios(), Watcher()
     )
@@ -66,22 +71,22 @@ def of_its_own(root: Path) -> SideRun:
 
 
 def test_every_cell_gets_a_record(root: Path, world: World) -> None:
-    """What cannot run here too."""
+    """Also cells that cannot run here."""
     found = of_its_own(root).executed(EVERYTHING)
     assert {"plain": "trains", "reported": "trains", "newer": "setup:unsupported"} == {
         key.variant: record.outcome for key, record in found.items()
     }
 
 
-def test_what_is_recorded_is_not_run_again(root: Path, world: World) -> None:
-    """So an upgrade that was stopped goes on."""
+def test_a_recorded_cell_is_not_run_again(root: Path, world: World) -> None:
+    """So an upgrade that was stopped continues."""
     first = of_its_own(root).executed(EVERYTHING)
     assert first == of_its_own(root).executed(EVERYTHING)
     assert ["sums/plain", "sums/reported"] == world.asked
 
 
-def test_the_matrix_s_records_are_used_and_left_alone(root: Path, world: World) -> None:
-    """A stack whose cells are recorded needs no run, and upgrade adds none to it."""
+def test_records_of_the_matrix_are_used_and_not_changed(root: Path, world: World) -> None:
+    """A stack whose cells are recorded needs no run."""
     project = Project.at(root)
     project.stack_run(project.matrix.stack("first"), Watcher()).execute(EVERYTHING)
     before = files(project.work / "records") | files(project.results)
@@ -93,7 +98,7 @@ def test_the_matrix_s_records_are_used_and_left_alone(root: Path, world: World) 
 
 
 def test_published_records_are_used_too(root: Path, world: World) -> None:
-    """Where their key is that of this machine and this code."""
+    """If their key is that of this machine and this code."""
     project = Project.at(root)
     project.stack_run(project.matrix.stack("first"), Watcher()).execute(EVERYTHING)
     project.store.publish("first", project.store.recorded_here("first").values())
@@ -104,7 +109,7 @@ def test_published_records_are_used_too(root: Path, world: World) -> None:
     assert asked == world.asked
 
 
-def test_what_a_stack_lacks_is_run_outside_the_matrix(root: Path, world: World) -> None:
+def test_missing_cells_of_a_stack_are_recorded_outside_the_matrix(root: Path, world: World) -> None:
     """Neither its journal nor its results change."""
     before = files(root / "results")
     of_matrix(root).executed(EVERYTHING)
@@ -113,10 +118,10 @@ def test_what_a_stack_lacks_is_run_outside_the_matrix(root: Path, world: World) 
     assert before == files(root / "results")
 
 
-def test_an_environment_is_run_in_place_each_time(
+def test_an_environment_runs_in_place_each_time(
     root: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is installed, and what is there may have changed."""
+    """Nothing is installed, and its packages may have changed."""
     monkeypatch.setattr(environment, "ensure", lambda *_: pytest.fail("installed"))
     for _ in range(2):
         found = side_of(root, renamed(make_lock("here")), root / "python").executed(EVERYTHING)
@@ -127,8 +132,8 @@ def test_an_environment_is_run_in_place_each_time(
     assert 4 == len(world.asked)
 
 
-def test_repeats_are_processes_of_their_own(root: Path, world: World) -> None:
-    """Each is kept under its number; only these cells."""
+def test_repeats_run_in_fresh_processes(root: Path, world: World) -> None:
+    """Each repeat is kept under its number."""
     run = of_its_own(root)
     assert {PLAIN: "trains"} == run.again(1, {PLAIN}, fresh=False)
     assert {PLAIN: "trains"} == run.again(2, {PLAIN}, fresh=False)
@@ -136,7 +141,7 @@ def test_repeats_are_processes_of_their_own(root: Path, world: World) -> None:
     assert (["sums/plain"] * 2, [False, False]) == (world.asked, world.forks)
 
 
-def test_changed_cells_are_those_that_ran_on_both_sides() -> None:
+def test_changed_cells_ran_on_both_sides_and_ended_differently() -> None:
     """And ended in another way."""
     before = {PLAIN: make_record(), REPORTED: make_record()}
     fails = make_record("step:no-grad-fn")
@@ -147,8 +152,8 @@ def test_changed_cells_are_those_that_ran_on_both_sides() -> None:
         assert {} == upgrade.changed(before, {REPORTED: make_record(untried)})
 
 
-def test_a_failure_with_another_gradient_is_another_one() -> None:
-    """It would be told as broken differently: that is seen again first."""
+def test_a_failure_with_another_gradient_is_a_change() -> None:
+    """It is run again before it is reported as broken differently."""
     before, after = (
         make_record("step:exception", gradient=each) for each in (Gradient.NONE, Gradient.FLOWING)
     )
@@ -165,7 +170,7 @@ def test_a_scenario_that_cannot_be_imported_is_tried_again_once() -> None:
     assert {PLAIN: [PLAIN, REPORTED]} == upgrade.changed(before, {PLAIN: broken, REPORTED: broken})
 
 
-def test_a_disagreement_takes_its_partner_along() -> None:
+def test_a_variant_is_run_again_with_the_variant_that_it_must_agree_with() -> None:
     """The other variant is run again too."""
     relation = Relation(first="plain", second="reported")
     scenario = make_scenario(
@@ -175,28 +180,28 @@ def test_a_disagreement_takes_its_partner_along() -> None:
     assert {PLAIN} == upgrade.with_partners([PLAIN], [scenario])
 
 
-def test_what_a_killed_upgrade_left_is_deleted(tmp_path: Path) -> None:
-    """None that was kept, none in use, no stack's, none of this run."""
+def test_environments_of_killed_upgrades_are_deleted(tmp_path: Path) -> None:
+    """Except those that are kept, in use, of a stack or of this run."""
     for name in ("+left", "+kept", "+used", "+mine", "torch-2.13"):
         (tmp_path / name).mkdir()
     (tmp_path / "+kept" / upgrade.KEPT).touch()
-    with disk.held(tmp_path / ".+used.lock"):
+    with held(tmp_path / ".+used.lock"):
         upgrade.delete_leftovers(tmp_path, ["+mine"])
     assert ["+kept", "+mine", "+used", "torch-2.13"] == sorted(
         path.name for path in tmp_path.iterdir() if path.is_dir()
     )
 
 
-def test_half_an_environment_passes_for_none(
+def test_a_half_deleted_environment_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A deletion that is killed leaves no marker; whoever is deleting holds it."""
+    """The marker is deleted first, and the environment is locked meanwhile."""
     (tmp_path / "+left").mkdir()
     (tmp_path / "+left" / environment.MARKER).touch()
     seen = []
 
     def rmtree(path: Path, **_: object) -> None:
-        seen.append(((path / environment.MARKER).exists(), disk.is_held(tmp_path / ".+left.lock")))
+        seen.append(((path / environment.MARKER).exists(), is_held(tmp_path / ".+left.lock")))
 
     monkeypatch.setattr(shutil, "rmtree", rmtree)
     upgrade.delete_leftovers(tmp_path, [])
@@ -204,22 +209,22 @@ def test_half_an_environment_passes_for_none(
 
 
 def test_a_side_is_installed_for_measuring(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And held meanwhile; an environment that is there is taken as it is."""
+    """Its environment is locked meanwhile. An existing environment is used as it is."""
     ready = Environment(root / "installed", Build.CPU, None, installed=True)
     monkeypatch.setattr(environment, "ensure", lambda *_: ready)
     run = of_its_own(root)
     with run.installed() as python:
-        held = disk.is_held(root / ".gradmatrix" / "environments" / f".{run.name}.lock")
-        assert (root / "installed", True) == (python, held)
+        in_use = is_held(root / ".gradmatrix" / "environments" / f".{run.name}.lock")
+        assert (root / "installed", True) == (python, in_use)
     with side_of(root, renamed(make_lock("here")), root / "python").installed() as python:
         assert root / "python" == python
 
 
 @pytest.mark.parametrize("python", [None, "python"])
-def test_one_environment_is_held_once(
+def test_one_environment_is_locked_once(
     root: Path, monkeypatch: pytest.MonkeyPatch, python: str | None
 ) -> None:
-    """Where both sides are the same lock; one that is there already is another place."""
+    """If both sides have the same lock. An environment of the user is another place."""
     ready = Environment(root / "installed", Build.CPU, None, installed=True)
     monkeypatch.setattr(environment, "ensure", lambda *_: ready)
     there = None if python is None else root / python
@@ -231,8 +236,8 @@ def test_one_environment_is_held_once(
     assert not [text for text in watcher.stages if "waiting" in text]
 
 
-def test_environments_are_taken_in_one_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that of two upgrades, there and back, none waits for the other for ever."""
+def test_environments_are_locked_in_one_order(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So two upgrades in opposite directions cannot wait for each other for ever."""
     taken: list[str] = []
 
     def ensure(lock: Lock, *_: object) -> Environment:
@@ -246,8 +251,8 @@ def test_environments_are_taken_in_one_order(root: Path, monkeypatch: pytest.Mon
     assert ["a", "b"] == taken
 
 
-def test_only_the_cells_that_are_asked_for_are_measured(root: Path, world: World) -> None:
-    """Ready to run."""
+def test_only_the_chosen_cells_are_measured(root: Path, world: World) -> None:
+    """They come ready to run."""
     [planned] = of_its_own(root).planned([PLAIN])
     assert ("plain", Role.CONTROL) == (planned.cell.variant, planned.variant.role)
 
@@ -260,8 +265,8 @@ def test_only_the_cells_that_are_asked_for_are_measured(root: Path, world: World
         ({"torch": "2.6.0"}, Build.CPU),
     ],
 )
-def test_the_build_of_an_environment_is_told_by_what_is_there(
+def test_the_build_of_an_environment_follows_from_its_packages(
     tmp_path: Path, versions: dict[str, str], build: Build
 ) -> None:
-    """By torch's label, or by the libraries of CUDA beside it."""
+    """From torch's label, or from the CUDA libraries beside it."""
     assert build is upgrade.in_place(tmp_path, make_lock(versions=versions)).build

@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers that only pretend, in environments that are folders."""
+    """Servers that only pretend to run cells, in environments that are folders."""
     world = pretend(monkeypatch)
 
     def ensure(lock: Lock, _locks: Path, place: Path, *_: object, **__: object) -> Environment:
@@ -65,7 +65,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @dataclass
 class Measuring:
-    """Stands in the place of the measurement, and remembers what it was asked."""
+    """Replaces the measurement, and remembers its arguments."""
 
     asked: list[tuple[str, str, list[str], float, float]] = field(default_factory=list)
 
@@ -81,12 +81,12 @@ class Measuring:
 
 
 def plan_of(project: Project, **fields: Any) -> Plan:  # noqa: ANN401  (as many types as fields)
-    """Everything, without measuring."""
+    """A plan of everything, without measurements."""
     return replace(Plan(scenarios=project.chosen_scenarios(), selection=Selection()), **fields)
 
 
 def upgraded(root: Path, **fields: Any) -> Comparison:  # noqa: ANN401  (as above)
-    """From the first stack to the second."""
+    """The comparison of the first stack with the second."""
     project = Project.at(root)
     baseline, candidate = upgrade.resolved_sides(
         project, "first", ["second"], Reading(), as_of=None
@@ -95,12 +95,12 @@ def upgraded(root: Path, **fields: Any) -> Comparison:  # noqa: ANN401  (as abov
 
 
 def changes(comparison: Comparison) -> dict[str, Change]:
-    """What became of each variant."""
+    """The change of each variant."""
     return {each.cell.variant: each.change for each in comparison.cells}
 
 
-def test_two_stacks_that_train_alike_are_safe(root: Path, world: World) -> None:
-    """Nothing is run again."""
+def test_two_stacks_that_both_train_are_safe(root: Path, world: World) -> None:
+    """No cell is run again."""
     comparison = upgraded(root)
     assert (0, {"plain": Change.UNCHANGED, "reported": Change.UNCHANGED}) == (
         comparison.exit_code,
@@ -109,8 +109,8 @@ def test_two_stacks_that_train_alike_are_safe(root: Path, world: World) -> None:
     assert 4 == len(world.asked)
 
 
-def test_what_fails_again_regressed(root: Path, world: World) -> None:
-    """After as many further runs of the baseline as of the candidate."""
+def test_a_cell_that_fails_in_every_run_regressed(root: Path, world: World) -> None:
+    """Baseline and candidate have the same number of further runs."""
     world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, FAILS, FAILS]}
     comparison = upgraded(root)
     [cell] = [each for each in comparison.cells if each.cell.variant == "reported"]
@@ -121,15 +121,15 @@ def test_what_fails_again_regressed(root: Path, world: World) -> None:
     assert ["sums/reported"] * 4 == world.asked[4:]
 
 
-def test_what_fails_now_and_then_is_flaky(root: Path, world: World) -> None:
-    """And no regression."""
+def test_a_cell_that_fails_in_some_runs_is_flaky(root: Path, world: World) -> None:
+    """It is not a regression."""
     world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, TRAINED, FAILS]}
     comparison = upgraded(root)
     assert (3, Change.INCONCLUSIVE) == (comparison.exit_code, changes(comparison)["reported"])
 
 
-def test_what_is_flaky_is_run_again_by_the_next_upgrade(root: Path, world: World) -> None:
-    """Its repeats alone, on both sides."""
+def test_a_flaky_cell_is_run_again_by_the_next_upgrade(root: Path, world: World) -> None:
+    """Only its repeats run, on both sides."""
     world.answers = {
         "reported": [
             TRAINED,
@@ -152,7 +152,7 @@ def test_what_is_flaky_is_run_again_by_the_next_upgrade(root: Path, world: World
 
 @dataclass
 class Again:
-    """Has the face of a SideRun whose further runs of every cell end alike."""
+    """Stands for a SideRun in which further runs of every cell end in the same way."""
 
     outcome: str
     asked: list[set[Key]] = field(default_factory=list)
@@ -183,10 +183,10 @@ class Again:
         ),
     ],
 )
-def test_the_further_runs_of_an_import_count_for_all_that_share_it(
+def test_further_runs_of_an_import_count_for_all_cells_that_share_it(
     ends: str, asked: list[set[Key]], before: set[Key], after: set[Key]
 ) -> None:
-    """Where they end in another way, every cell is run again by itself, on both sides."""
+    """If the runs disagree, every cell is run again by itself, on both sides."""
     trained = {PLAIN: make_record(), REPORTED: make_record()}
     broken = dict.fromkeys(trained, make_record("import:exception", isolation="none"))
     first, second = Again("trains"), Again(ends)
@@ -196,15 +196,15 @@ def test_the_further_runs_of_an_import_count_for_all_that_share_it(
     assert {(ends, ends)} == set(found[1].values())
 
 
-def test_the_number_of_repeats_is_a_choice(root: Path, world: World) -> None:
-    """None at all, for the impatient."""
+def test_the_number_of_repeats_can_be_chosen(root: Path, world: World) -> None:
+    """Also none."""
     world.answers = {"reported": [TRAINED, FAILS]}
     assert Change.REGRESSED == changes(upgraded(root, repeats=0))["reported"]
     assert 4 == len(world.asked)
 
 
 def test_the_same_upgrade_again_runs_nothing(root: Path, world: World) -> None:
-    """Its repeats neither; with fresh everything."""
+    """No repeats either. With fresh it runs everything."""
     world.answers = {"reported": [TRAINED, FAILS, TRAINED, TRAINED, FAILS, FAILS]}
     first = upgraded(root)
     asked = len(world.asked)
@@ -215,7 +215,7 @@ def test_the_same_upgrade_again_runs_nothing(root: Path, world: World) -> None:
 
 
 def test_nothing_is_recorded_elsewhere(root: Path, world: World) -> None:
-    """Neither in results/ nor in the matrix's journal."""
+    """Neither in results/ nor in the journal of the matrix."""
     before = files(root / "results")
     upgraded(root)
     assert before == files(root / "results")
@@ -225,17 +225,17 @@ def test_nothing_is_recorded_elsewhere(root: Path, world: World) -> None:
 
 
 @pytest.mark.parametrize(("keep", "left"), [(False, []), (True, ["first", "second"])])
-def test_environments_that_it_made_are_given_back(
+def test_environments_that_an_upgrade_made_are_deleted(
     root: Path, world: World, *, keep: bool, left: list[str]
 ) -> None:
-    """Unless they are to be kept."""
+    """Unless the user wants to keep them."""
     upgraded(root, keep=keep)
     folders = (root / ".gradmatrix" / "environments").iterdir()
     assert left == sorted(path.name for path in folders if path.is_dir())
 
 
-def test_environments_that_were_there_stay(root: Path, world: World) -> None:
-    """They are the matrix's."""
+def test_environments_of_the_matrix_stay(root: Path, world: World) -> None:
+    """They were there before."""
     there = root / ".gradmatrix" / "environments" / "first"
     there.mkdir(parents=True)
     upgraded(root)
@@ -243,12 +243,12 @@ def test_environments_that_were_there_stay(root: Path, world: World) -> None:
     assert not there.with_name("second").exists()
 
 
-def test_a_stopped_upgrade_gives_back_and_goes_on_later(
+def test_a_stopped_upgrade_deletes_its_environments_and_continues_later(
     root: Path,
     world: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What ended is recorded."""
+    """Finished cells are recorded."""
     with monkeypatch.context() as patched:
         patched.setattr(upgrade, "repeated", _stop)
         with pytest.raises(KeyboardInterrupt):
@@ -271,21 +271,21 @@ def _stop(*_: object) -> None:
         (Timing(cells=frozenset({("sums", "newer")})), None),
     ],
 )
-def test_what_trains_on_both_sides_is_measured(
+def test_cells_that_train_on_both_sides_are_measured(
     root: Path,
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     timing: Timing,
     cells: list[str] | None,
 ) -> None:
-    """By default a control of each scenario; the named ones instead; nothing where none trains."""
+    """By default one control of each scenario; named cells instead; nothing if none trains."""
     monkeypatch.setattr(race, "measure", measuring := Measuring())
     upgraded(root, timing=timing)
     expected = [("first", "second", cells, timing.budget_s, timing.margin)] if cells else []
     assert expected == measuring.asked
 
 
-def test_what_fails_is_not_measured(
+def test_a_cell_that_fails_is_not_measured(
     root: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On either side."""
@@ -295,7 +295,7 @@ def test_what_fails_is_not_measured(
     assert [] == measuring.asked
 
 
-def test_a_script_of_the_user_s_own_is_measured() -> None:
+def test_a_script_of_the_user_is_measured() -> None:
     """Whatever its role."""
     own = make_scenario("train", arguments=())
     key = Key("train", "script", "cpu")
@@ -309,10 +309,10 @@ def test_a_script_of_the_user_s_own_is_measured() -> None:
     )
 
 
-def test_a_lock_against_itself_is_measured(
+def test_a_lock_compared_with_itself_is_measured(
     root: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In its one environment: it must not wait for itself."""
+    """Both sides share one environment, and do not wait for each other."""
     monkeypatch.setattr(race, "measure", measuring := Measuring())
     project = Project.at(root)
     sides = upgrade.resolved_sides(project, "first", ["first"], Reading(), as_of=None)
@@ -320,16 +320,16 @@ def test_a_lock_against_itself_is_measured(
     assert [("first", "first", ["sums/plain"], 300.0, 0.01)] == measuring.asked
 
 
-def test_parts_are_chosen_of_what_has_parts(root: Path) -> None:
-    """An extra of a stack is a mistake."""
+def test_an_extra_of_a_stack_is_an_error(root: Path) -> None:
+    """Only files have extras and groups."""
     with pytest.raises(UserError, match="first has no extras and no dependency groups"):
         upgrade.resolved_sides(
             Project.at(root), "first", ["second"], Reading(extras=("rl",)), as_of=None
         )
 
 
-def test_another_side_has_a_day_of_its_own(root: Path) -> None:
-    """So a day and a side exclude each other."""
+def test_as_of_cannot_be_combined_with_another_side(root: Path) -> None:
+    """The other side has its own day."""
     with pytest.raises(UserError, match="cannot be combined"):
         upgrade.resolved_sides(
             Project.at(root), "first", ["second"], Reading(), as_of=make_record().recorded_at.date()
@@ -337,7 +337,10 @@ def test_another_side_has_a_day_of_its_own(root: Path) -> None:
 
 
 def test_the_report_is_kept(root: Path, world: World) -> None:
-    """Under the names of the sides; where they are files, two of one name are told apart by what they resolved to."""
+    """It is named after the sides.
+
+    Files of the same name are separated by a digest of their locks.
+    """
     project, comparison = Project.at(root), upgraded(root)
     baseline, candidate = upgrade.resolved_sides(
         project, "first", ["second"], Reading(), as_of=None

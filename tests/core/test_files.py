@@ -46,7 +46,7 @@ def test_a_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 
 def test_cutting_back_keeps_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who appends goes on after it."""
+    """A writer that appends goes on after the end."""
     monkeypatch.setattr(files, "OUTPUT_LIMIT_BYTES", 5000)
     path = tmp_path / "output.txt"
     with path.open("a", encoding="utf-8") as file:
@@ -58,7 +58,7 @@ def test_cutting_back_keeps_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_lock_is_held_while_its_block_runs(tmp_path: Path) -> None:
-    """Also in a folder that is not there yet, and however the block ends."""
+    """The folder need not exist, and the block may end with an exception."""
     path = tmp_path / "new" / "a.lock"
     with suppress(KeyError), held(path):
         assert is_held(path)
@@ -66,17 +66,17 @@ def test_a_lock_is_held_while_its_block_runs(tmp_path: Path) -> None:
     assert not is_held(path)
 
 
-def test_a_lock_that_is_free_makes_nobody_wait(tmp_path: Path) -> None:
-    """The second time as well: the file stays, the lock does not."""
+def test_a_free_lock_is_taken_without_waiting(tmp_path: Path) -> None:
+    """This holds again later: the file stays, but the lock is free."""
     for _ in range(2):
         with held(tmp_path / "a.lock", lambda: pytest.fail("waited")):
             assert not is_held(tmp_path / "another.lock")
 
 
-def test_who_waits_for_another_process_is_told_and_goes_on_when_that_is_gone(
+def test_waiting_for_another_process_is_announced_and_ends_with_it(
     tmp_path: Path,
 ) -> None:
-    """Killed, it cannot give the lock back: the operating system does."""
+    """The operating system releases the lock of a killed process."""
     path = tmp_path / "a.lock"
     command = [sys.executable, "-c", HOLDER, str(path)]
     with subprocess.Popen(
@@ -90,7 +90,7 @@ def test_who_waits_for_another_process_is_told_and_goes_on_when_that_is_gone(
 
 
 def test_a_file_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
-    """The old one stays, and no half of the new one."""
+    """The old file stays, and no part of the new one does."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
 
@@ -153,7 +153,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True):
 def test_an_error_in_toml_names_the_table_and_the_key(
     tmp_path: Path, text: str, expected: list[str]
 ) -> None:
-    """And a similar known word, or what to write instead."""
+    """It also names a similar known word, or what to write instead."""
     path = tmp_path / "file.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as error:
@@ -162,7 +162,7 @@ def test_an_error_in_toml_names_the_table_and_the_key(
 
 
 def test_a_table_of_a_file_is_named_in_its_errors(tmp_path: Path) -> None:
-    """Where the table stands is not in the table."""
+    """The caller says where the table stands."""
     with pytest.raises(UserError, match=r"unknown key 'thread' in \[run\.settings\]"):
         files.from_table(tmp_path / "file.toml", {"thread": 1}, Settings, "[run.settings]")
 
@@ -175,7 +175,7 @@ class Told(msgspec.Struct):
 
 
 def test_lines_that_cannot_be_read_say_why(tmp_path: Path) -> None:
-    """The others are read; one of another release is told apart."""
+    """The other lines are read. A line of another release is marked as such."""
     path = tmp_path / "lines.jsonl"
     path.write_bytes(
         b'{"schema":3,"word":"a"}\n\nnonsense\n{"schema":4,"new":1}\n\xff\n{"schema":3}'

@@ -36,8 +36,8 @@ ALL = [
 
 
 @pytest.mark.parametrize("text", ["trains", *ALL])
-def test_every_reason_of_the_design_is_read(text: str) -> None:
-    """Each string of the table of outcomes is one, and prints as itself."""
+def test_every_outcome_of_the_design_is_known(text: str) -> None:
+    """Each one prints as its own text."""
     outcome = Outcome(text)
     assert (text, text.partition(":")[2]) == (str(outcome), outcome.reason)
 
@@ -66,19 +66,19 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_every_phase_has_outcomes_and_a_sentence() -> None:
-    """In the order in which they happen; a cell that trains ended in none."""
+    """They are in the order in which they happen. A cell that trains has no phase."""
     phases = dict.fromkeys(row.phase for row in TABLE)
     assert [None, *Phase] == list(phases)
     assert list(Phase) == list(PHASES)
 
 
 def test_a_number_stands_for_all_numbers() -> None:
-    """One row is for all signals."""
+    """All signals have the same row."""
     assert row_of("process:signal-9") is row_of("process:signal-11")
 
 
 def test_all_outcomes_but_trains_are_listed_by_phase() -> None:
-    """For the documentation and the pages."""
+    """The documentation and the pages show this list."""
     listed = [row for _, _, rows in outcomes_by_phase() for row in rows]
     assert list(TABLE[1:]) == listed
 
@@ -88,7 +88,7 @@ def test_only_trains_trains() -> None:
     assert ["trains"] == [text for text in ["trains", *ALL] if Outcome(text).trains]
 
 
-def test_the_spurious_outcomes_are_those_that_speak_of_the_machine() -> None:
+def test_the_spurious_outcomes_are_failures_of_the_machine() -> None:
     """These reasons say nothing about the stack."""
     expected = {
         "resolve:index-unreachable",

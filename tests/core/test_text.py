@@ -21,7 +21,7 @@ def test_a_number_has_its_noun() -> None:
     [([], ""), (["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")],
 )
 def test_a_list_ends_in_a_word(names: list[str], expected: str) -> None:
-    """Before the last name, where there are several."""
+    """The word stands before the last of several names."""
     assert expected == text.listed(names, "or")
 
 
@@ -29,13 +29,13 @@ def test_a_list_ends_in_a_word(names: list[str], expected: str) -> None:
     ("most", "expected"), [(1, "a and 2 more"), (2, "a, b and 1 more"), (3, "a, b, c")]
 )
 def test_a_long_list_is_cut_short(most: int, expected: str) -> None:
-    """And says how many names are left out."""
+    """It says how many names are left out."""
     assert expected == text.few(["a", "b", "c"], most)
 
 
 @given(st.text())
 def test_plain_text_cannot_steer_a_terminal(untrusted: str) -> None:
-    """No escape, no other control character, no mark that turns the direction."""
+    """It has no control character and no mark that changes the direction."""
     forbidden = {
         chr(n) for n in (*range(9), *range(11, 32), *range(0x7F, 0xA0), 0x200F, 0x202E, 0x2066)
     }
@@ -62,17 +62,17 @@ def test_markdown_text_is_one_cell_without_markup(untrusted: str) -> None:
     ],
 )
 def test_nobody_is_mentioned_and_nothing_is_linked(untrusted: str, expected: str) -> None:
-    """What an issue would make of them is broken by something that is not seen."""
+    """An invisible character breaks mentions and references."""
     assert expected == text.unlinked(untrusted).replace(text.JOINER, "|")
 
 
 def test_a_table_mentions_nobody() -> None:
-    """In a file GitHub links no issue, and an address may stay one."""
+    """In a file GitHub links no issue, so an address may stay."""
     assert f"@{text.JOINER}all owner/name#1" == text.markdown("@all owner/name#1")
 
 
-def test_code_ends_where_it_ends() -> None:
-    """No backtick and no line break in it."""
+def test_code_cannot_be_closed_by_its_text() -> None:
+    """It has no backtick and no line break."""
     assert "`a 'b' @all`" == text.code("a\n`b` @all")
 
 
@@ -88,7 +88,7 @@ def test_code_ends_where_it_ends() -> None:
     ],
 )
 def test_a_spreadsheet_takes_no_text_for_a_formula(untrusted: str, expected: str) -> None:
-    """Also where a control sequence hides it."""
+    """A control sequence before the formula changes nothing."""
     assert expected == text.spreadsheet(untrusted)
 
 
@@ -105,10 +105,10 @@ def test_a_spreadsheet_takes_no_text_for_a_formula(untrusted: str, expected: str
     ],
 )
 def test_control_sequences_are_taken_out_whole(untrusted: str, expected: str) -> None:
-    """What they would have shown stays, and so do line breaks and tabs."""
+    """The other text stays, with line breaks and tabs."""
     assert expected == text.plain(untrusted)
 
 
 def test_one_line_has_no_breaks() -> None:
-    """For a table or a list."""
+    """It fits into a table or a list."""
     assert "a b c" == text.one_line(" a\nb\t\r\n c\x1b[0m ")

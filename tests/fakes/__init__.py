@@ -1,1 +1,1 @@
-"""Fakes that really do what they stand for: an index that serves, scripts that hang, crash or train nothing."""
+"""Fakes that really do what they are named for: serve an index, hang, crash or train nothing."""

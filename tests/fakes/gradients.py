@@ -1,4 +1,4 @@
-"""Training scripts in which the gradient goes wrong, or training never gets so far: one variant for each way."""
+"""Training scripts whose gradient goes wrong, or that fail earlier: one variant for each way."""
 
 # ruff: noqa: ANN401, D103  (torch has no types here; a variant's summary is in VARIANTS)
 
@@ -82,7 +82,7 @@ def closure_without_gradients(
     return call_back(model, inputs, DecoratedSGD(model.parameters(), lr=0.1))
 
 
-class DecoratedSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is not installed where this is checked
+class DecoratedSGD(torch.optim.SGD):  # type: ignore[misc]  # the checker has no torch
     """What transformers.optimization.Adafactor did in 4.30."""
 
     @torch.no_grad()  # type: ignore[untyped-decorator]  # the same

@@ -1,4 +1,4 @@
-"""A script whose import needs a module that nobody has."""
+"""A script whose import needs a module that does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fakes that train share: small models, their data, and the loop of every tutorial."""
+"""What the training fakes share: small models, their data, and the loop of every tutorial."""
 
 # ruff: noqa: ANN401, T201  (torch has no types here; a script prints)
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Loop = Callable[[str, list[torch.Tensor], int], Iterator[None]]
-    """Of a device, the tensors that are learned, to be filled in, and the number of steps; yields after each step."""
+    """Gets a device, an empty list for the learned tensors, and the number of steps.
+
+    It yields after each step.
+    """
 
 
 def learn(loop: Loop, device: str, steps: int) -> None:

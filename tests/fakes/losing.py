@@ -1,4 +1,4 @@
-"""A gradient that is lost on its way through a model, in each way in which a script can lose it."""
+"""A gradient that is lost on its way through a model, in every way that a script can lose it."""
 
 # ruff: noqa: ANN401, D103  (torch has no types here; a variant's summary is in VARIANTS)
 
@@ -73,14 +73,17 @@ VARIANTS = {
 
 
 def train(variant: str, device: str, steps: int) -> None:
-    """Take `steps` steps of the variant's loop; the line that is to blame is marked by `culprit` and its name."""
+    """Take `steps` steps of the variant's loop.
+
+    The line to blame is marked with `culprit` and its name.
+    """
     torch.manual_seed(0)
     loop: Iterator[None] = globals()[variant](Model().to(device), batch(device))
     for _ in zip(range(steps), loop, strict=False):
         pass
 
 
-class DecoratedSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is not installed where this is checked
+class DecoratedSGD(torch.optim.SGD):  # type: ignore[misc]  # the checker has no torch
     """What transformers.optimization.Adafactor did in 4.30."""
 
     @torch.no_grad()  # type: ignore[untyped-decorator]  # culprit: decorated_step

@@ -1,4 +1,4 @@
-"""Training scripts for the measurement: one variant for each way to behave between the first step and the last.
+"""Training scripts to measure: one variant for each way to behave between first and last step.
 
 Nothing here is imported by a test: the server runs it.
 """
@@ -107,7 +107,10 @@ def before_reads_input() -> None:
 
 
 def before_tells_hash() -> None:
-    """As the order of a set does: a line for each process of a server, whose own folders do not last."""
+    """Write a line for each process of a server, whose own folders are deleted.
+
+    The order of a set depends on the hash in the same way.
+    """
     with Path("../hash.txt").open("a", encoding="ascii") as file:
         file.write(f"{hash('gradient')}\n")
 

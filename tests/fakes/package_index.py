@@ -1,4 +1,7 @@
-"""A package index on loopback that serves tiny wheels, with upload dates, in either format of the simple API."""
+"""A package index on loopback.
+
+It serves tiny wheels with upload dates, in both formats of the simple API.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class File:
 
 @dataclass
 class PackageIndex:
-    """``with PackageIndex() as index: index.add("alpha", "1.0", "2025-01-01")``; ``requests`` counts what was asked."""
+    """Use it as ``with PackageIndex() as index``, and call its ``add``.
+
+    The field ``requests`` counts requests by path.
+    """
 
     json: bool = True
     files: list[File] = field(default_factory=list)
@@ -104,24 +110,25 @@ class PackageIndex:
             text = json.dumps({"meta": {"api-version": "1.1"}, "name": name, "files": listed})
             return "application/vnd.pypi.simple.v1+json", text
         anchors = (
-            f'<a href="/files/{html.escape(file.filename)}#sha256={file.digest}" data-upload-time="{file.uploaded}"'
+            f'<a href="/files/{html.escape(file.filename)}#sha256={file.digest}"'
+            f' data-upload-time="{file.uploaded}"'
             f"{' data-yanked' if file.yanked else ''}>{file.filename}</a>"
             for file in files
         )
         return "text/html", f"<!DOCTYPE html><html><body>{''.join(anchors)}</body></html>"
 
     def validators(self, text: str) -> dict[str, str]:
-        """What tells this page from another one."""
+        """The headers that identify a version of a page."""
         if not self.validates:
             return {}
         return {"ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"', "Last-Modified": MODIFIED}
 
     def knows(self, headers: dict[str, str], text: str) -> bool:
-        """Whether who asks has this very page."""
+        """Whether the client has this version of the page."""
         return headers.get("If-None-Match") == self.validators(text)["ETag"]
 
     def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of what ``path`` is."""
+        """Status, headers and body for ``path``."""
         if self.failures:
             return (*self.failures.pop(0), b"")
         kind, _, name = path.strip("/").partition("/")
@@ -154,7 +161,7 @@ class PackageIndex:
 
             do_HEAD = do_GET  # noqa: N815  (the base class's name)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Keep the tests' output clean."""
 
         return Handler
@@ -168,7 +175,9 @@ def wheel(name: str, version: str, requires: tuple[str, ...] = ()) -> bytes:
     entries = {
         f"{module}.py": f"VERSION = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: fake\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nGenerator: fake\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        ),
     }
     record = "".join(f"{path},,\n" for path in [*entries, f"{info}/RECORD"])
     buffer = io.BytesIO()

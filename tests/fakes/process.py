@@ -3,7 +3,8 @@
 `python process.py VARIANT` really does it. Nothing here is imported by a test: the server runs it.
 """
 
-# ruff: noqa: PLC0415, T201  (torch and what is rarely needed are imported by the variants that do; a script prints)
+# variants import torch and rarely needed modules themselves; a script prints
+# ruff: noqa: PLC0415, T201
 
 from __future__ import annotations
 
@@ -110,7 +111,7 @@ def learn(device: str, steps: int) -> None:
 
 
 def hang() -> NoReturn:
-    """Sleep for ever, its process id in a file."""
+    """Sleep forever, with the process id in a file."""
     Path("sleeper.txt").write_text(str(os.getpid()), encoding="ascii")
     while True:
         time.sleep(60)
@@ -188,7 +189,7 @@ def interrupts_itself() -> NoReturn:
 
 
 def flood() -> NoReturn:
-    """Print until somebody puts an end to it."""
+    """Print until the process is killed."""
     while True:
         flood_of(1)
 

@@ -58,7 +58,10 @@ VARIANTS = {
 
 
 def train(variant: str, device: str, steps: int) -> None:
-    """Take `steps` steps of the variant's loop; the line that is to blame is marked by `culprit` and its name."""
+    """Take `steps` steps of the variant's loop.
+
+    The line to blame is marked with `culprit` and its name.
+    """
     torch.manual_seed(0)
     loop: Iterator[None] = globals()[variant](Model().to(device), batch(device))
     for _ in zip(range(steps), loop, strict=False):

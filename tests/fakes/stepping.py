@@ -1,4 +1,4 @@
-"""Gradients that come and do not move what they should: dropped, frozen, held by nobody, rounded away."""
+"""Gradients that do not move what they should: dropped, frozen, in no optimizer, rounded away."""
 
 # ruff: noqa: ANN401, D103  (torch has no types here; a variant's summary is in VARIANTS)
 
@@ -37,7 +37,10 @@ VARIANTS = {
 
 
 def train(variant: str, device: str, steps: int) -> None:
-    """Take `steps` steps of the variant's loop; the line that is to blame is marked by `culprit` and its name."""
+    """Take `steps` steps of the variant's loop.
+
+    The line to blame is marked with `culprit` and its name.
+    """
     torch.manual_seed(0)
     loop: Iterator[None] = globals()[variant](Model().to(device), batch(device))
     for _ in zip(range(steps), loop, strict=False):
@@ -45,7 +48,7 @@ def train(variant: str, device: str, steps: int) -> None:
 
 
 def sgd(model: Any) -> torch.optim.Optimizer:
-    """An optimizer that is as it should be."""
+    """A correct optimizer."""
     return torch.optim.SGD(model.parameters(), lr=0.1)
 
 
@@ -119,8 +122,8 @@ def one_never_steps(model: Any, inputs: torch.Tensor) -> Iterator[None]:
     return descend(optimizer, lambda: error(model(inputs)))
 
 
-class IdleSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is not installed where this is checked
-    """Thinks that somebody else steps."""
+class IdleSGD(torch.optim.SGD):  # type: ignore[misc]  # the checker has no torch
+    """An optimizer that never steps."""
 
     def step(self, closure: Any = None) -> Any:  # culprit: idle_step
         """Nothing."""

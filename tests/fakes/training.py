@@ -1,6 +1,6 @@
-"""Training scripts that are as they should be, however odd: one variant for each way.
+"""Training scripts that are correct, however unusual: one variant for each way.
 
-`python -m tests.fakes.training VARIANT STEPS` runs without this project, in any environment with torch.
+`python -m tests.fakes.training VARIANT STEPS` runs without this project where torch is installed.
 """
 
 # ruff: noqa: ANN401, D103  (torch has no types here; a variant's summary is in VARIANTS)

@@ -1,4 +1,4 @@
-"""Parameters that change a little where it is not easy to see: large, sparse, not contiguous, by a single bit."""
+"""Parameters with small changes that are hard to see: large, sparse, or by a single bit."""
 
 # ruff: noqa: D103  (a variant's summary is in VARIANTS)
 

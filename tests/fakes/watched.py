@@ -1,9 +1,11 @@
-"""Scripts that are hard to watch: threads, exceptions that are caught, compilers, large parameters, an observer inside.
+"""Scripts that are hard to watch.
 
+They have threads, caught exceptions, compilers, large parameters, or an observer of their own.
 What they print is the same with and without an observer.
 """
 
-# ruff: noqa: ANN401, D103, T201  (torch has no types here; a variant's summary is in VARIANTS; a script prints)
+# torch has no types here; a variant's summary is in VARIANTS; a script prints
+# ruff: noqa: ANN401, D103, T201
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ CLASSES = {
 
 
 def train(variant: str, device: str, steps: int) -> None:
-    """Take `steps` steps of the variant's loop, and print the last loss and the first numbers of the model."""
+    """Take `steps` steps of the variant's loop. Print the last loss and the first parameters."""
     torch.manual_seed(0)
     model = Model().to(device)
     saved: list[torch.Size] = []
@@ -302,8 +304,9 @@ def traces(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 def snapshot() -> dict[str, Any]:
     """What an observer may replace, by name."""
     owners = (
-        torch, torch.Tensor, torch.no_grad, torch.inference_mode, torch.enable_grad, torch.set_grad_enabled,
-        torch.autograd, torch.nn.utils, torch.nn.utils.clip_grad, torch.optim.Optimizer, warnings, logging.Logger,
+        torch, torch.Tensor, torch.no_grad, torch.inference_mode, torch.enable_grad,
+        torch.set_grad_enabled, torch.autograd, torch.nn.utils, torch.nn.utils.clip_grad,
+        torch.optim.Optimizer, warnings, logging.Logger,
     )  # fmt: skip
     found = {
         f"{owner.__name__}.{name}": value for owner in owners for name, value in vars(owner).items()

@@ -68,7 +68,7 @@ def found(records: list[Record], scenario: str | None = None, device: str = "cpu
     ],
 )
 def test_a_remedy_of_the_same_scenario_comes_first(scenario: str | None, expected: str) -> None:
-    """Then any other that cures it; a remedy before a control."""
+    """Other scenarios come next, and a remedy comes before a control."""
     assert expected == found(EVERYTHING, scenario)
 
 
@@ -87,18 +87,18 @@ def test_a_remedy_of_the_same_scenario_comes_first(scenario: str | None, expecte
 def test_only_a_cell_that_trains_there_is_a_remedy(
     records: list[Record], expected: str | None
 ) -> None:
-    """On that stack and on that device, and said to cure this cause."""
+    """It must train on the same stack and device, and be meant against this cause."""
     assert expected == found(records)
 
 
-def test_a_remedy_on_another_device_is_none_of_this_one() -> None:
-    """Each is looked up by itself."""
+def test_a_remedy_on_another_device_does_not_count() -> None:
+    """Each device is looked up by itself."""
     records = [*cells("one/first"), *cells("one/second", device="cuda")]
     assert ("one/first", "one/second") == (found(records), found(records, device="cuda"))
 
 
-def test_the_remedy_of_a_cell_is_of_its_stack_device_and_scenario() -> None:
-    """As for a red cell of the matrix."""
+def test_the_remedy_of_a_cell_is_found_by_its_stack_device_and_scenario() -> None:
+    """The matrix looks up the remedy of a failing cell in this way."""
     records = [*EVERYTHING, *cells("two/first", stack="another", device="cuda")]
     remedy = remedy_on_its_stack(
         FROZEN, SCENARIOS, records, make_cell("another", "one", "reported", "cuda")
@@ -114,7 +114,7 @@ def test_the_remedy_of_a_cell_is_of_its_stack_device_and_scenario() -> None:
 
 
 def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
-    """What was said."""
+    """The advice as text."""
     return Diagnosis(cause=cause, module=None, place=None, text=lines or ("It is frozen.",))
 
 
@@ -124,12 +124,15 @@ def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
         (True, "This works on stack: what first means (one/first trains there)."),
         (
             False,
-            "This works on stack, the nearest published stack: what first means (one/first trains there).",
+            (
+                "This works on stack, the nearest published stack: what first means "
+                "(one/first trains there)."
+            ),
         ),
     ],
 )
 def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) -> None:
-    """And says whether it was seen on this very stack."""
+    """It says whether that cell ran on the same stack."""
     remedy = Remedy(
         cell=make_cell("stack", "one", "first"), summary="what first means", same_stack=same_stack
     )
@@ -138,7 +141,7 @@ def test_advice_names_the_cell_that_shows_it(same_stack: bool, expected: str) ->
 
 @pytest.mark.parametrize("cause", Cause)
 def test_advice_without_a_cell_names_none(cause: Cause) -> None:
-    """What nobody knows is not made up."""
+    """Nothing is made up."""
     assert (cause.advice or None) == advise(diagnosis(cause), None)
 
 
@@ -150,5 +153,5 @@ def test_an_explanation_has_six_lines_at_most(lines: int) -> None:
 
 
 def test_an_explanation_without_advice_is_the_diagnosis() -> None:
-    """An exception of some library's own."""
+    """There is no advice about an exception of a library."""
     assert ("It broke.",) == explain(diagnosis(Cause.EXCEPTION, "It broke."), None)

@@ -1,4 +1,4 @@
-"""Why a script does not train, from hand-made observations: every cause, which one wins, and the words for it."""
+"""Why a script does not train, from hand-made observations: every cause, and which one wins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALARM = "None of the inputs have requires_grad=True. Gradients will be None"
 
 
 def broken(where: str, **facts: object) -> Nonfinite:
-    """The first NaN."""
+    """The first value that is not finite."""
     first = Nonfinite(
         step=2, where="output", module="encoder", type="Layer", frames=(make_frame(),)
     )
@@ -43,7 +43,7 @@ def broken(where: str, **facts: object) -> Nonfinite:
 
 
 def found(seen: Observation) -> Diagnosis:
-    """What is said of it, which there must be."""
+    """The diagnosis, which must exist."""
     diagnosis = diagnose(seen)
     assert diagnosis is not None
     return diagnosis
@@ -75,7 +75,7 @@ def told(seen: Observation) -> tuple[Cause, str | None, int | None]:
     ],
 )
 def test_nothing_is_said_where_nothing_is_wrong(seen: Observation) -> None:
-    """What trains, what was not judged, and what never came to training."""
+    """Cells that train, were not judged, or never reached training have no diagnosis."""
     assert diagnose(seen) is None
 
 
@@ -101,14 +101,14 @@ def test_nothing_is_said_where_nothing_is_wrong(seen: Observation) -> None:
     ],
 )
 def test_the_first_nan_is_named(seen: Observation, expected: tuple[Cause, str, int | None]) -> None:
-    """In an output, a gradient or a value, where something of it was noticed."""
+    """It may be in an output, a gradient or a value."""
     if expected[0] is Cause.NONFINITE_GRADIENT:
         seen = msgspec.structs.replace(seen, losses=(1.0, "nan"))
     assert expected == told(seen)
 
 
 def test_an_exception_about_nan_is_explained_by_the_first_one() -> None:
-    """A sampler that refuses probabilities."""
+    """An example is a sampler that refuses probabilities."""
     raised = make_raised("probability tensor contains either `inf`, `nan` or element < 0")
     assert (
         Cause.NONFINITE_OUTPUT
@@ -117,7 +117,7 @@ def test_an_exception_about_nan_is_explained_by_the_first_one() -> None:
 
 
 def test_an_exception_about_something_else_is_not() -> None:
-    """A mask is full of infinities in every healthy model."""
+    """A mask has infinities in every healthy model."""
     raised = make_raised("no space left")
     assert (
         Cause.EXCEPTION is found(make_observation(raised=raised, nonfinite=broken("output"))).cause
@@ -125,8 +125,8 @@ def test_an_exception_about_something_else_is_not() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "half"), [("float16", True), ("float32", False)])
-def test_half_precision_is_spoken_of_where_there_is_some(dtype: str, half: bool) -> None:
-    """Else the step was too large."""
+def test_half_precision_is_named_if_it_is_used(dtype: str, half: bool) -> None:
+    """Without it, the step was too large."""
     parameters = (make_parameter(dtype=dtype),)
     text = found(
         make_observation(last_loss="nan", nonfinite=broken("value"), parameters=parameters)
@@ -135,7 +135,7 @@ def test_half_precision_is_spoken_of_where_there_is_some(dtype: str, half: bool)
 
 
 def test_everything_frozen_is_named_by_the_last_line_that_froze() -> None:
-    """With the first few modules."""
+    """The first few frozen modules are named too."""
     diagnosis = found(make_stopped(parameters=(FROZEN,), frozen=(FROZE,)))
     assert (Cause.FROZEN, "embed", make_frame(4, function="main")) == (
         diagnosis.cause,
@@ -145,8 +145,8 @@ def test_everything_frozen_is_named_by_the_last_line_that_froze() -> None:
     assert "`embed`, `layers.0`, `layers.1` and others" in diagnosis.text[1]
 
 
-def test_everything_frozen_by_nobody_knows_has_no_line() -> None:
-    """It was loaded that way."""
+def test_everything_frozen_by_an_unknown_line_has_no_line() -> None:
+    """The model may have been loaded frozen."""
     froze = msgspec.structs.replace(FROZE, frames=())
     assert (Cause.FROZEN, "embed", None) == told(
         make_stopped(parameters=(FROZEN,), frozen=(froze,))
@@ -154,13 +154,13 @@ def test_everything_frozen_by_nobody_knows_has_no_line() -> None:
 
 
 def test_everything_frozen_with_a_quiet_backward_says_so() -> None:
-    """enable_input_require_grads makes a leaf of what goes in."""
+    """enable_input_require_grads makes the inputs leaves."""
     diagnosis = found(make_observation(parameters=(FROZEN,), frozen=(FROZE,)))
     assert diagnosis.text[-1].startswith("The loss still has a graph")
 
 
 def test_something_frozen_beside_what_learns_is_not_to_blame() -> None:
-    """An adapter."""
+    """A frozen base model beside an adapter is normal."""
     assert Cause.UNUSED is found(make_observation("nnnn", frozen=(FROZE,))).cause
 
 
@@ -188,12 +188,12 @@ def test_something_frozen_beside_what_learns_is_not_to_blame() -> None:
 def test_a_gradient_that_moves_nothing_is_explained(
     facts: dict[str, Any], expected: tuple[Cause, str, int | None]
 ) -> None:
-    """By an optimizer that never stepped, an own step, a rate of 0, or rounding."""
+    """Reasons are an optimizer that never stepped, a custom step, a rate of 0, and rounding."""
     assert expected == told(make_observation(**{"parameters": (STILL,), **facts}))
 
 
 def test_a_rate_of_zero_in_one_optimizer_of_two_is_not_the_cause() -> None:
-    """The other one moves."""
+    """The parameters of the other optimizer change."""
     optimizers = (make_built(learning_rates=(0.0,)), make_built())
     assert (
         Cause.ROUNDING is found(make_observation(parameters=(STILL,), optimizers=optimizers)).cause
@@ -208,7 +208,7 @@ def test_a_rate_of_zero_in_one_optimizer_of_two_is_not_the_cause() -> None:
     ],
 )
 def test_what_no_optimizer_holds_is_named(others: tuple[Parameter, ...], why: str) -> None:
-    """All of it, or a part."""
+    """It may be all parameters or a part of them."""
     parameters = (make_parameter(name="encoder.weight", held=False, changed=False), *others)
     seen = make_observation(parameters=parameters, optimizers=(make_built(),))
     assert (Cause.OTHER_PARAMETERS, "encoder", 20) == told(seen)
@@ -216,7 +216,7 @@ def test_what_no_optimizer_holds_is_named(others: tuple[Parameter, ...], why: st
 
 
 def test_a_parameter_that_was_replaced_is_named() -> None:
-    """The optimizer holds the one that is no module's any more."""
+    """The optimizer holds a parameter that no module has any more."""
     parameters = (
         make_parameter("nnnn", name="parameter#1", changed=False),
         make_parameter(name="head.weight", held=False, changed=False),
@@ -252,20 +252,20 @@ def test_a_parameter_that_was_replaced_is_named() -> None:
 def test_gradients_of_zeros_are_explained(
     facts: dict[str, Any], expected: tuple[Cause, str, int | None]
 ) -> None:
-    """By a hook, clipping, an output of zeros or a function that is flat everywhere."""
+    """Reasons are a hook, clipping, an output of zeros, and a flat function."""
     assert expected == told(
         make_observation(**{"parameters": (ZERO, make_parameter(name="head.weight")), **facts})
     )
 
 
 def test_gradients_that_are_all_zero_ask_for_a_mask() -> None:
-    """Nothing learns: the loss does not move."""
+    """The loss does not depend on anything, as with a wrong mask."""
     [line] = found(make_observation("zzzz", "zzzz")).text
     assert line.startswith("All 2 gradients were exactly zero")
 
 
-def test_an_exception_is_told_with_its_line() -> None:
-    """The innermost one outside of torch."""
+def test_an_exception_is_shown_with_its_line() -> None:
+    """It is the innermost line outside of torch."""
     frames = [
         ("train.py", 3, "main"),
         ("model.py", 9, "forward"),
@@ -282,8 +282,8 @@ def test_an_exception_is_told_with_its_line() -> None:
     ) == diagnosis.text
 
 
-def test_an_exception_about_inference_tensors_names_who_made_them() -> None:
-    """The line of inference_mode, not that of the operation that refused."""
+def test_an_exception_about_inference_tensors_names_their_origin() -> None:
+    """It is the line of inference_mode, not that of the failing operation."""
     lost = make_lost(inference_mode=True, switch=make_switch(inference=True))
     raised = make_raised("Inference tensors cannot be saved for backward.")
     assert (Cause.INFERENCE_MODE, "encoder", 7) == told(
@@ -303,5 +303,5 @@ def test_an_exception_about_inference_tensors_names_who_made_them() -> None:
 def test_a_warning_of_missing_gradients_is_called_false_where_none_is_missing(
     seen: Observation, expected: tuple[str, ...]
 ) -> None:
-    """And only there."""
+    """Elsewhere the warning may be right."""
     assert expected == false_alarms(seen)

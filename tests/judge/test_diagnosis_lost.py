@@ -1,4 +1,4 @@
-"""Parameters without a gradient: which of the signs of an observation is believed, and what is said of it."""
+"""Parameters without a gradient: which sign of an observation decides, and the text about it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def nothing(**facts: object) -> Observation:
 
 
 def found(seen: Observation) -> Diagnosis:
-    """What is said of it, which there must be."""
+    """The diagnosis, which must exist."""
     diagnosis = no_gradient(seen)
     assert diagnosis is not None
     return diagnosis
@@ -71,7 +71,7 @@ def found(seen: Observation) -> Diagnosis:
 def test_a_module_that_lost_its_gradient_is_named(
     lost: object, cause: Cause, module: str, line: int | None
 ) -> None:
-    """With the line that did it."""
+    """The line that caused it is named too."""
     diagnosis = found(partly(lost=(lost,)))
     at = diagnosis.place.line if diagnosis.place is not None else None
     assert (cause, module, line) == (diagnosis.cause, diagnosis.module, at)
@@ -93,90 +93,96 @@ def test_a_module_that_lost_its_gradient_is_named(
 def test_an_operation_that_severed_the_graph_is_named(
     severed: object, cause: Cause, module: str | None, line: int | None
 ) -> None:
-    """What is flat everywhere takes no gradient away, it makes zeros of it; a gap needs a module before it."""
+    """A flat function makes zeros of a gradient and does not take it away.
+
+    A gap needs a module before it.
+    """
     diagnosis = found(partly(severed=(severed,)))
     at = diagnosis.place.line if diagnosis.place is not None else None
     assert (cause, module, line) == (diagnosis.cause, diagnosis.module, at)
 
 
 def test_nothing_is_said_where_gradients_came() -> None:
-    """Whatever was detached or run without gradients beside them."""
+    """Something else may be detached or run without gradients."""
     assert no_gradient(make_observation(lost=(make_lost(),), severed=(make_severed(),))) is None
 
 
 def test_nothing_is_said_of_an_exception_about_something_else() -> None:
-    """It has its own message."""
+    """The message of the exception says enough."""
     assert no_gradient(partly(raised=make_raised("out of space"), lost=(make_lost(),))) is None
 
 
 def test_an_exception_about_gradients_is_explained() -> None:
-    """Also where backward was never reached."""
+    """It is explained even if backward was never reached."""
     seen = partly(
         raised=make_raised("None of the outputs have requires_grad=True"), lost=(make_lost(),)
     )
     assert Cause.GRAD_MODE_OFF is found(seen).cause
 
 
-def test_a_missing_graph_without_any_sign_is_a_loss_of_nothing() -> None:
-    """Nothing was run without gradients, detached or made anew: the loss does not depend on what learns."""
+def test_a_missing_graph_without_any_sign_is_an_independent_loss() -> None:
+    """Nothing ran without gradients, was detached or was made anew, so the loss is independent."""
     assert Cause.UNUSED is found(make_stopped()).cause
 
 
 def test_a_missing_graph_where_nothing_should_learn_is_not_explained_here() -> None:
-    """That is not a gradient that was lost."""
+    """No gradient was lost there."""
     assert no_gradient(make_stopped(parameters=())) is None
 
 
 def test_what_nothing_explains_is_unused() -> None:
-    """The loss does not depend on it."""
+    """The loss does not depend on such a parameter."""
     assert (Cause.UNUSED, "encoder") == (found(partly()).cause, found(partly()).module)
 
 
 def test_a_frozen_source_outweighs_a_later_leaf() -> None:
-    """Some make the loss a leaf to keep backward quiet: the checkpoint is what took the gradient."""
+    """Some scripts make the loss a leaf to silence backward. The checkpoint took the gradient."""
     leaf = make_leaf(make_frame(60, function="loss"))
     diagnosis = found(nothing(lost=(make_checkpoint(),), leaves=(leaf,)))
     assert Cause.CHECKPOINT_INPUTS is diagnosis.cause
-    quiet = "Backward still runs: it ends at a tensor that was made to require a gradient at train.py:60, loss."
+    quiet = (
+        "Backward still runs: it ends at a tensor that was made to require a gradient at "
+        "train.py:60, loss."
+    )
     assert quiet == diagnosis.text[-1]
 
 
 def test_a_training_pass_outweighs_generation() -> None:
-    """Generation runs more modules, and comes first; it was entered without gradients and is not blamed."""
+    """Generation comes first and runs more modules, but it is meant to run without gradients."""
     assert Cause.DETACHED is found(partly(lost=(GENERATION, make_cut()))).cause
     assert "encoder" == found(partly(lost=(GENERATION, make_lost()))).module
 
 
 def test_a_switch_outweighs_a_module_that_only_passes_it_on() -> None:
-    """The module around it had gradients on, and gave no graph out because of what it holds."""
+    """The outer module ran with gradients, and lost the graph only inside."""
     assert "layer" == found(partly(lost=(make_cut("model"), make_lost("layer")))).module
 
 
 def test_the_cache_outweighs_the_pass_that_filled_it() -> None:
-    """That one was legitimate."""
+    """Running that pass without gradients was right."""
     assert Cause.AUTOCAST_CACHE is found(make_stopped(lost=(GENERATION, CACHED))).cause
 
 
 def test_what_was_cut_before_a_checkpoint_is_to_blame() -> None:
-    """The input comes from no frozen module: it needs no gradient because it was detached."""
+    """The input does not come from a frozen module: it was detached."""
     seen = partly(lost=(make_checkpoint(None),), severed=(make_severed(),))
     assert (Cause.DETACHED, "encoder") == (found(seen).cause, found(seen).module)
 
 
 def test_a_module_that_cut_it_before_a_checkpoint_is_to_blame() -> None:
-    """The embeddings gave out values."""
+    """The embeddings gave values without a graph."""
     seen = partly(lost=(make_cut("embed"), make_checkpoint(None)))
     assert (Cause.DETACHED, "embed") == (found(seen).cause, found(seen).module)
 
 
 def test_embeddings_under_no_grad_before_a_checkpoint_are_to_blame() -> None:
-    """The checkpoint only shows it."""
+    """The checkpoint only shows the problem."""
     seen = partly(lost=(make_lost("embed"), make_checkpoint(None)))
     assert (Cause.GRAD_MODE_OFF, "embed") == (found(seen).cause, found(seen).module)
 
 
 def test_what_was_severed_beside_a_checkpoint_with_a_frozen_source_is_not_to_blame() -> None:
-    """A value that is logged."""
+    """It may be a value for a log."""
     assert (
         Cause.CHECKPOINT_INPUTS
         is found(partly(lost=(make_checkpoint(),), severed=(make_severed(),))).cause
@@ -195,7 +201,7 @@ def test_a_loss_made_anew_outweighs_where_its_value_was_read() -> None:
 
 
 def test_a_leaf_of_unknown_origin_does_not_hide_what_was_severed() -> None:
-    """It may be the input of the model."""
+    """Such a leaf may be the input of the model."""
     assert (
         Cause.DETACHED
         is found(nothing(severed=(make_severed(),), leaves=(make_leaf(how="unknown"),))).cause
@@ -203,12 +209,12 @@ def test_a_leaf_of_unknown_origin_does_not_hide_what_was_severed() -> None:
 
 
 def test_a_leaf_beside_gradients_is_not_to_blame() -> None:
-    """An input that requires a gradient, say."""
+    """Such a leaf may be an input that requires a gradient."""
     assert Cause.UNUSED is found(partly(leaves=(make_leaf(make_frame()),))).cause
 
 
 def test_a_loss_that_was_computed_without_gradients_is_named() -> None:
-    """The model had them."""
+    """The model ran with gradients."""
     diagnosis = found(make_stopped(backward=(replace(WITHOUT_GRAPH, switch=make_switch()),)))
     assert (Cause.GRAD_MODE_OFF, None, make_frame()) == (
         diagnosis.cause,
@@ -218,7 +224,7 @@ def test_a_loss_that_was_computed_without_gradients_is_named() -> None:
 
 
 def test_inference_mode_at_backward_is_named() -> None:
-    """By its own cause."""
+    """It has a cause of its own."""
     switch = make_switch(inference=True)
     assert (
         Cause.INFERENCE_MODE
@@ -226,8 +232,8 @@ def test_inference_mode_at_backward_is_named() -> None:
     )
 
 
-def test_whoever_switched_everything_off_is_named() -> None:
-    """No pass was entered with gradients: the last module that ran in no other way."""
+def test_the_line_that_switched_everything_off_is_named() -> None:
+    """No pass was entered with gradients, so the last module that ran is taken."""
     lost = make_lost("embed", entered=False, only=True, within="whole", modules=9)
     backward = (replace(WITHOUT_GRAPH, switch=make_switch()),)
     diagnosis = found(make_stopped(lost=(lost,), backward=backward))
@@ -238,18 +244,18 @@ def test_whoever_switched_everything_off_is_named() -> None:
 
 
 def test_a_reference_model_is_not_named() -> None:
-    """It ran without gradients, and the trained one with them."""
+    """A reference model runs without gradients on purpose."""
     assert Cause.UNUSED is found(make_stopped(lost=(GENERATION,))).cause
 
 
-def test_partial_failures_say_who_learns() -> None:
-    """As the last line."""
+def test_partial_failures_say_what_learns() -> None:
+    """The last line names what learns."""
     expected = "Learning: head: 1 parameter. Not learning: encoder: 1 parameter."
     assert expected == found(partly(lost=(make_lost(),))).text[-1]
 
 
 def test_many_groups_are_cut_short() -> None:
-    """Four of them, and how many more there are."""
+    """Four groups are named, and the others are counted."""
     still = [make_parameter("nnnn", name=f"{kind}.weight", changed=False) for kind in "abcdef"]
     text = found(partly(parameters=(LEARNING, *still))).text[-1]
     assert text.endswith(
@@ -257,8 +263,8 @@ def test_many_groups_are_cut_short() -> None:
     )
 
 
-def test_a_decorator_and_its_call_are_both_told() -> None:
-    """The line to change and the line that led there."""
+def test_a_decorator_and_its_call_are_both_named() -> None:
+    """One is the line to change, the other the line that led there."""
     switch = make_switch(
         make_frame(114, "trainer.py", "run"), decorated=make_frame(638, "optimization.py")
     )
@@ -270,6 +276,6 @@ def test_a_decorator_and_its_call_are_both_told() -> None:
 
 
 def test_a_first_backward_with_a_graph_does_not_hide_a_second_without() -> None:
-    """Of two losses one is detached."""
+    """One of two losses is detached."""
     seen = make_observation(backward=(BACKWARD, WITHOUT_GRAPH), severed=(make_severed(),))
     assert Cause.DETACHED is found(seen).cause

@@ -26,7 +26,7 @@ def parameters(*names: str) -> list[Parameter]:
 
 
 def test_a_module_stands_for_what_is_below_it() -> None:
-    """As high up as everything is alike."""
+    """The name is the highest module below which everything is alike."""
     learning, still = group_by_learning(
         parameters("encoder.a.weight!", "encoder.b.weight!", "head.weight", "head.bias")
     )
@@ -60,7 +60,7 @@ def test_what_should_not_learn_is_not_counted() -> None:
 
 
 def test_a_gradient_without_a_change_is_not_learning() -> None:
-    """Held by no optimizer, or a learning rate of zero."""
+    """Reasons are that no optimizer holds it, or a learning rate of zero."""
     assert ((), ("weight: 1 parameter",)) == group_by_learning(
         [make_parameter(name="weight", changed=False)]
     )
@@ -71,5 +71,5 @@ def test_a_gradient_without_a_change_is_not_learning() -> None:
     [([0, 1, 2], "0-2"), ([3, 2], "2-3"), ([0, 2, 3], "{0,2,3}"), ([0, 5], "{0,5}")],
 )
 def test_numbers_are_a_range_where_none_is_missing(values: list[int], text: str) -> None:
-    """Whatever their order."""
+    """Their order does not matter."""
     assert text == join_numbers(values)

@@ -1,4 +1,4 @@
-"""What a diagnosis says: the five reported cases word for word, and something short of anything that can be seen."""
+"""The text of a diagnosis: the five reported cases word for word, and a few lines for any other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALARM = "None of the inputs have requires_grad=True. Gradients will be None"
 
 
 def found(seen: Observation) -> Diagnosis:
-    """What is said of it, which there must be."""
+    """The diagnosis, which must exist."""
     diagnosis = diagnose(seen)
     assert diagnosis is not None
     return diagnosis
@@ -115,7 +115,7 @@ CURES = {
 
 
 def test_the_five_reported_cases_read_as_they_should() -> None:
-    """Two to six lines, the last one says what to do and which cell shows it: as in the golden file."""
+    """It has two to six lines. The last one says what to do and names a cell that trains."""
     scenarios = {
         name: make_scenario(name, make_variant("remedy", Role.REMEDY, cures=(cause,)))
         for name, cause in CURES.items()
@@ -190,7 +190,7 @@ def strategy(kind: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401  (a type of a
 @given(strategy(Observation))
 @settings(max_examples=300, deadline=None)
 def test_any_observation_is_explained_in_a_few_lines(seen: Observation) -> None:
-    """No observation that can be read is too odd: one to five lines, none of them empty, and at most one of advice."""
+    """No observation is too odd: one to five lines, none empty, and at most one line of advice."""
     diagnosis = diagnose(seen)
     lines = diagnosis.text if diagnosis is not None else ("nothing",)
     assert 1 <= len(lines) <= 5

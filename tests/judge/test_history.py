@@ -35,7 +35,7 @@ def a_record(
 
 
 def history(*publications: Sequence[Record], with_records: bool = True) -> list[Entry]:
-    """The entries after each of these was published; ``with_records`` the earlier ones are still there."""
+    """The entries after each was published. ``with_records`` keeps the earlier records."""
     entries: list[Entry] = []
     before: dict[object, Before] = {}
     for number, records in enumerate(publications):
@@ -47,7 +47,7 @@ def history(*publications: Sequence[Record], with_records: bool = True) -> list[
 
 
 def test_the_first_publication_of_a_cell_is_an_entry_without_a_change() -> None:
-    """With all that a page says of it."""
+    """It has everything that a page shows."""
     [entry] = history([a_record()])
     told = (
         entry.cell,
@@ -62,13 +62,13 @@ def test_the_first_publication_of_a_cell_is_an_entry_without_a_change() -> None:
 
 
 def test_the_rate_is_the_median_of_the_timed_steps() -> None:
-    """Of a cell that trains; the factory's steps take 1/8, 1/4, 1/4 and 1/2 of a second."""
+    """The cell trains; its steps take 1/8, 1/4, 1/4 and 1/2 of a second."""
     broken = make_record("step:exception", observation=make_observation())
     assert [4.0, None] == [history([record])[0].rate for record in (a_record(), broken)]
 
 
 def test_the_same_record_again_is_no_entry() -> None:
-    """Publishing is repeated all the time."""
+    """Publishing is often repeated."""
     assert 1 == len(history([a_record()], [a_record()]))
 
 
@@ -84,7 +84,7 @@ def test_the_same_record_again_is_no_entry() -> None:
     ids=["outcome", "gradient", "lock", "device", "role"],
 )
 def test_another_verdict_lock_machine_or_role_is_an_entry(after: Record) -> None:
-    """It is what a reader asks for."""
+    """A reader looks for the change of a verdict."""
     assert after.recorded_at == history([a_record()], [after])[1].at
 
 
@@ -93,14 +93,14 @@ def test_our_own_change_alone_is_no_entry() -> None:
     assert 1 == len(history([a_record()], [a_record(at=LATER, key="other", observer="o2")]))
 
 
-def test_what_changed_is_told_by_name() -> None:
-    """Of the parts of the key."""
+def test_changed_inputs_are_named() -> None:
+    """The parts of the key that changed are named."""
     after = a_record("step:exception", LATER, key="other", lock="2" * 16, judge="j2")
     assert ("lock", "judge") == history([a_record()], [after])[1].changed
 
 
 def test_our_own_change_that_changed_nothing_is_not_blamed_later() -> None:
-    """The observer changed a day before the lock moved: the lock is what came with the new verdict."""
+    """The observer changed a day before the lock. The new verdict came with the lock."""
     between = a_record(at=LATER, key="between", observer="o2")
     last = a_record(
         "step:exception", LATER + dt.timedelta(days=1), key="last", observer="o2", lock="2" * 16
@@ -108,14 +108,14 @@ def test_our_own_change_that_changed_nothing_is_not_blamed_later() -> None:
     assert ("lock",) == history([a_record()], [between], [last])[1].changed
 
 
-def test_without_the_record_before_its_entry_tells_what_changed() -> None:
-    """It knows lock, machine, and whether anything of ours differs."""
+def test_without_the_previous_record_its_entry_shows_what_changed() -> None:
+    """It has the lock, the machine, and whether our own code differs."""
     after = a_record("step:exception", LATER, key="other", observer="o2", lock="2" * 16)
     assert ("lock", "measurement") == history([a_record()], [after], with_records=False)[1].changed
 
 
 def test_another_build_of_torch_is_a_change_where_both_ran() -> None:
-    """A cell that did not run has none."""
+    """A cell that did not run has no machine."""
     cuda, nowhere = (
         msgspec.structs.replace(a_record("step:exception", LATER, key="other"), build=build)
         for build in ("cuda", "")
@@ -138,13 +138,13 @@ def test_a_limit_counts_where_it_was_met() -> None:
 
 @pytest.mark.parametrize("outcome", ["setup:no-device", "install:network", "process:lost"])
 def test_what_speaks_of_a_machine_is_no_entry(outcome: str) -> None:
-    """Neither as the first word about a cell, nor after a verdict."""
+    """It is no first entry of a cell, and no entry after a verdict."""
     spurious = make_record(outcome, passed=None, recorded_at=LATER)
     assert (0, 1) == (len(history([spurious])), len(history([a_record()], [spurious])))
 
 
 def test_a_feature_that_a_stack_lacks_is_an_entry() -> None:
-    """It speaks of the stack."""
+    """It says something about the stack."""
     assert ["trains", "setup:unsupported"] == [
         each.outcome
         for each in history(
@@ -174,7 +174,7 @@ def test_a_cell_that_left_the_matrix_is_gone_once() -> None:
 
 
 def test_a_cell_that_comes_back_has_an_entry() -> None:
-    """Also with a record from before it left."""
+    """A record from before it left makes no difference."""
     other = make_record(cell=make_cell(variant="other"))
     assert [False, True, False] == [
         each.gone
@@ -184,23 +184,23 @@ def test_a_cell_that_comes_back_has_an_entry() -> None:
 
 
 def test_where_nothing_is_published_of_a_stack_nothing_is_gone() -> None:
-    """Its records are elsewhere."""
+    """The records of that stack are in another place."""
     assert 1 == len(history([a_record()], []))
 
 
 def test_a_rejudged_record_is_an_entry() -> None:
-    """Its relation to another variant is judged when it is published."""
+    """Relations between variants are judged when cells are published."""
     [_, entry] = history([a_record()], [a_record("relation:disagrees")])
     assert ("relation:disagrees", ()) == (entry.outcome, entry.changed)
 
 
 def test_a_lock_is_kept_with_its_versions() -> None:
-    """Under the digits that records have."""
+    """The digits are those of the records."""
     kept = locked(make_lock(versions={"torch": "2.6.0", "trl": "0.15.2"}))
     assert kept is not None
     assert ({"torch": "2.6.0", "trl": "0.15.2"}, "0123456789abcdef") == (kept.packages, kept.digest)
 
 
 def test_a_stack_without_a_solution_has_no_versions_to_keep() -> None:
-    """Its cells say so."""
+    """The entries of its cells show that."""
     assert locked(make_lock(failure=Failure(outcome="resolve:conflict", message="no"))) is None

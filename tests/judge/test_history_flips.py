@@ -25,7 +25,7 @@ PASSED = {"trains": True, "setup:unsupported": None}
 
 
 def entry(outcome: str = "trains", day: int = 0, changed: str = "", **facts: object) -> Entry:
-    """An entry of one cell, published on a day; ``changed`` are words: with "lock" it has the new one, and so on."""
+    """An entry of one cell. ``changed`` has the words for what is new, such as "lock device"."""
     words = changed.split()
     moment = NOON + dt.timedelta(days=day)
     known: dict[str, object] = {
@@ -37,7 +37,8 @@ def entry(outcome: str = "trains", day: int = 0, changed: str = "", **facts: obj
         "measured": "m",
     }
     fields = {**known, **facts, "outcome": outcome, "changed": tuple(words)}
-    return Entry(schema=1, at=moment, published=moment, run="run", key="key", **fields)  # type: ignore[arg-type]
+    fields |= {"schema": 1, "at": moment, "published": moment, "run": "run", "key": "key"}
+    return Entry(**fields)  # type: ignore[arg-type]
 
 
 def story(*outcomes: str) -> list[str]:
@@ -69,12 +70,12 @@ def story(*outcomes: str) -> list[str]:
     ids=" ".join,
 )
 def test_each_change_has_its_word(outcomes: list[str], expected: list[str]) -> None:
-    """The words of CONTRIBUTING's table."""
+    """The kinds are those of the documentation."""
     assert expected == story(*outcomes)
 
 
-def test_a_misuse_that_is_told_of_in_another_way_did_not_flip() -> None:
-    """It passes before and after."""
+def test_a_misuse_with_another_message_did_not_flip() -> None:
+    """A cell passes before and after."""
     entries = [
         entry(outcome, day, passed=True)
         for day, outcome in enumerate(("step:exception", "setup:exception"))
@@ -87,15 +88,15 @@ def last_flip(*entries: Entry) -> Flip:
     return flips(entries, LOCKS)[-1]
 
 
-def test_a_moved_lock_is_told_by_its_packages() -> None:
-    """The ones that people name come first; what did not move is left out."""
+def test_a_moved_lock_is_described_by_its_packages() -> None:
+    """The main packages come first. Packages that did not move are left out."""
     flip = last_flip(entry(), entry("step:exception", 1, "lock", lock=NEW))
-    expected = "The stack's lock moved: transformers 4.1 → 5.0, aiohttp 3.1 → 3.2, tokenizers (none) → 1.0."
-    assert expected == flip.why
+    moved = "transformers 4.1 → 5.0, aiohttp 3.1 → 3.2, tokenizers (none) → 1.0"
+    assert f"The stack's lock moved: {moved}." == flip.why
 
 
-def test_another_python_is_told_first() -> None:
-    """It is no package, and moves all of them."""
+def test_another_python_comes_first() -> None:
+    """Python is no package, but may change all of them."""
     newer = replace(LOCKS["stack", OLD], digest="3" * 16, python="3.12")
     locks = {**LOCKS, ("stack", newer.digest): newer}
     flip = flips([entry(), entry("step:exception", 1, "lock", lock=newer.digest)], locks)[-1]
@@ -130,13 +131,13 @@ def test_another_python_is_told_first() -> None:
     ],
     ids=["unknown lock", "machine", "build", "ours", "nothing", "gone"],
 )
-def test_the_likely_reason_is_told(before: Entry, after: Entry, expected: str) -> None:
-    """What is the stack's, and what is ours."""
+def test_the_likely_reason_is_named(before: Entry, after: Entry, expected: str) -> None:
+    """Changes of the stack and of our own code are told apart."""
     assert expected == last_flip(before, after).why
 
 
 def test_what_changed_while_a_cell_was_not_judged_counts() -> None:
-    """It is compared with when it was judged last."""
+    """The comparison is with the last entry that was judged."""
     flip = last_flip(
         entry(),
         entry("setup:unsupported", 1, "lock"),
@@ -146,7 +147,7 @@ def test_what_changed_while_a_cell_was_not_judged_counts() -> None:
 
 
 def test_flips_stand_in_the_order_of_their_publication() -> None:
-    """And then in that of the cells, whatever stack they are of."""
+    """Entries of one moment are in the order of the cells."""
     one, two = make_cell("one"), make_cell("two")
     entries = [
         entry(cell=two),
@@ -160,7 +161,7 @@ def test_flips_stand_in_the_order_of_their_publication() -> None:
 
 
 def broken(day: int = 1, changed: str = "", lock: str = NEW, **facts: object) -> Entry:
-    """An entry that fails, by the way with the new lock."""
+    """An entry that fails; by default it has the new lock."""
     outcome = str(facts.pop("outcome", "step:exception"))
     return entry(outcome, day, changed, lock=lock, **facts)
 
@@ -176,10 +177,10 @@ def broken(day: int = 1, changed: str = "", lock: str = NEW, **facts: object) ->
         ("step:exception", "gradient:none"),
     ],
 )
-def test_another_machine_alone_is_no_news_of_the_stack(
+def test_another_machine_alone_says_nothing_about_the_stack(
     changed: str, before: str, after: str
 ) -> None:
-    """Neither good nor bad; what changed is told."""
+    """It is neither good nor bad, but the text says what changed."""
     entries = [entry(before), entry(after, 1, changed)]
     found = flips(entries, {})[-1]
     assert ("judged elsewhere", set(changed.split()), []) == (
@@ -190,19 +191,19 @@ def test_another_machine_alone_is_no_news_of_the_stack(
 
 
 def test_what_a_machine_lacks_is_gone_there() -> None:
-    """And new where it is judged again."""
+    """A cell that is judged again is new."""
     entries = [entry(), entry("setup:unsupported", 1, "device"), entry(day=2, device="a third")]
     assert ["new", "gone", "new"] == [flip.kind for flip in flips(entries, {})]
 
 
 def test_a_lock_that_moved_with_the_machine_may_be_the_reason() -> None:
-    """Nobody knows which of them it is: both are told."""
+    """Nobody knows which of the two is the reason, so both are named."""
     [found] = regressions([entry(), entry("step:exception", 1, "lock device")], LOCKS)
     assert ("regressed", ("lock", "device")) == (found.flip.kind, found.flip.changed)
 
 
 def test_a_machine_that_came_back_did_not_change() -> None:
-    """What stands on the way is not what differs."""
+    """Entries in between do not count."""
     away, back = (
         entry("setup:unsupported", 1, "device"),
         entry("step:exception", 2, device="Linux-x86_64"),
@@ -221,7 +222,7 @@ def test_a_machine_that_came_back_did_not_change() -> None:
 def test_in_another_role_a_cell_is_asked_something_else(
     before: Role, after: Role, expected: str
 ) -> None:
-    """To be silent about a misuse is no failure to train; but what is no misuse is to train, whatever its role."""
+    """Silence about a misuse is no failure to train. A cell of any other role must train."""
     entries = [
         entry("gradient:none", passed=True, role=before),
         broken(changed="lock scenario", role=after),
@@ -235,7 +236,7 @@ def test_in_another_role_a_cell_is_asked_something_else(
     [
         ([entry(), broken(1, "lock")], ["step:exception"]),
         ([entry(), broken(1, "lock observer")], ["step:exception"]),
-        ([entry(), broken(1, "lock"), broken(2, "judge", outcome="gradient:none")], ["gradient:none"]),
+        ([entry(), broken(1, "lock"), broken(2, "judge", outcome="update:none")], ["update:none"]),
         ([entry(), entry("setup:unsupported", 1, "lock"), broken(2)], ["step:exception"]),
         ([entry(), entry(day=1, gone=True), broken(2)], ["step:exception"]),
         ([entry(), broken(1, "lock"), entry(day=2, lock=NEW)], []),
@@ -243,17 +244,18 @@ def test_in_another_role_a_cell_is_asked_something_else(
         ([entry("step:exception"), broken(1, "lock", outcome="gradient:none")], []),
         ([entry(), broken(1, "lock"), broken(2, gone=True)], []),
         ([entry(), broken(1, "lock"), broken(2, "lock", OLD)], []),
-        ([entry(day=0, changed="lock"), broken(1, "observer"), broken(2, gone=True), broken(3)], []),
+        ([entry(changed="lock"), broken(1, "observer"), broken(2, gone=True), broken(3)], []),
     ],
     ids=[
         "lock", "lock and ours", "broke differently since", "unsupported between", "gone between",
-        "fixed", "unsupported now", "never passed", "gone", "the old lock again", "gone between, the same lock",
+        "fixed", "unsupported now", "never passed", "gone", "the old lock again",
+        "gone between, the same lock",
     ],
 )  # fmt: skip
 def test_regressed_is_what_fails_now_and_passed_before_the_lock_moved(
     entries: list[Entry], expected: list[str]
 ) -> None:
-    """Whatever came between."""
+    """It does not matter what came in between."""
     assert expected == [each.now.outcome for each in regressions(entries, LOCKS)]
 
 
@@ -289,7 +291,7 @@ def test_a_failure_that_was_there_before_the_lock_moved_hides_no_other(
 
 
 def test_a_failure_on_another_machine_says_nothing_of_the_first_one() -> None:
-    """There it breaks only when the lock moves."""
+    """There it fails only after the lock moved."""
     back = broken(2, "lock device", device="Linux-x86_64")
     [found] = regressions([entry(), entry("step:exception", 1, "device"), back], LOCKS)
     assert (back, ("lock",)) == (found.now, found.flip.changed)
@@ -299,8 +301,8 @@ def test_a_failure_on_another_machine_says_nothing_of_the_first_one() -> None:
     ("build", "expected"),
     [("cuda", ("lock", "measurement", "build")), ("", ("lock", "measurement"))],
 )
-def test_what_changed_while_a_cell_was_gone_is_told(build: str, expected: tuple[str, ...]) -> None:
-    """No entry has it: it is compared with what was last known; what ran nothing has no build."""
+def test_changes_while_a_cell_was_gone_are_named(build: str, expected: tuple[str, ...]) -> None:
+    """The comparison is with the last known build. A cell that did not run has none."""
     entries = [
         entry(build="cpu"),
         entry(day=1, gone=True),
@@ -311,14 +313,14 @@ def test_what_changed_while_a_cell_was_gone_is_told(build: str, expected: tuple[
 
 
 def test_a_regression_compares_with_the_last_lock_that_passed() -> None:
-    """Not with the first one: fewer packages moved."""
+    """Compared with the last passing lock, fewer packages moved than with the first."""
     last = entry(day=1, changed="lock", lock=NEW)
     [found] = regressions([entry(), last, entry("step:exception", 2, "lock", lock="3" * 16)], LOCKS)
     assert last == found.flip.before
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_misuse_that_became_silent_is_told_apart(role: Role) -> None:
-    """It never was to train."""
+def test_a_misuse_that_became_silent_is_marked(role: Role) -> None:
+    """A misuse is not meant to train."""
     entries = [entry(passed=True, role=role), entry("update:none", 1, "lock", role=role)]
     assert [role is Role.MISUSE] == [each.silent for each in regressions(entries, LOCKS)]

@@ -1,4 +1,4 @@
-"""Losses compared: variants that must agree, judged on every reading, and the drift between stacks."""
+"""Compared losses: variants that must agree, judged at every reading, and drift between stacks."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def judgement(*records: Record, agree: tuple[Relation, ...] = ()) -> dict[str, s
 
 
 def test_variants_that_agree_train() -> None:
-    """To the last digit, or nearly."""
+    """The sequences may differ by the tolerance."""
     assert {"a": "trains", "b": "trains"} == judgement(
         ran("a"), ran("b", (1.0005, 0.75, 0.5, 0.25))
     )
 
 
 def test_the_second_one_disagrees_with_the_first() -> None:
-    """It no longer passes, and says with what."""
+    """The second variant fails, and its message has both sequences."""
     first, second = judged([ran("a"), ran("b", OTHERS)], sums())
     assert ran("a") == first
     told = "loss 1 0.75 0.625 0.25 against 1 0.75 0.5 0.25 of a"
@@ -96,8 +96,8 @@ def test_only_the_first_loss_may_be_meant() -> None:
     assert "first loss 2 against 1 of a" == told
 
 
-def test_the_first_disagreement_of_several_is_told() -> None:
-    """In the order of the script."""
+def test_the_first_of_several_disagreements_is_reported() -> None:
+    """The first relation in the order of the script counts."""
     agree = (SIMPLE, Relation(first="c", second="b"), Relation(first="a", second="c"))
     records = [ran("a"), ran("b", OTHERS), ran("c")]
     found = {record.cell.variant: record.message for record in judged(records, sums(*agree))}
@@ -128,7 +128,7 @@ def test_only_variants_that_train_are_compared(failing: str) -> None:
     ids=str,
 )
 def test_what_cannot_be_compared_is_not(fields: dict[str, object]) -> None:
-    """A record of another lock or script, a misuse, nothing seen."""
+    """Records of other inputs, of misuse, or without an observation do not count."""
     second = replace(ran("b", OTHERS), **fields)
     assert [ran("a"), second] == judged([ran("a"), second], sums())
 
@@ -151,12 +151,12 @@ def test_stacks_and_devices_are_never_compared(cell: object) -> None:
 
 
 def test_a_partner_that_never_ran_is_no_disagreement() -> None:
-    """The pair is judged when it has."""
+    """The pair is judged when both have run."""
     assert [ran("b", OTHERS)] == judged([ran("b", OTHERS)], sums())
 
 
 def test_a_judgement_that_no_longer_holds_is_taken_back() -> None:
-    """Its pair has changed, left the script, or was not published with it."""
+    """The other variant changed, was removed, or was not published."""
     stale = judged([ran("a"), ran("b", OTHERS)], sums())[1]
     assert DISAGREES == stale.outcome
     assert [ran("b", OTHERS)] == judged([stale], sums())
@@ -179,18 +179,18 @@ def test_a_judgement_that_no_longer_holds_is_taken_back() -> None:
         ((4.1616123,), (4.1700456,), "loss 4.1616 against 4.17 of a"),
     ],
 )
-def test_sequences_are_told_in_short(
+def test_sequences_are_shortened(
     ours: tuple[float | str | None, ...],
     theirs: tuple[float | str | None, ...],
     expected: str | None,
 ) -> None:
-    """A non-finite value is only like itself; a missing step is a difference; next to zero is zero."""
+    """A non-finite value equals only itself, a missing step differs, and almost zero is zero."""
     assert expected == difference(
         SIMPLE, make_observation(losses=theirs), make_observation(losses=ours)
     )
 
 
-def test_of_many_steps_those_around_the_first_difference_are_told() -> None:
+def test_of_many_steps_those_around_the_first_difference_are_shown() -> None:
     """A message is one line."""
     steps = tuple(float(n) for n in range(1, 21))
     other = (*steps[:9], 99.0, *steps[10:])
@@ -202,7 +202,7 @@ def test_of_many_steps_those_around_the_first_difference_are_told() -> None:
 def test_closeness_is_symmetric_and_grows_with_the_tolerance(
     one: float | str | None, other: float | str | None, small: float, more: float
 ) -> None:
-    """Whoever is named first, and whatever else is close."""
+    """The order of the two does not matter."""
     assert close(one, other, small) == close(other, one, small)
     assert close(one, one, 0.0)
     assert close(one, other, small + more) or not close(one, other, small)
@@ -216,7 +216,7 @@ def test_closeness_is_symmetric_and_grows_with_the_tolerance(
 def test_judging_again_changes_nothing(
     order: list[str], losses: list[tuple[float, ...]], chained: bool
 ) -> None:
-    """Neither does the order of the records, and the raw records come back out of the judged ones."""
+    """The order of the records does not matter either. Judged records give back the raw ones."""
     scenarios = sums(SIMPLE, Relation(first="b" if chained else "a", second="c"))
     raw = {name: ran(name, each) for name, each in zip("abc", losses, strict=True)}
     once = judged([raw[name] for name in order], scenarios)
@@ -238,7 +238,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_a_pair_of_two_runs_is_judged_when_it_is_published(project: Project) -> None:
-    """In all that is written, while the journal keeps what ran."""
+    """Every published file has the verdict. The journal keeps the raw records."""
     publish(project)
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
     publish(project)
@@ -266,7 +266,7 @@ def test_a_published_disagreement_is_not_for_ever(project: Project) -> None:
 
 
 def test_a_clone_publishes_what_was_published(project: Project) -> None:
-    """It has no journal: the judged records are all there is."""
+    """A clone has no journal, only the judged records."""
     project.store.append(ran("b", OTHERS))
     publish(project)
     path = project.results / "records" / "first.jsonl"
@@ -279,7 +279,7 @@ def test_a_clone_publishes_what_was_published(project: Project) -> None:
 def test_a_disagreement_is_a_failure_that_is_printed(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With both sequences, in the list of what did not pass."""
+    """The list of failures shows both sequences."""
     project.store.append(ran("b", OTHERS, role=Role.REMEDY))
     assert 0 == main(["table", "-v", "--root", str(project.root)])
     printed = capsys.readouterr().out
@@ -288,7 +288,7 @@ def test_a_disagreement_is_a_failure_that_is_printed(
 
 
 def words(*losses: float) -> str:
-    """What is said of these losses against 1, 0.75, 0.5 and 0.25."""
+    """The drift of these losses against 1, 0.75, 0.5 and 0.25, as text."""
     return str(drift(compared(OLD), compared(NEW, observation=make_observation(losses=losses))))
 
 
@@ -301,8 +301,8 @@ def words(*losses: float) -> str:
         ((1.0, 0.80, 0.51, 0.25), "0.05 from step 2"),
     ],
 )
-def test_the_drift_is_told_from_where_it_starts(losses: tuple[float, ...], expected: str) -> None:
-    """And where it is largest, if that is elsewhere."""
+def test_the_text_of_a_drift_says_where_it_starts(losses: tuple[float, ...], expected: str) -> None:
+    """It also says where the drift is largest, if that is another step."""
     assert expected == words(*losses)
 
 
@@ -317,19 +317,19 @@ def test_a_loss_near_zero_makes_no_drift_of_its_own() -> None:
     "losses", [(1.0, 0.75), (1.0, 0.75, "nan", 0.25), (1.0, None, 0.5, 0.25), ()]
 )
 def test_losses_that_do_not_compare_have_no_drift(losses: tuple[float | str | None, ...]) -> None:
-    """Fewer steps, no number, no scalar."""
+    """One side has fewer steps, a non-finite loss, or a loss that is no scalar."""
     assert None is drift(compared(OLD), compared(NEW, observation=make_observation(losses=losses)))
 
 
 def test_a_cell_that_fails_on_a_side_has_no_drift() -> None:
-    """Its losses are those of something else."""
+    """Its losses cannot be compared."""
     assert None is drift(
         compared(OLD), compared(NEW, outcome="gradient:none", observation=make_observation())
     )
 
 
 def test_variants_that_disagree_drift_as_others_do() -> None:
-    """They train."""
+    """Both variants train."""
     assert "identical" == str(
         drift(
             compared(OLD, outcome="relation:disagrees", observation=make_observation()),
@@ -340,13 +340,13 @@ def test_variants_that_disagree_drift_as_others_do() -> None:
 
 @pytest.mark.parametrize("name", ["scenario", "steps", "threads", "device"])
 def test_another_script_or_machine_has_no_drift(name: str) -> None:
-    """The packages are not all that differs."""
+    """More than the packages differs."""
     after = compared(NEW)
     assert None is drift(compared(OLD), replace(after, inputs={**after.inputs, name: "another"}))
 
 
 def test_zero_losses_are_identical() -> None:
-    """Nothing is divided by them."""
+    """There is no division by zero."""
     before, after = (
         compared(lock, observation=make_observation(losses=(0.0, 0.0))) for lock in (OLD, NEW)
     )

@@ -22,12 +22,12 @@ NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a gra
 
 
 def outcome_of(seen: Observation | None, ended: Ended | None = None) -> str:
-    """The outcome as a string."""
+    """The outcome as text."""
     return str(judge(seen, ended or Ended(exit=0)).outcome)
 
 
 def raising(message: str, kind: str = "RuntimeError", **facts: object) -> Observation:
-    """What is seen of a script that ended with an exception in its first step."""
+    """The observation of a script that ended with an exception in its first step."""
     return make_observation(
         **({"reached": "step", "steps": 0, "raised": make_raised(message, kind)} | facts)
     )
@@ -83,7 +83,7 @@ def test_a_missing_observation_is_evidence(ended: Ended, expected: str) -> None:
     "ended", [Ended(signal=9, timed_out=True), Ended(lost=True), Ended(signal=11)]
 )
 def test_an_observation_outweighs_how_the_process_ended(ended: Ended) -> None:
-    """What was written down happened, even where the process died afterwards."""
+    """An observation counts even if the process died afterwards."""
     assert "trains" == outcome_of(make_observation(), ended)
 
 
@@ -108,7 +108,7 @@ def test_an_observation_outweighs_how_the_process_ended(ended: Ended) -> None:
 def test_an_exception_for_want_of_the_machine_is_the_machines(
     message: str, kind: str, expected: str
 ) -> None:
-    """A full disk, or a helper process that was killed from outside, says nothing about the stack."""
+    """A full disk, or a killed helper process, says nothing about the stack."""
     assert expected == outcome_of(raising(message, kind))
 
 
@@ -153,7 +153,10 @@ def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
         (
             "setup",
             "RuntimeError",
-            "Failed to import trl.trainer because of the following error:\nModuleNotFoundError: No module named 'rich'",
+            (
+                "Failed to import trl.trainer because of the following error:\n"
+                "ModuleNotFoundError: No module named 'rich'"
+            ),
             "import:missing-module",
         ),
         ("setup", "ImportError", "cannot import name 'x'", "import:exception"),
@@ -176,7 +179,7 @@ def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
 def test_an_exception_belongs_where_it_happened(
     reached: str, kind: str, message: str, expected: str
 ) -> None:
-    """To an import, setting up, the missing graph, memory or the step."""
+    """The place is an import, the setup, the missing graph, memory or the step."""
     assert expected == outcome_of(raising(message, kind, reached=reached))
 
 
@@ -186,7 +189,7 @@ def test_the_message_of_an_exception_is_its_type_and_first_line() -> None:
 
 
 def test_an_exception_outweighs_what_was_audited_before_it() -> None:
-    """A script that broke in a late step did not train, but its gradient status is told."""
+    """A script that fails in a late step did not train, but has a gradient status."""
     verdict = judge(raising("late", steps=3), Ended(exit=0))
     assert ("step:exception", Gradient.FLOWING) == (str(verdict.outcome), verdict.gradient)
 
@@ -201,12 +204,12 @@ def test_an_exception_outweighs_what_was_audited_before_it() -> None:
     ],
 )
 def test_a_loss_that_is_not_finite_fails(facts: dict[str, object]) -> None:
-    """In an audited step or at the end."""
+    """It may be in an audited step or at the end."""
     assert "step:nonfinite-loss" == outcome_of(make_observation(**facts))
 
 
-def test_a_loss_that_is_no_scalar_is_not_held_against_the_script() -> None:
-    """A backward root with several elements has no value to look at."""
+def test_a_loss_that_is_no_scalar_is_no_failure() -> None:
+    """A backward root with several elements has no single value."""
     assert "trains" == outcome_of(make_observation(losses=(None, None), last_loss=None))
 
 
@@ -256,7 +259,7 @@ def test_a_script_without_trainable_parameters_has_no_gradient() -> None:
     assert ("gradient:none", "nothing is trainable") == (str(verdict.outcome), verdict.message)
 
 
-def test_what_need_not_learn_is_not_looked_at() -> None:
+def test_what_need_not_learn_does_not_count() -> None:
     """A frozen parameter without a gradient is as it should be."""
     frozen = make_parameter("nnnn", changed=False, learns=False)
     assert "trains" == outcome_of(make_observation(parameters=(make_parameter(), frozen)))
@@ -316,14 +319,14 @@ def test_none_and_zero_are_never_confused(letters: list[str]) -> None:
 
 
 def test_no_backward_pass_has_no_gradient_status() -> None:
-    """A script that never came to it cannot be blamed for a missing gradient."""
+    """A script that never reached backward has no missing gradient."""
     assert gradient_status(make_observation(steps=0, backward=(), parameters=())) is None
 
 
 @pytest.mark.parametrize(("requires_grad", "expected"), [(False, Gradient.NONE), (True, None)])
-def test_a_backward_pass_before_any_step_tells_by_its_root(
+def test_before_any_step_the_root_of_backward_decides(
     *, requires_grad: bool, expected: Gradient | None
 ) -> None:
-    """A root without a graph has no gradient; one with a graph was never looked at."""
+    """A root without a graph gives none. With a graph the status is not known."""
     root = replace(BACKWARD, requires_grad=requires_grad)
     assert expected == gradient_status(make_observation(steps=0, parameters=(), backward=(root,)))

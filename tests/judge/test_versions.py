@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
-from gradmatrix.judge import versions as nearest
+from gradmatrix.judge import versions
 from gradmatrix.judge.versions import moves, packages_moved, separate
 from tests.compared import NEW, OLD
 from tests.factories import make_cell, make_lock, make_record
@@ -59,8 +59,8 @@ def column(**outcomes: str) -> list[Record]:
 
 
 def words(own: dict[str, Version], *needs: str, **outcomes: str) -> str:
-    """How a cell that has no grad_fn in the environment compares with the stacks."""
-    return nearest.like("step:no-grad-fn", column(**outcomes), STACKS, own, needs).words
+    """The text about a cell that fails with step:no-grad-fn in the environment."""
+    return versions.like("step:no-grad-fn", column(**outcomes), STACKS, own, needs).words
 
 
 FAILS = "step:no-grad-fn"
@@ -68,12 +68,12 @@ OWN = here(torch="2.6.0", lightning="2.5.0", transformers="4.50.0")
 
 
 def test_the_same_versions_are_nearest() -> None:
-    """Whatever build of torch it is."""
+    """The build of torch does not count."""
     locks = [
         make_lock("a", versions={"torch": "2.6.0"}),
         make_lock("b", versions={"torch": "2.6.1"}),
     ]
-    closest = nearest.nearest(here(torch="2.6.0+cpu"), locks)
+    closest = versions.nearest(here(torch="2.6.0+cpu"), locks)
     assert closest is locks[0]
 
 
@@ -89,31 +89,31 @@ def test_the_same_versions_are_nearest() -> None:
 def test_a_major_release_counts_more_than_a_minor_one_and_that_more_than_a_patch(
     nearer: dict[str, str], farther: dict[str, str]
 ) -> None:
-    """And a package that only one side has less than another major release."""
+    """A package that only one side has counts less than another major release."""
     own = here(torch="2.6.0")
-    assert nearest.distance(own, here(**nearer)) < nearest.distance(own, here(**farther))
+    assert versions.distance(own, here(**nearer)) < versions.distance(own, here(**farther))
 
 
-def test_of_two_as_near_the_newer_is_taken() -> None:
-    """By its as-of date."""
+def test_of_two_equally_near_stacks_the_newer_one_is_taken() -> None:
+    """The as-of date decides."""
     locks = [make_lock("a", as_of=dt.date(2025, 1, 1)), make_lock("b", as_of=dt.date(2026, 1, 1))]
-    assert locks[1] is nearest.nearest(here(torch="2.6.0"), locks)
+    assert locks[1] is versions.nearest(here(torch="2.6.0"), locks)
 
 
-def test_where_nothing_is_published_nothing_is_near() -> None:
-    """No stack."""
-    assert nearest.nearest(here(torch="2.6.0"), []) is None
+def test_without_published_stacks_no_stack_is_near() -> None:
+    """There is no nearest stack then."""
+    assert versions.nearest(here(torch="2.6.0"), []) is None
 
 
 def test_a_version_made_by_hand_does_not_count() -> None:
-    """It cannot be compared."""
-    assert here(trl="0.15") == nearest.versions_of(
+    """Such a version cannot be compared."""
+    assert here(trl="0.15") == versions.versions_of(
         make_lock(versions={"torch": "mine", "trl": "0.15"})
     )
 
 
 def test_one_bound_separates() -> None:
-    """It lies between two releases that were measured, and is told so."""
+    """The text names the two measured releases beside the bound."""
     told = words(OWN, old=FAILS, middle=FAILS, mixed=FAILS, new="trains")
     assert (
         "as every published stack with transformers up to 4.57.6 (not from 5.4.0 on) does" == told
@@ -121,7 +121,7 @@ def test_one_bound_separates() -> None:
 
 
 def test_newer_releases_may_be_the_ones_that_fail() -> None:
-    """The other way around."""
+    """The bound may have the failing releases above it."""
     told = words(OWN, "transformers", old="trains", middle=FAILS, mixed=FAILS, new=FAILS)
     assert (
         "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
@@ -129,18 +129,19 @@ def test_newer_releases_may_be_the_ones_that_fail() -> None:
 
 
 def test_several_bounds_cannot_be_told_apart() -> None:
-    """All that the variant needs are named; what it does not need is not."""
+    """All packages that the variant needs are named, and no others."""
     told = words(
         OWN, "torch>=2.0", "lightning", old=FAILS, middle=FAILS, mixed="trains", new="trains"
     )
     assert (
-        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on) or lightning up to 2.2.2 (not from 2.6.6 "
-        "on; 2.5.0 lies between) does; the published stacks do not tell which of these it is"
+        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on) or lightning up to "
+        "2.2.2 (not from 2.6.6 on; 2.5.0 lies between) does; the published stacks do not tell "
+        "which of these it is"
     ) == told
 
 
 def test_a_bound_with_the_environment_on_the_other_side_explains_nothing() -> None:
-    """It fails although its release is one that passes."""
+    """The cell fails although its release is on the passing side."""
     own = here(torch="2.13.0", lightning="2.6.6", transformers="5.4.0")
     assert "as on old, middle, mixed" == words(
         own, old=FAILS, middle=FAILS, mixed=FAILS, new="trains"
@@ -148,12 +149,12 @@ def test_a_bound_with_the_environment_on_the_other_side_explains_nothing() -> No
 
 
 def test_without_a_bound_the_stacks_are_named() -> None:
-    """The one between them passes."""
+    """The stack between them passes."""
     assert "as on old, mixed" == words(OWN, old=FAILS, middle="trains", mixed=FAILS, new="trains")
 
 
 def test_another_failure_is_on_the_other_side() -> None:
-    """Only what fails in the same way is alike."""
+    """Only cells that fail in the same way count as equal."""
     told = words(OWN, "transformers", old="step:exception", middle=FAILS, mixed=FAILS, new=FAILS)
     assert (
         "as every published stack with transformers from 4.49.0 on (not up to 4.30.2) does" == told
@@ -174,42 +175,44 @@ def test_another_failure_is_on_the_other_side() -> None:
         ({}, "that no published stack was judged on"),
     ],
 )
-def test_what_is_published_is_said_as_it_is(outcomes: dict[str, str], expected: str) -> None:
-    """All, some, none, or nothing that was judged."""
+def test_the_text_says_how_many_published_stacks_fail(
+    outcomes: dict[str, str], expected: str
+) -> None:
+    """It may be all, some, none, or no judged stack."""
     assert expected == words(OWN, **outcomes)
 
 
-def test_what_cannot_be_imported_is_like_nothing_that_ran() -> None:
-    """Where no published stack lacks the same; where one does, it is as there."""
+def test_a_failed_import_is_not_compared_with_cells_that_ran() -> None:
+    """If the published stacks lack the same module, the text says so."""
     records = column(old=FAILS, new="trains")
     assert (
         "that cannot even be imported here"
-        == nearest.like("import:missing-module", records, STACKS, OWN).words
+        == versions.like("import:missing-module", records, STACKS, OWN).words
     )
     records = column(old="import:missing-module", new="import:missing-module")
     assert (
         "as all 2 published stacks do"
-        == nearest.like("import:missing-module", records, STACKS, OWN).words
+        == versions.like("import:missing-module", records, STACKS, OWN).words
     )
 
 
-def test_most_stacks_are_told_by_the_exception() -> None:
-    """Where no bound separates them."""
+def test_if_most_stacks_fail_the_others_are_named() -> None:
+    """This is so if no bound separates them."""
     names = [f"s{n}" for n in range(6)]
     stacks = {name: here(torch=f"2.{n}.0") for n, name in enumerate(names)}
     records = column(**{name: "trains" if name == "s3" else FAILS for name in names})
-    assert "as on every published stack but s3" == nearest.like(FAILS, records, stacks, OWN).words
+    assert "as on every published stack but s3" == versions.like(FAILS, records, stacks, OWN).words
 
 
 def test_a_package_that_a_stack_lacks_separates_nothing() -> None:
-    """Its release there is not known."""
+    """The release on that stack is not known."""
     stacks = {"with": here(trl="0.15"), "without": here(torch="2.0")}
     records = column(**{"with": FAILS, "without": "trains"})
-    assert "as on with" == nearest.like(FAILS, records, stacks, here(trl="0.15")).words
+    assert "as on with" == versions.like(FAILS, records, stacks, here(trl="0.15")).words
 
 
 def test_a_release_separates_failing_from_passing_stacks() -> None:
-    """Wherever the failing ones lie; a package whose releases overlap separates nothing."""
+    """A package whose releases overlap separates nothing."""
     old, middle, new = STACKS["old"], STACKS["middle"], STACKS["new"]
     names = ("torch", "transformers")
     assert ["torch up to 2.6.0 (not from 2.13.0 on)"] == [
@@ -222,7 +225,7 @@ def test_a_release_separates_failing_from_passing_stacks() -> None:
 
 
 def test_what_a_stack_asks_for_comes_first_then_what_came_with_it() -> None:
-    """Torch and its companions before others, by name; what did not move is left out."""
+    """The main packages come before the others. Packages that did not move are left out."""
     expected = [
         ("torch 2.6.0 → 2.10.0", True),
         ("trl 0.15.2 → 1.0.0", True),
@@ -233,7 +236,7 @@ def test_what_a_stack_asks_for_comes_first_then_what_came_with_it() -> None:
 
 
 def test_the_days_of_the_releases_are_those_of_the_locks() -> None:
-    """None where a lock does not know it."""
+    """The day is None if a lock does not have it."""
     found = {
         each.name: (str(each.before_released), str(each.after_released))
         for each in packages_moved(OLD, NEW)
@@ -242,26 +245,26 @@ def test_the_days_of_the_releases_are_those_of_the_locks() -> None:
     assert ("None", "None") == found["requests"]
 
 
-def test_another_python_is_told_first() -> None:
-    """It is no package, and the first thing to know."""
+def test_another_python_comes_first() -> None:
+    """Python is no package, and matters most."""
     assert "python 3.11 → 3.13" == str(packages_moved(OLD, replace(NEW, python="3.13"))[0])
 
 
 def test_the_same_lock_moves_nothing() -> None:
-    """Also under another name."""
+    """The name of the lock does not matter."""
     assert () == packages_moved(OLD, replace(OLD, stack="other"))
 
 
 def test_a_requirement_that_is_no_name_is_left_out() -> None:
-    """A wheel or a path says by itself nothing of a name."""
+    """A wheel or a path has no name to compare."""
     lock = replace(NEW, requirements=("./dist/thing.whl", "TRL[quantization]>=1"))
     assert {"trl"} == {
         each.name for each in packages_moved(replace(OLD, requirements=()), lock) if each.direct
     }
 
 
-def test_packages_that_moved_are_told_the_ones_first_that_people_name() -> None:
-    """Also between two stacks."""
+def test_the_main_packages_come_first_among_the_moved() -> None:
+    """The order is the same between two stacks."""
     found = moves(
         {"aiohttp": "1", "torch": "2.6", "peft": "1"}, {"aiohttp": "2", "torch": "2.7", "peft": "1"}
     )

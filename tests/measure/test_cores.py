@@ -1,10 +1,11 @@
-"""Cores are looked at, and a process is kept on those that were chosen."""
+"""Choose quiet processor cores, and keep a process on them."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,14 +25,14 @@ needs_affinity = pytest.mark.skipif(
 
 @needs_affinity
 def test_no_core_is_chosen_where_all_are_needed() -> None:
-    """To keep a process on all of them would say nothing."""
+    """Pinning to all cores would have no effect."""
     assert servers.quietest(len(os.sched_getaffinity(0))) == ()
 
 
 @needs_affinity
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core alone is no choice")
 def test_a_core_is_chosen_of_those_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as were asked for, the one that has worked least first."""
+    """The least busy ones come first, as many as requested."""
     readings = iter([{0: 100, 1: 100, 2: 100}, {0: 119, 1: 103, 2: 110}])
     monkeypatch.setattr(servers, "_busy", lambda: next(readings))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 7})
@@ -42,14 +43,14 @@ def test_a_core_is_chosen_of_those_that_may_be_used(monkeypatch: pytest.MonkeyPa
 def test_a_core_that_the_system_does_not_count_is_not_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What cannot be seen is not known to be quiet."""
+    """Its load is unknown."""
     monkeypatch.setattr(servers, "_busy", dict)
     assert servers.quietest(1) == ()
 
 
 @needs_affinity
 def test_a_core_that_works_is_seen_to_work() -> None:
-    """By the ticks that Linux counts: a process that spins for half a second, on its one core."""
+    """Linux counts ticks while a process spins for half a second on one core."""
     core = min(os.sched_getaffinity(0))
     before = servers._busy()[core]  # noqa: SLF001  (what the choice is made of)
     subprocess.run([sys.executable, "-c", SPIN, str(core)], check=True)
@@ -58,7 +59,7 @@ def test_a_core_that_works_is_seen_to_work() -> None:
 
 @needs_affinity
 def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
-    """Also those that were there before."""
+    """This includes threads that already exist."""
     core = min(os.sched_getaffinity(0))
     code = (
         "import threading,sys; threading.Thread(target=sys.stdin.read).start(); print(flush=True)"
@@ -69,7 +70,8 @@ def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         servers.pin(process.pid, (core,))
-        threads = [int(each) for each in os.listdir(f"/proc/{process.pid}/task")]  # noqa: PTH208  (names alone)
+        tasks = Path(f"/proc/{process.pid}/task").iterdir()
+        threads = [int(each.name) for each in tasks]
         found = [os.sched_getaffinity(thread) for thread in threads]
         process.communicate()
     assert [{core}, {core}] == found
@@ -77,7 +79,7 @@ def test_every_thread_of_a_pinned_process_stays_on_the_core() -> None:
 
 @needs_affinity
 def test_without_a_core_a_process_is_left_alone() -> None:
-    """The system decides."""
+    """The system chooses a core."""
     before = os.sched_getaffinity(0)
     servers.pin(os.getpid(), ())
     assert before == os.sched_getaffinity(0)
@@ -85,7 +87,7 @@ def test_without_a_core_a_process_is_left_alone() -> None:
 
 @needs_affinity
 def test_a_process_that_is_gone_is_no_error() -> None:
-    """It may have ended meanwhile."""
+    """It may have ended in the meantime."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     servers.pin(process.pid, (0,))

@@ -1,4 +1,4 @@
-"""Cells that share servers and a budget, and servers that are told what to do together."""
+"""Cells that share servers and a budget, and servers that do a task together."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SETTINGS = Settings(Steps(), Limits(timeout_s=PATIENCE_S, memory_bytes=None, thr
 
 
 class Pool(ThreadPoolExecutor):
-    """Two workers; says when task 4 was cancelled, which is the last one."""
+    """Two workers. It signals when task 4, the last one, was cancelled."""
 
     def __init__(self) -> None:
         super().__init__(2)
         self.cancelled = Event()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """As always."""
+        """Submit the task and remember it."""
         future = super().submit(fn, *args, **kwargs)
         if args == (4,):
             future.add_done_callback(lambda _: self.cancelled.set())
@@ -44,7 +44,7 @@ class Pool(ThreadPoolExecutor):
 
 
 def test_one_that_fails_leaves_no_other_at_work() -> None:
-    """Whoever ends them all afterwards meets none that is being started."""
+    """After that no server is being started, so all can be ended."""
     over: list[int] = []
 
     def task(number: int) -> int:
@@ -62,7 +62,7 @@ def test_one_that_fails_leaves_no_other_at_work() -> None:
 
 
 def test_all_that_was_asked_for_comes_back_in_its_order() -> None:
-    """Whoever was done first."""
+    """The order in which tasks end does not matter."""
 
     def task(number: int) -> int:
         time.sleep(0.02 * number)
@@ -73,7 +73,7 @@ def test_all_that_was_asked_for_comes_back_in_its_order() -> None:
 
 
 def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 90 seconds for three cells 30 each; one that takes 10 leaves 40 each to the other two."""
+    """Three cells share 90 seconds. If the first needs 10 of its 30, the others get 40 each."""
     now, given = [0.0], []
 
     def run(race: Measurement) -> None:
@@ -81,12 +81,12 @@ def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.M
         now[0] += 10
 
     @contextmanager
-    def nobody(*_: object) -> Iterator[Servers]:
+    def no_servers(*_: object) -> Iterator[Servers]:
         with ThreadPoolExecutor(1) as pool:
             yield Servers([], pool)
 
     monkeypatch.setattr("gradmatrix.measure.race.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(race, "make_servers", nobody)
+    monkeypatch.setattr(race, "make_servers", no_servers)
     monkeypatch.setattr(Measurement, "run", run)
     planned = [a_cell(name) for name in ("one", "two", "three")]
     here = Path()

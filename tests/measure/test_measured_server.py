@@ -1,4 +1,4 @@
-"""A runner has a server and a script in it, warm and waiting; what goes wrong is told, and the next one starts."""
+"""A measured server keeps a warm script. Errors are reported, and the next script starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = 20
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServer]:
-    """One server for those that leave it as it was."""
+    """One server for tests that do not harm it."""
     runner = a_runner(tmp_path_factory.mktemp("shared"))
     yield runner
     runner.close()
@@ -33,33 +33,36 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServer]
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredServer]:
-    """One whose server a test may end: the next one starts another. Its scripts hold 64 MiB more."""
+    """A server that a test may end, and that is then started again.
+
+    Its scripts hold 64 MiB more.
+    """
     own = a_runner(tmp_path_factory.mktemp("own"), {"HELD_MIB": "64"})
     yield own
     own.close()
 
 
 def server_pid(runner: MeasuredServer) -> int:
-    """The process of its server."""
+    """The process id of its server."""
     assert runner._server is not None  # noqa: SLF001  (to be killed)
     return runner._server._process.pid  # noqa: SLF001  (the same)
 
 
 def cell_pid(runner: MeasuredServer) -> int:
-    """The process of its script."""
+    """The process id of its script."""
     assert runner._cell is not None  # noqa: SLF001  (to be looked at)
     assert runner._cell.pid is not None  # noqa: SLF001  (the same)
     return runner._cell.pid  # noqa: SLF001  (the same)
 
 
 def begin_and_run(runner: MeasuredServer, request: Callable[[Path], Request], steps: int) -> None:
-    """A script, and a block of it."""
+    """Start a script and run one block."""
     runner.begin(request)
     runner.block(steps)
 
 
 def test_a_block_counts_no_lead_in(shared: MeasuredServer) -> None:
-    """Its first step finds the caches full of another process's data."""
+    """The caches hold another process's data in the first step."""
     shared.begin(asks())
     taken = shared.block(STEPS)
     shared.end()
@@ -67,7 +70,7 @@ def test_a_block_counts_no_lead_in(shared: MeasuredServer) -> None:
 
 
 def test_after_its_warm_up_it_knows_what_a_step_takes(shared: MeasuredServer) -> None:
-    """In seconds."""
+    """The time is in seconds."""
     shared.begin(asks())
     shared.end()
     assert shared.step_s > 0
@@ -76,7 +79,7 @@ def test_after_its_warm_up_it_knows_what_a_step_takes(shared: MeasuredServer) ->
 def test_a_warm_up_that_does_not_end_is_measured_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After five seconds of steps, each longer than the last one."""
+    """Each step is longer than the last one. Warm-up stops after five seconds."""
     runner = a_runner(tmp_path)
     times = [0.3 + 0.1 * number for number in range(100)]
 
@@ -90,7 +93,7 @@ def test_a_warm_up_that_does_not_end_is_measured_and_said(
 
 
 def test_the_server_outlives_its_scripts(shared: MeasuredServer) -> None:
-    """One import for all of them."""
+    """All scripts share one import."""
     servers = set()
     for _ in range(2):
         shared.begin(asks())
@@ -100,7 +103,7 @@ def test_the_server_outlives_its_scripts(shared: MeasuredServer) -> None:
 
 
 def test_a_script_that_ends_can_be_started_again(shared: MeasuredServer) -> None:
-    """It is no more running, and then it is."""
+    """It does not run, and then it runs again."""
     with pytest.raises(Exhausted):  # its warm-up takes all that it has, where the machine is busy
         begin_and_run(shared, asks("short"), 1000)
     ended = shared.running
@@ -112,7 +115,7 @@ def test_a_script_that_ends_can_be_started_again(shared: MeasuredServer) -> None
 
 
 def test_after_a_script_that_hangs_the_next_one_runs(shared: MeasuredServer) -> None:
-    """Nothing that was meant for the one is read by the other."""
+    """The next script does not read commands for the first one."""
     with pytest.raises(Broken):
         begin_and_run(shared, asks("hangs", timeout_s=2), STEPS)
     shared.end()
@@ -124,7 +127,7 @@ def test_after_a_script_that_hangs_the_next_one_runs(shared: MeasuredServer) -> 
 def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(
     shared: MeasuredServer,
 ) -> None:
-    """It did not read what it was told: the server would take that for a request."""
+    """It did not read its command, which the server would take for a request."""
     shared.begin(asks())
     os.kill(script := cell_pid(shared), signal.SIGKILL)
     assert ends(script)
@@ -144,8 +147,8 @@ def test_a_stopped_script_leaves_no_folder(shared: MeasuredServer) -> None:
     assert (1, []) == (len(before), list(shared.directory.glob("cell-*")))
 
 
-def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """As often as it is asked for; there is nothing to close then."""
+def test_a_python_that_is_not_there_is_reported(tmp_path: Path) -> None:
+    """Each attempt gives the error, and nothing must be closed."""
     runner = MeasuredServer(Contender(tmp_path / "nowhere"), tmp_path, [], {}, ())
     for _ in range(2):
         with pytest.raises(FileNotFoundError):
@@ -155,20 +158,20 @@ def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 class Clocked:
-    """A script whose blocks take what was thought up."""
+    """A script whose blocks have given times."""
 
     def __init__(self, *blocks: tuple[float, ...]) -> None:
         self.blocks = list(blocks)
 
     def run(self, _steps: int) -> Block:
-        """The next one."""
+        """The next block."""
         return Block(self.blocks.pop(0), None)
 
 
 def test_a_block_whose_clock_ran_backwards_is_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it was in the lead-in: the next step is too long then."""
+    """This includes the lead-in, because the next step is then too long."""
     runner = a_runner(tmp_path)
     monkeypatch.setattr(
         runner, "_cell", Clocked((0.1, -0.01, 0.1), (0.0, 0.1, 0.2), (0.1, 0.2, 0.3))
@@ -176,10 +179,10 @@ def test_a_block_whose_clock_ran_backwards_is_run_again(
     assert (0.2, 0.3) == runner.block(2)
 
 
-def test_a_clock_that_only_runs_backwards_is_told(
+def test_a_clock_that_only_runs_backwards_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody measures for ever."""
+    """Measuring stops after a few attempts."""
     runner = a_runner(tmp_path)
     monkeypatch.setattr(runner, "_cell", Clocked(*[(-0.1, 0.1)] * 100))
     with pytest.raises(Broken, match="its clock ran backwards"):
@@ -189,7 +192,7 @@ def test_a_clock_that_only_runs_backwards_is_told(
 def test_what_one_script_had_to_import_another_server_imports_ahead(
     shared: MeasuredServer, runner: MeasuredServer
 ) -> None:
-    """So that no process of the measurement has to."""
+    """Then no measured process has to import it."""
     runner.learn(shared.scout(asks("imports_late")))
     runner.begin(asks("imports_late"))
     runner.end()
@@ -197,14 +200,14 @@ def test_what_one_script_had_to_import_another_server_imports_ahead(
 
 
 def had_to_import(runner: MeasuredServer) -> bool:
-    """What its last script wrote."""
+    """The modules that its last script imported."""
     return (runner.directory / "late.txt").read_text(encoding="ascii") == "True"
 
 
 def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(
     shared: MeasuredServer, runner: MeasuredServer
 ) -> None:
-    """By as much, within a few."""
+    """The difference is 64 MiB, within a few."""
     peaks = []
     for each in (shared, runner):
         each.begin(asks())
@@ -213,8 +216,8 @@ def test_a_candidate_that_holds_64_mib_more_has_a_higher_peak(
     assert 48 * MIB < peaks[1] - peaks[0] < 80 * MIB
 
 
-def test_a_killed_server_is_told_and_another_one_started(runner: MeasuredServer) -> None:
-    """With the next script; the one that it ran is gone with it."""
+def test_a_killed_server_is_reported_and_another_one_started(runner: MeasuredServer) -> None:
+    """The next script starts it. The running script ends with the old server."""
     runner.begin(asks())
     script, server = cell_pid(runner), server_pid(runner)
     os.kill(server, signal.SIGKILL)
@@ -227,18 +230,18 @@ def test_a_killed_server_is_told_and_another_one_started(runner: MeasuredServer)
     runner.end()
 
 
-def test_a_server_that_its_script_kills_is_told(runner: MeasuredServer) -> None:
-    """No answer comes, and none is waited for."""
+def test_a_server_that_its_script_kills_is_reported(runner: MeasuredServer) -> None:
+    """The error comes at once, because no answer can come."""
     with pytest.raises(ServerDied):
         begin_and_run(runner, asks("kills_server"), STEPS)
     runner.end()
 
 
 @pytest.mark.slow
-def test_a_server_that_does_not_answer_any_more_is_ended(
+def test_a_server_that_stops_answering_is_ended(
     runner: MeasuredServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it might say later would be taken for an answer to something else."""
+    """A late answer would be taken for an answer to another request."""
     monkeypatch.setattr("gradmatrix.measure.servers.START_TIMEOUT_S", 0.5)
     runner.begin(asks())
     server = server_pid(runner)
@@ -252,7 +255,7 @@ def test_a_server_that_does_not_answer_any_more_is_ended(
 
 @pytest.mark.slow
 def test_where_a_server_cannot_fork_each_script_has_its_own(tmp_path: Path) -> None:
-    """MacOS and Windows, and libraries that open CUDA when they are imported."""
+    """This is so on macOS and Windows, and with libraries that open CUDA on import."""
     runner = a_runner(tmp_path, fork=False)
     servers = []
     try:
@@ -290,7 +293,7 @@ def test_a_server_in_which_cuda_was_opened_does_not_fork(
 
 
 def test_a_closed_runner_leaves_no_process(tmp_path: Path) -> None:
-    """Neither the script nor the server, also where it is closed in the midst of a measurement."""
+    """Script and server end, also in the middle of a measurement."""
     runner = a_runner(tmp_path)
     runner.begin(asks())
     pids = [cell_pid(runner), server_pid(runner)]
@@ -301,7 +304,7 @@ def test_a_closed_runner_leaves_no_process(tmp_path: Path) -> None:
 def test_peak_memory_is_that_of_the_last_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None where the system does not tell it."""
+    """It is None if the system does not report it."""
     runner = a_runner(tmp_path)
     runner.peak_bytes = 1
     monkeypatch.setattr(runner, "_cell", Clocked((0.1, 0.1, 0.1)))

@@ -1,4 +1,4 @@
-"""Servers and generations that are unlike the others, and the noise floor: what they decide, and what they do not."""
+"""Outlying servers and generations, and the noise floor: how they change a verdict."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.simulated import MARGIN, ROUNDS, SERVERS, Floats, estimate, judged, p
 
 
 def test_the_noise_floor_is_the_worst_parting_of_the_baseline() -> None:
-    """Of five servers at 0, 0, 0, 3 and 5 % the two slow ones against the rest: 4 %."""
+    """Of five servers at 0, 0, 0, 3 and 5 % the two slow ones differ most from the rest: by 4 %."""
     levels = np.array([0, 0, 0, 0.03, 0.05, 0, 0, 0, 0, 0])
     times = np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))
     assert pytest.approx(0.04) == estimate([times]).floor
 
 
 def test_servers_that_took_the_place_of_others_are_parted_with_them() -> None:
-    """A floor of single servers would never fall, however many there are: of both sets together each place is 2 %."""
+    """A floor of single servers would never fall. Each place of both sets together is at 2 %."""
     sets = [
         np.array(levels * 2)
         for levels in ([0, 0.01, 0.02, 0.03, 0.04], [0.04, 0.03, 0.02, 0.01, 0])
@@ -30,7 +30,10 @@ def test_servers_that_took_the_place_of_others_are_parted_with_them() -> None:
 
 
 def test_one_server_with_an_unlucky_layout_hides_no_five_per_cent() -> None:
-    """It is 30 % slower for good: it counts as less, makes the answer a little less sure, and is told."""
+    """It is always 30 % slower.
+
+    It is bounded, the interval is a little wider, and a notice says so.
+    """
     generations = processes(np.random.default_rng(1), effect=0.05, server=0.003)
     before = estimate(generations)
     for each in generations:
@@ -43,7 +46,7 @@ def test_one_server_with_an_unlucky_layout_hides_no_five_per_cent() -> None:
 
 
 def spread_out(*far: float) -> list[Floats]:
-    """A baseline of twelve servers within half a per cent, and a candidate alike but for some that are ``far`` out."""
+    """Twelve baseline servers within 0.5 %, and equal candidates; some are ``far`` away."""
     levels = np.tile(np.linspace(-0.0025, 0.0025, 12), 2)
     levels[12 : 12 + len(far)] += far
     return [np.exp(np.tile(levels[None, :, None], (ROUNDS, 1, 2)))]
@@ -51,7 +54,7 @@ def spread_out(*far: float) -> list[Floats]:
 
 @pytest.mark.parametrize(("many", "outliers"), [(1, 1), (2, 2), (3, 0), (5, 0)])
 def test_what_many_servers_of_a_side_do_is_no_outlier(many: int, outliers: int) -> None:
-    """More than two of twelve: a fourth of the processes of such a stack is slower, and that is what is told."""
+    """With more than two of twelve, a fourth of the processes is slower, and the result says so."""
     found = estimate(spread_out(*[0.1] * many))
     assert (0, outliers) == found.outliers
     whole = found.unbounded or found
@@ -60,7 +63,10 @@ def test_what_many_servers_of_a_side_do_is_no_outlier(many: int, outliers: int) 
 
 
 def test_nothing_is_the_same_that_is_not_so_as_measured() -> None:
-    """One of twelve candidates is 30 % slower: without it they are the same, with it nobody knows."""
+    """One of twelve candidates is 30 % slower.
+
+    Without it the sides are the same, with it it is unclear.
+    """
     assert Size.SAME is judged(estimate(spread_out())).verdict
     found = estimate(spread_out(0.3))
     assert found.half_width(ALPHA) + abs(found.difference) < math.log1p(MARGIN)
@@ -73,7 +79,7 @@ def test_nothing_is_the_same_that_is_not_so_as_measured() -> None:
 def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(
     sets: int, unlucky: float
 ) -> None:
-    """Six servers a crew, of which so many are 5 to 15 % slower; of 1000, without margin or floor: 1 % and chance."""
+    """Some of six servers are 5 to 15 % slower. Of 1000 cases about 1 % are called different."""
     generator = np.random.default_rng(12)
     wrong = 0
     for _ in range(1000):
@@ -90,7 +96,7 @@ def test_equal_sides_with_unlucky_servers_are_hardly_ever_called_different(
 
 @pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 2), (3, 1), (4, 2), (5, 3), (8, 4)])
 def test_of_three_generations_one_is_left(count: int, left: int) -> None:
-    """And of two both: which one is noisy cannot be told."""
+    """Of two both are used, because it is unknown which one is noisy."""
     noise = np.arange(count, dtype=float) ** 2
     times = [np.exp(np.tile([0.0, 0.0, each, each], (1, 1))[:, :, None]) for each in noise]
     kept = np.sort(noise)[(count - left) // 2 : (count + left) // 2]
@@ -98,7 +104,7 @@ def test_of_three_generations_one_is_left(count: int, left: int) -> None:
 
 
 def test_a_noisy_generation_hides_no_difference() -> None:
-    """Three of twelve scatter ten times as much; the trimmed mean leaves them out."""
+    """Three of twelve vary ten times as much. The trimmed mean leaves them out."""
     generator = np.random.default_rng(2)
     generations = processes(generator, effect=0.05)
     before = estimate(generations)
@@ -111,7 +117,10 @@ def test_a_noisy_generation_hides_no_difference() -> None:
 
 
 def test_more_servers_make_a_narrower_interval() -> None:
-    """Four sets of servers that differ by a per cent: half the error of one, and more degrees of freedom."""
+    """Four sets of servers differ by 1 %.
+
+    The error is half that of one set, with more degrees of freedom.
+    """
     generator = np.random.default_rng(3)
     sets = [processes(generator, effect=0.02) for _ in range(4)]
     one, four = (statistics.of_blocks(sets[:count], np.random.default_rng(1)) for count in (1, 4))

@@ -1,18 +1,31 @@
-"""A real script runs a block of steps at a time: it waits in between, and whatever it does is told, soon."""
+"""A real script runs one block of steps at a time and waits in between.
+
+Errors are reported soon.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gradmatrix.measure import servers
 from gradmatrix.measure.servers import Broken, Exhausted, PacedCell
 from gradmatrix.run.server import Server
 from gradmatrix.stacks import sandbox
-from tests.conftest import OLDEST, PATIENCE_S, ends, is_running, needs_fork, python_of
+from tests.conftest import (
+    OLDEST,
+    PATIENCE_S,
+    ends,
+    is_running,
+    needs_fork,
+    python_of,
+    waits_until,
+)
 from tests.pacing import MIB, SCRIPT, asks
 
 if TYPE_CHECKING:
@@ -46,7 +59,7 @@ class Bench:
     def started(
         self, variant: str, *, timeout_s: float = PATIENCE_S, memory_bytes: int | None = None
     ) -> PacedCell:
-        """One that waits after its first step."""
+        """A script that waits after its first step."""
         cell = self.cell(variant, timeout_s=timeout_s, memory_bytes=memory_bytes)
         cell.start()
         return cell
@@ -54,14 +67,14 @@ class Bench:
 
 @pytest.fixture(scope="module")
 def paces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One server for all of them: each test finds out whether the last one left it well."""
+    """One server for all tests; each test shows that the last one left it in order."""
     bench = Bench(tmp_path_factory.mktemp("paces"))
     yield bench
     bench.server.close()
 
 
 def blocks(cell: PacedCell) -> None:
-    """Its first step, and some more."""
+    """Run the first step and some blocks."""
     cell.start()
     cell.run(STEPS)
 
@@ -73,7 +86,7 @@ def processor_s(pid: int) -> float:
 
 
 def test_a_block_has_as_many_steps_as_were_asked_for(paces: Bench) -> None:
-    """Each with the seconds that it took; the first step is no block."""
+    """Each step has its seconds. The first step is not a block."""
     cell = paces.cell("control")
     first = cell.start()
     found = [cell.run(STEPS), cell.run(3)]
@@ -83,7 +96,7 @@ def test_a_block_has_as_many_steps_as_were_asked_for(paces: Bench) -> None:
 
 
 def test_between_blocks_the_script_takes_no_processor_time(paces: Bench) -> None:
-    """Or it would disturb the one that is measured."""
+    """Otherwise it would disturb the measured script."""
     cell = paces.started("control")
     cell.run(STEPS)
     assert cell.pid is not None
@@ -94,8 +107,8 @@ def test_between_blocks_the_script_takes_no_processor_time(paces: Bench) -> None
     assert taken <= 0.02
 
 
-def test_peak_memory_is_told(paces: Bench) -> None:
-    """That of the process, in bytes: torch alone takes tens of megabytes."""
+def test_peak_memory_is_reported(paces: Bench) -> None:
+    """It is the memory of the process in bytes. Torch alone takes tens of megabytes."""
     cell = paces.started("control")
     peak = cell.run(STEPS).peak_memory_bytes
     cell.stop()
@@ -104,7 +117,7 @@ def test_peak_memory_is_told(paces: Bench) -> None:
 
 
 def test_the_script_has_an_empty_standard_input(paces: Bench) -> None:
-    """What the host tells the pacer is not the script's to read."""
+    """The script must not read the host's commands to the pacer."""
     cell = paces.started("reads_input")
     steps = [len(cell.run(2).step_times_s) for _ in range(3)]
     cell.stop()
@@ -115,7 +128,7 @@ def test_the_script_has_an_empty_standard_input(paces: Bench) -> None:
 
 
 def test_a_script_that_ends_is_exhausted(paces: Bench) -> None:
-    """That is no failure: it has no more steps."""
+    """This is no failure: it has no more steps."""
     cell = paces.started("short")
     cell.run(STEPS)
     with pytest.raises(Exhausted, match="no more than 60 steps"):
@@ -135,16 +148,18 @@ def test_a_script_that_ends_with_a_block_is_exhausted_by_the_next(paces: Bench) 
     ("variant", "words"),
     [("raises", "RuntimeError: the loss went away"), ("crashes", "killed by signal 11")],
 )
-def test_a_script_that_fails_is_told_with_its_words(paces: Bench, variant: str, words: str) -> None:
-    """And not taken for one that is over."""
+def test_a_script_that_fails_is_reported_with_its_words(
+    paces: Bench, variant: str, words: str
+) -> None:
+    """It is not taken for a script that has ended."""
     cell = paces.started(variant)
     with pytest.raises(Broken) as error:
         cell.run(STEPS)
     assert words == str(error.value)
 
 
-def test_a_script_that_fails_before_its_first_step_is_told(paces: Bench) -> None:
-    """It has not got that far."""
+def test_a_script_that_fails_before_its_first_step_is_reported(paces: Bench) -> None:
+    """The error comes when it is started."""
     with pytest.raises(Broken, match="the loss went away"):
         paces.started("raises_early")
 
@@ -162,19 +177,35 @@ def test_a_script_that_hangs_ends_at_its_timeout(paces: Bench, variant: str) -> 
 
 
 def test_a_limit_of_memory_holds(paces: Bench) -> None:
-    """The script gets no more, and says so."""
+    """The script gets no more memory, and reports this."""
     cell = paces.started("exhausts", memory_bytes=256 * MIB)
     with pytest.raises(Broken, match=r"(?i)memory"):
         cell.run(STEPS)
 
 
 def test_a_stopped_script_is_gone(paces: Bench) -> None:
-    """Also in the midst of its training."""
+    """It may be in the middle of its training."""
     cell = paces.started("control")
     pid = cell.pid
     assert pid is not None
     cell.stop()
     assert not is_running(pid)
+
+
+def test_a_script_that_has_ended_is_not_killed(
+    paces: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have its id by then. The server runs the next script."""
+    cell = paces.started("control")
+    assert cell.pid is not None
+    os.kill(cell.pid, signal.SIGKILL)
+    assert waits_until(lambda: not paces.server._lines.empty())  # noqa: SLF001  (its last event)
+    killed: list[int] = []
+    monkeypatch.setattr(servers, "kill_group", killed.append)
+    cell.stop()
+    monkeypatch.undo()
+    assert [] == killed
+    paces.started("control").stop()
 
 
 def test_a_server_runs_plain_cells_afterwards(paces: Bench, tmp_path: Path) -> None:

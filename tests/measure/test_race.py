@@ -1,4 +1,4 @@
-"""Which block comes when, when it is enough, and what is said of it: with runners that were thought up."""
+"""The order of blocks, when a measurement ends, and what it reports, with simulated servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.racing import HALF, a_race
 def test_every_server_runs_two_blocks_of_a_round_in_an_order_that_is_the_same_backwards(
     half: int,
 ) -> None:
-    """So that a machine that slows down steadily slows no server more than another."""
+    """A machine that slows down steadily then slows all servers equally."""
     with a_race(half=half) as (race, _, log):
         race.steps = 4
         times = race.round()
@@ -30,7 +30,7 @@ def test_every_server_runs_two_blocks_of_a_round_in_an_order_that_is_the_same_ba
 
 
 def test_the_sides_alternate_within_a_round() -> None:
-    """A B B A A B and back: of each pair one is the baseline's."""
+    """The order is A B B A A B and back. One of each pair is the baseline's."""
     with a_race(half=5) as (race, _, log):
         race.steps = 4
         for _ in range(20):
@@ -43,7 +43,7 @@ def test_the_sides_alternate_within_a_round() -> None:
 
 
 def test_neither_side_is_always_first() -> None:
-    """Nor any server: who begins a round is chance."""
+    """The first server of a round is random."""
     with a_race() as (race, _, log):
         race.steps = 4
         firsts = []
@@ -55,7 +55,7 @@ def test_neither_side_is_always_first() -> None:
 
 
 def test_a_clear_difference_stops_the_race_at_the_first_look() -> None:
-    """Long before the budget is spent."""
+    """Most of the budget is left."""
     with a_race(slower=1.3) as (race, _, _):
         found = race.run()
     assert found.step_time is not None
@@ -67,8 +67,8 @@ def test_a_clear_difference_stops_the_race_at_the_first_look() -> None:
     assert pytest.approx(1.3, rel=0.01) == found.step_time.ratio
 
 
-def test_a_candidate_that_is_faster_is_told_so() -> None:
-    """The other way round."""
+def test_a_candidate_that_is_faster_is_called_faster() -> None:
+    """This is the opposite direction."""
     with a_race(slower=0.8) as (race, _, _):
         found = race.run()
     assert found.step_time is not None
@@ -84,7 +84,7 @@ def test_equal_sides_with_little_noise_are_the_same() -> None:
 
 
 def test_a_budget_that_is_spent_ends_it() -> None:
-    """With what can be said then: after one generation of one round, where there was no time for more."""
+    """The result may come from one generation of one round, if there was no time for more."""
     with a_race(margin=1e-9, budget_s=0) as (race, _, _):
         found = race.run()
     assert found.step_time is not None
@@ -97,7 +97,7 @@ def test_a_budget_that_is_spent_ends_it() -> None:
 
 
 def test_looking_spends_the_error_probability_once() -> None:
-    """Each look has what has become free since the last one, and all of them no more than the whole."""
+    """Each look gets what became free since the last one. The sum stays within the whole."""
     with a_race() as (race, _, _):
         race.sets = [[np.exp(np.random.default_rng(1).normal(0, 0.01, (3, 2 * HALF, 2)))]]
         confidences = [1 - race.look(gone).confidence for gone in (0.2, 0.5, 1.0)]
@@ -107,44 +107,44 @@ def test_looking_spends_the_error_probability_once() -> None:
 
 
 def test_one_server_of_each_side_finds_out_what_the_others_import() -> None:
-    """Of its own side, whose packages are others."""
-    with a_race() as (race, told, _):
+    """The two sides have different packages."""
+    with a_race() as (race, simulated, _):
         race.prepare()
-    assert [1, 0, 0, 1, 0, 0] == [each.scouts for each in told]
+    assert [1, 0, 0, 1, 0, 0] == [each.scouts for each in simulated]
     lines = [b"what 0 imported", b"what 3 imported"]
-    assert [[lines[0]]] * 3 + [[lines[1]]] * 3 == [each.learned for each in told]
+    assert [[lines[0]]] * 3 + [[lines[1]]] * 3 == [each.learned for each in simulated]
 
 
 def test_every_generation_has_new_processes() -> None:
-    """That is what differs from one to the next; none is left at the end."""
-    with a_race(slower=1.3) as (race, told, _):
+    """No process is left at the end."""
+    with a_race(slower=1.3) as (race, simulated, _):
         found = race.run()
-    assert [FIRST_LOOK] * 2 * HALF == [each.begun for each in told]
-    assert [False] * 2 * HALF == [each.running for each in told]
+    assert [FIRST_LOOK] * 2 * HALF == [each.begun for each in simulated]
+    assert [False] * 2 * HALF == [each.running for each in simulated]
     assert found.processes == HALF * FIRST_LOOK
 
 
 def test_a_script_that_ends_is_started_again_and_the_round_with_it() -> None:
-    """A user's own script may have few steps: no round is half of one process and half of another."""
-    with a_race(slower=1.3, steps_left=10) as (race, told, _):
+    """A user's script may have few steps. No round mixes two processes."""
+    with a_race(slower=1.3, steps_left=10) as (race, simulated, _):
         found = race.run()
     assert found.step_time is not None
     assert (Size.MORE, True) == (
         found.step_time.verdict,
-        all(each.begun > FIRST_LOOK for each in told),
+        all(each.begun > FIRST_LOOK for each in simulated),
     )
 
 
-def test_a_script_that_ends_before_a_round_does_is_told() -> None:
-    """It is not started for ever."""
-    with a_race(steps_left=3) as (race, told, _):
+def test_a_script_that_ends_before_a_round_does_is_reported() -> None:
+    """It is started again a few times only."""
+    with a_race(steps_left=3) as (race, simulated, _):
         found = race.run()
     assert ("failed", None, ("not measured on the baseline: it has no more steps",)) == (
         found.stopped,
         found.step_time,
         found.notices,
     )
-    assert sum(each.begun for each in told) <= (RESTARTS + 1) * 2 * HALF
+    assert sum(each.begun for each in simulated) <= (RESTARTS + 1) * 2 * HALF
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_a_script_that_ends_before_a_round_does_is_told() -> None:
         ),
     ],
 )
-def test_what_goes_wrong_is_told_and_ends_the_race(error: Exception, words: str) -> None:
-    """At once, and no script goes on."""
-    with a_race(error=error) as (race, told, _):
+def test_what_goes_wrong_is_reported_and_ends_the_race(error: Exception, words: str) -> None:
+    """It ends at once, and no script runs on."""
+    with a_race(error=error) as (race, simulated, _):
         found = race.run()
     assert ((words,), "failed", None, None) == (
         found.notices,
@@ -171,11 +171,11 @@ def test_what_goes_wrong_is_told_and_ends_the_race(error: Exception, words: str)
         found.step_time,
         found.memory,
     )
-    assert not any(each.running for each in told)
+    assert not any(each.running for each in simulated)
 
 
 def test_what_was_not_steady_is_said() -> None:
-    """And that no core was free."""
+    """The notice that no core was free comes too."""
     with a_race(slower=1.3, steady=False, cores=()) as (race, _, _):
         found = race.run()
     assert (
@@ -185,7 +185,7 @@ def test_what_was_not_steady_is_said() -> None:
 
 
 def test_without_peaks_there_is_no_ratio_of_memory() -> None:
-    """Where the system does not tell them."""
+    """The system does not report them."""
     with a_race(slower=1.3, peak_bytes=None) as (race, _, _):
         found = race.run()
     assert (True, None) == (found.step_time is not None, found.memory)
@@ -198,7 +198,7 @@ def test_without_peaks_there_is_no_ratio_of_memory() -> None:
 def test_a_block_takes_about_as_long_whatever_a_step_takes(
     step_s: float, steps: int, lead_in: int
 ) -> None:
-    """20 ms, within bounds; a slow step needs no lead-in."""
-    with a_race(step_s=step_s) as (race, told, _):
+    """It takes 20 ms, within bounds. A slow step needs no lead-in."""
+    with a_race(step_s=step_s) as (race, simulated, _):
         race.agree_on_blocks()
-    assert (steps, {lead_in}) == (race.steps, {each.lead_in for each in told})
+    assert (steps, {lead_in}) == (race.steps, {each.lead_in for each in simulated})

@@ -1,4 +1,4 @@
-"""When servers are replaced by others, what that takes, and what counts at the end: by a clock that is told."""
+"""When servers are replaced, what this costs, and what counts, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Clock:
         self.now = 0.0
 
     def monotonic(self) -> float:
-        """What the time is."""
+        """The time."""
         return self.now
 
     def pass_by(self, seconds: float) -> None:
-        """So many have passed."""
+        """Let this many seconds pass."""
         self.now += seconds
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of a race and its servers."""
+    """The clock of a measurement and its servers."""
     found = Clock()
     for module in ("race", "servers"):
         monkeypatch.setattr(f"gradmatrix.measure.{module}.time.monotonic", found.monotonic)
@@ -50,7 +50,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_servers_that_ran_long_enough_are_replaced(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, opening_s: float, sets: list[int]
 ) -> None:
-    """After the second look, at 30 of 100 s; where starting others took no longer, and twice that is left."""
+    """This is after the second look.
+
+    Starting others took no longer, and twice that time is left.
+    """
 
     def renew(both: Servers) -> None:
         for each in both.members:
@@ -59,25 +62,25 @@ def test_servers_that_ran_long_enough_are_replaced(
         clock.now += opening_s
 
     monkeypatch.setattr(Servers, "renew", renew)
-    with a_race(margin=1e-9, budget_s=100, kind=Measurement) as (race, told, _):
+    with a_race(margin=1e-9, budget_s=100, kind=Measurement) as (race, simulated, _):
         race.began, race.both.opening_s = 0.0, opening_s
         found = race.run()
     assert (sets, len(sets) * HALF) == ([len(each) for each in race.sets], found.servers)
-    assert {len(sets) - 1} == {each.renewed for each in told}
+    assert {len(sets) - 1} == {each.renewed for each in simulated}
 
 
 def test_processes_that_have_a_server_each_need_no_other(clock: Clock) -> None:
-    """Where a server cannot fork."""
-    with a_race(margin=1e-9, budget_s=100, kind=Measurement, fork=False) as (race, told, _):
+    """This is so if a server cannot fork."""
+    with a_race(margin=1e-9, budget_s=100, kind=Measurement, fork=False) as (race, simulated, _):
         race.began, race.both.opening_s = 0.0, 1
         race.run()
-    assert {0} == {each.renewed for each in told}
+    assert {0} == {each.renewed for each in simulated}
 
 
-def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
+def test_what_was_measured_is_reported_where_servers_cannot_be_replaced(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By those that there were; the rest of the error probability goes into this last look."""
+    """The last look uses the old servers and the rest of the error probability."""
 
     def renew(_both: Servers) -> None:
         raise OSError(28, "No space left on device")
@@ -100,13 +103,13 @@ def test_what_was_measured_is_told_where_servers_cannot_be_replaced(
 
 
 def test_what_starting_servers_takes_is_known_once_they_were_started_together(clock: Clock) -> None:
-    """And what learning took; of servers that were alive before the race it is known already, or not at all."""
-    with a_race() as (race, told, _):
+    """Learning counts too. The time of servers from before is known or counts as infinite."""
+    with a_race() as (race, simulated, _):
         race.prepare()
         assert math.inf == race.both.opening_s
         race.both.renew()
         assert 0 == race.both.opening_s
-        told[0].learning = lambda: clock.pass_by(3)
+        simulated[0].learning = lambda: clock.pass_by(3)
         race.prepare()
         assert 3 == race.both.opening_s
 
@@ -114,7 +117,7 @@ def test_what_starting_servers_takes_is_known_once_they_were_started_together(cl
 def test_a_generation_that_the_budget_cuts_off_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It would count like one of many rounds; the only one does."""
+    """It would count like one with many rounds. The only generation does count."""
     with a_race(margin=1e-9, budget_s=100) as (race, _, _):
         race.generation()
         monkeypatch.setattr(Dated, "gone", 1.0)
@@ -128,10 +131,10 @@ def test_a_generation_that_the_budget_cuts_off_does_not_count(
         assert [1] == [len(each) for each in race.generations]
 
 
-def test_servers_that_lay_far_out_are_told() -> None:
-    """How many, of which side, and what was made of it."""
-    with a_race(half=6) as (race, told, _):
-        told[7].step_s *= 1.2
+def test_servers_that_lay_far_out_are_reported() -> None:
+    """The notice has their number and side, and says what was done."""
+    with a_race(half=6) as (race, simulated, _):
+        simulated[7].step_s *= 1.2
         found = race.run()
     assert (
         "1 of 6 servers of the candidate were outliers: they were bounded and the interval widened",

@@ -1,4 +1,4 @@
-"""Real servers of two sides: what must hold of a measurement on any machine, however busy."""
+"""Real servers of two sides: what a measurement must give on any machine, even a busy one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = Settings(Steps(), Limits(timeout_s=PATIENCE_S, memory_bytes=None, thr
 
 
 class Counted(Measurement):
-    """A race that ends after some generations, however long they take; its servers are never replaced."""
+    """A measurement of a given number of generations; its servers are never replaced."""
 
     worth_renewing = False
 
@@ -44,7 +44,7 @@ def raced(
     *variants: str,
     script: Path = SCRIPT,
 ) -> list[Measured]:
-    """Each variant by the same servers, of which the candidate's have ``variables``."""
+    """Each variant on the same servers; the candidate's have ``variables``."""
     sources = [Source(script, own=False)]
     with make_servers(
         contender(), contender(variables), sources, SETTINGS, folder, per_side=SERVERS
@@ -58,7 +58,7 @@ def raced(
 
 
 def test_a_candidate_that_takes_five_times_as_long_has_a_high_ratio(tmp_path: Path) -> None:
-    """How often a verdict on less is right, the bench tells: that is no question for a busy machine."""
+    """The benchmark checks smaller differences, which need a quiet machine."""
     [found] = raced(tmp_path, {"SLOWER_PER_CENT": "400"}, "control", script=SLOWER)
     assert found.step_time is not None, found
     assert found.step_time.ratio > 2
@@ -67,7 +67,10 @@ def test_a_candidate_that_takes_five_times_as_long_has_a_high_ratio(tmp_path: Pa
 def test_what_one_cell_does_leaves_the_next_one_unharmed(
     tmp_path: Path,
 ) -> None:
-    """One that fails is told; the same servers measure the next one, and 64 MiB more are seen."""
+    """A failing cell is reported.
+
+    The same servers measure the next one, and 64 MiB more are seen.
+    """
     failed, equal, hashes = raced(
         tmp_path, {"HELD_MIB": "64"}, "raises_early", "control", "tells_hash"
     )
@@ -89,7 +92,7 @@ def test_what_one_cell_does_leaves_the_next_one_unharmed(
 
 
 def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Path) -> None:
-    """Each has another seed of its hashes; none of its processes has to import what the scout had to."""
+    """Each has another hash seed. No process has to import what the scout imported."""
     sources = [Source(SCRIPT, own=False)]
     with make_servers(
         contender(), contender(), sources, SETTINGS, tmp_path, per_side=SERVERS
@@ -110,8 +113,8 @@ def test_servers_are_replaced_by_others_that_have_learned_the_same(tmp_path: Pat
     assert ["False"] * 2 * SERVERS == late
 
 
-def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path) -> None:
-    """Of one side; what the other one started is ended with it."""
+def test_a_python_that_does_not_start_is_reported_and_no_server_left(tmp_path: Path) -> None:
+    """One side fails, and the servers of the other side are ended."""
     baseline, nowhere = contender(), Contender(tmp_path / "nowhere")
     others = set(descendants(os.getpid()))  # servers that other tests share
     with make_servers(
@@ -133,7 +136,7 @@ def test_a_python_that_does_not_start_is_told_and_no_server_left(tmp_path: Path)
 
 
 def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
-    """The host is gone at once, with no chance to clean up: so are its servers and their scripts."""
+    """The host is killed and cannot clean up. Its servers and scripts end too."""
     python_of(OLDEST)
     code = (
         "import sys; from pathlib import Path; from tests.measure.test_servers import raced;"
@@ -156,7 +159,7 @@ def test_no_process_outlives_a_killed_measurement(tmp_path: Path) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and those that they did."""
+    """The processes that a process started, directly or indirectly."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text(encoding="ascii").split():

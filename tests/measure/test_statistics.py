@@ -1,4 +1,4 @@
-"""Step times become a ratio, an interval and a verdict: what is known of the answer beforehand comes out."""
+"""Step times become a ratio, an interval and a verdict, on data whose answer is known."""
 
 from __future__ import annotations
 
@@ -12,12 +12,22 @@ from hypothesis import strategies as st
 
 from gradmatrix.measure import statistics
 from gradmatrix.measure.statistics import ALPHA, Size
-from tests.simulated import MARGIN, ROUNDS, SERVERS, estimate, judged, known, processes, seeds, told
+from tests.simulated import (
+    MARGIN,
+    ROUNDS,
+    SERVERS,
+    estimate,
+    judged,
+    known,
+    processes,
+    seeds,
+    verdicts,
+)
 
 
 @given(seeds)
 def test_swapping_the_sides_inverts_the_ratio(seed: int) -> None:
-    """Which side is called the baseline decides nothing but the sign."""
+    """The choice of the baseline changes the sign only."""
     generations = processes(np.random.default_rng(seed), effect=0.05)
     swapped = [np.roll(each, SERVERS, axis=1) for each in generations]
     there, back = estimate(generations), estimate(swapped)
@@ -27,7 +37,7 @@ def test_swapping_the_sides_inverts_the_ratio(seed: int) -> None:
 
 @given(seeds, st.floats(1e-6, 1e6))
 def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
-    """Of seconds and of milliseconds the ratio, its error and the noise floor are the same."""
+    """Seconds and milliseconds give the same ratio, error and noise floor."""
     generations = processes(np.random.default_rng(seed))
     seconds, others = estimate(generations), estimate([each * factor for each in generations])
     assert (seconds.difference, seconds.error, seconds.floor) == pytest.approx(
@@ -36,8 +46,8 @@ def test_the_unit_does_not_matter(seed: int, factor: float) -> None:
 
 
 @given(seeds, st.floats(-0.2, 0.2))
-def test_a_machine_that_slows_down_steadily_is_no_difference(seed: int, drift: float) -> None:
-    """A round's order is the same backwards: each server's two blocks lie around the same middle."""
+def test_a_machine_that_slows_down_steadily_makes_no_difference(seed: int, drift: float) -> None:
+    """The two blocks of each server have the same middle in time."""
     generator = np.random.default_rng(seed)
     rounds = []
     for _ in range(ROUNDS):
@@ -51,7 +61,7 @@ def test_a_machine_that_slows_down_steadily_is_no_difference(seed: int, drift: f
 
 @given(seeds, st.floats(2, 1000))
 def test_a_block_that_was_disturbed_does_not_count(seed: int, factor: float) -> None:
-    """One block of each process takes many times as long: nearly all of it is trimmed."""
+    """One block of each process takes many times as long, and nearly all of it is trimmed."""
     generations = processes(np.random.default_rng(seed), effect=0.03)
     before = estimate(generations)
     for each in generations:
@@ -60,7 +70,7 @@ def test_a_block_that_was_disturbed_does_not_count(seed: int, factor: float) -> 
 
 
 def test_a_difference_that_is_there_is_the_estimate() -> None:
-    """Without noise, to the last digit; the levels are medians in the unit that was measured."""
+    """Without noise it is exact. Levels are medians in the measured unit."""
     times = np.full((ROUNDS, 2 * SERVERS, 2), 0.002)
     times[:, SERVERS:] *= 1.05
     found = estimate([times, times])
@@ -72,8 +82,10 @@ def test_a_difference_that_is_there_is_the_estimate() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("server", "process"), [(0.01, 0.01), (0.0, 0.02), (0.003, 0.005)])
-def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, process: float) -> None:
-    """Over many simulated comparisons the estimates scatter by as much as each of them says."""
+def test_the_standard_error_is_as_large_as_the_spread_of_estimates(
+    server: float, process: float
+) -> None:
+    """Over many simulated comparisons, estimates vary as much as the standard error says."""
     generator = np.random.default_rng(11)
     found = [
         statistics.of_blocks([processes(generator, server=server, process=process)], generator)
@@ -87,7 +99,10 @@ def test_the_standard_error_is_as_large_as_what_it_speaks_of(server: float, proc
 @pytest.mark.slow
 @pytest.mark.parametrize("noisier", [1.0, 10.0])
 def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: float) -> None:
-    """Of 2000 pairs of equal means, without margin or floor: within chance 1 % (with pooled degrees of freedom 3)."""
+    """Of 2000 pairs with equal means 1 % are, within chance.
+
+    With pooled degrees of freedom it is 3 %.
+    """
     generator = np.random.default_rng(2)
     noise = np.repeat([0.01, 0.01 * noisier], SERVERS)
     found = [
@@ -98,7 +113,7 @@ def test_sides_that_differ_in_noise_are_called_different_no_more_often(noisier: 
 
 
 def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> None:
-    """Five servers a side: eight where they scatter alike, four where one of them alone does."""
+    """Five servers a side give eight if both vary equally, and four if only one side varies."""
     scatter = np.array([-0.02, -0.01, 0, 0.01, 0.02])
     generator = np.random.default_rng(1)
     alike, unlike = (
@@ -112,38 +127,41 @@ def test_degrees_of_freedom_are_those_of_the_noisier_side_to_those_of_both() -> 
 
 @pytest.mark.slow
 def test_equal_sides_are_hardly_ever_called_different() -> None:
-    """Of 400 simulated comparisons, each looked at four times, with the margin of no help: 1 % at most."""
-    found = told(400, 3, margin=1e-6)
+    """Of 400 simulated comparisons with four looks each, at most 1 % are.
+
+    The margin does not help.
+    """
+    found = verdicts(400, 3, margin=1e-6)
     assert found[Size.MORE] + found[Size.LESS] <= 4
 
 
 @pytest.mark.slow
 def test_equal_sides_are_not_called_different_within_the_margin() -> None:
-    """Neither where the servers differ much."""
-    found = told(200, 4)
+    """This holds even if the servers differ much."""
+    found = verdicts(200, 4)
     assert found[Size.MORE] + found[Size.LESS] <= 2
 
 
 @pytest.mark.parametrize(("effect", "size"), [(0.05, Size.MORE), (-0.05, Size.LESS)])
 def test_five_per_cent_is_found(effect: float, size: Size) -> None:
-    """Of 60 simulated comparisons, nearly always."""
-    assert told(60, 5, effect=effect, server=0.005, process=0.005)[size] >= 57
+    """It is found in nearly all of 60 simulated comparisons."""
+    assert verdicts(60, 5, effect=effect, server=0.005, process=0.005)[size] >= 57
 
 
 @pytest.mark.slow
 def test_two_per_cent_is_found_more_often_than_not() -> None:
-    """Where the servers differ by as much as they were seen to on a quiet machine."""
-    assert told(100, 6, effect=math.log(1.02), server=0.003, process=0.005)[Size.MORE] >= 50
+    """The servers differ as much as on a quiet machine."""
+    assert verdicts(100, 6, effect=math.log(1.02), server=0.003, process=0.005)[Size.MORE] >= 50
 
 
 def test_equal_sides_are_called_the_same_where_there_is_little_noise() -> None:
     """The whole interval fits into the margin."""
-    assert told(40, 7, server=0.0005, process=0.0005, margin=0.05)[Size.SAME] == 40
+    assert verdicts(40, 7, server=0.0005, process=0.0005, margin=0.05)[Size.SAME] == 40
 
 
 @given(st.lists(st.floats(0, 1), max_size=30))
 def test_however_often_one_looks_no_more_is_spent(looks: list[float]) -> None:
-    """The parts of the error probability add up to the whole when the budget is gone."""
+    """The parts of the error probability add up to the whole at the end of the budget."""
     at = [0.0, *sorted(looks), 1.0]
     parts = [statistics.spent(after) - statistics.spent(before) for before, after in pairwise(at)]
     assert all(part >= 0 for part in parts)
@@ -151,7 +169,7 @@ def test_however_often_one_looks_no_more_is_spent(looks: list[float]) -> None:
 
 
 def test_past_its_end_a_budget_gives_no_more() -> None:
-    """The last look comes a little late."""
+    """The last look may come a little late."""
     assert (statistics.spent(0), statistics.spent(1)) == (
         statistics.spent(-1),
         statistics.spent(1.5),
@@ -173,7 +191,7 @@ def test_past_its_end_a_budget_gives_no_more() -> None:
     ],
 )
 def test_the_verdict(difference: float, half: float, floor: float, size: Size) -> None:
-    """Beyond 1, the margin (0.01) and the noise floor; or wholly within the margin; or neither."""
+    """The interval is beyond 1, margin (0.01) and noise floor, or within the margin, or neither."""
     assert size is statistics.verdict(known(difference, floor=floor), half, 0.01)
 
 
@@ -181,12 +199,12 @@ def test_the_verdict(difference: float, half: float, floor: float, size: Size) -
     ("margin", "size"), [(0.01, Size.MORE), (0.03, Size.INCONCLUSIVE), (0.1, Size.SAME)]
 )
 def test_a_wider_margin_makes_the_same_of_more(margin: float, size: Size) -> None:
-    """What counts as the same is for who asks to say."""
+    """The user chooses what counts as the same."""
     assert size is judged(known(0.025, error=0.002), margin).verdict
 
 
 def test_the_interval_holds_the_ratio() -> None:
-    """Its ends are as far from it, as factors, on either side."""
+    """Both ends are the same factor away from it."""
     found = judged(known(0.05, error=0.004))
     assert found.low < found.ratio < found.high
     assert pytest.approx(found.ratio**2) == found.low * found.high
@@ -202,7 +220,7 @@ def test_the_interval_is_the_published_quantile() -> None:
 
 
 def test_many_comparisons_widen_every_interval() -> None:
-    """Each of ten has a tenth of the error probability; p is told as it is."""
+    """Each of ten has a tenth of the error probability. The p-value is not corrected."""
     alone, among = (
         statistics.ratio(known(0.05), alpha=ALPHA, margin=MARGIN, among=many) for many in (1, 10)
     )
@@ -211,7 +229,7 @@ def test_many_comparisons_widen_every_interval() -> None:
 
 
 def test_an_interval_that_just_reaches_one_has_its_alpha_as_p() -> None:
-    """The two are of the same test."""
+    """Both come from the same test."""
     found = known(known(0, error=0.01).half_width(0.01), error=0.01)
     assert pytest.approx(0.01) == found.p
 
@@ -228,12 +246,12 @@ def test_memory_is_compared_by_one_value_for_each_process() -> None:
 
 @given(st.integers(1, 1000), st.integers(statistics.SHORTEST, 60))
 def test_what_is_constant_is_steady_from_the_start(step_s: int, count: int) -> None:
-    """There is no warm-up in it."""
+    """It has no warm-up."""
     assert statistics.steady_from([step_s] * count) == 0
 
 
 def test_a_warm_up_is_left_out() -> None:
-    """Eight steps that become shorter, then forty that scatter by a per cent."""
+    """Eight steps become shorter, and then forty vary by 1 %."""
     steady = np.random.default_rng(1).normal(0.01, 0.0001, 40)
     found = statistics.steady_from(
         [*(0.01 * (1 + 2.0 ** (3 - each)) for each in range(8)), *steady]
@@ -245,11 +263,14 @@ def test_a_warm_up_is_left_out() -> None:
 @pytest.mark.parametrize("count", [statistics.SHORTEST, 12, 30])
 @pytest.mark.parametrize("change", [-0.0002, 0.0002])
 def test_what_has_not_come_to_rest_is_not_steady(change: float, count: int) -> None:
-    """Every step is longer, or shorter, than the last one: also of as few as are looked at."""
+    """Every step is longer, or shorter, than the last one.
+
+    This includes the smallest number of steps.
+    """
     assert statistics.steady_from([0.01 + change * each for each in range(count)]) is None
 
 
 @pytest.mark.parametrize("count", range(statistics.SHORTEST))
 def test_a_few_steps_say_nothing(count: int) -> None:
-    """Not even where they are alike."""
+    """This holds even if they are equal."""
     assert statistics.steady_from([0.01] * count) is None

@@ -1,4 +1,4 @@
-"""What of a record from another machine is believed: what was observed, and nothing that does not follow from it."""
+"""What is accepted of a record from another machine: the observation, and what follows from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gradmatrix.core.model import Cell, Gradient, Record, Role
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge.verdict import Verdict, judge_observation, passes
-from gradmatrix.night.night import AHEAD, Here, distrust
+from gradmatrix.night.night import AHEAD, KnownCells, distrust
 from gradmatrix.run.plan import key_of
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from tests import factories
@@ -24,7 +24,7 @@ from tests.factories import (
     make_warned,
 )
 
-HERE = Here(
+HERE = KnownCells(
     stacks={"stack"},
     roles={("scenario", "plain"): Role.CONTROL, ("scenario", "misused"): Role.MISUSE},
     devices=("cpu",),
@@ -39,7 +39,7 @@ def make_record(
     outcome: str = "trains", cell: Cell | None = None, lock: str = "lock", **fields: object
 ) -> Record:
     """A record with the key of its inputs."""
-    inputs = {"lock": lock, "timeout_s": "120", "memory_bytes": "inf"}
+    inputs = {"lock": lock, "timeout_s": "120", "memory_bytes": "8589934592"}
     role = HERE.roles.get((cell.scenario, cell.variant), Role.CONTROL) if cell else Role.CONTROL
     judged = passes(
         role, Verdict(Outcome(outcome), None, ""), HEALTHY if outcome == "trains" else None
@@ -56,7 +56,7 @@ def make_failing(recorded_at: dt.datetime = NOON) -> Record:
 
 
 def against(record: Record) -> str | None:
-    """What speaks first against it."""
+    """The first reason to refuse a record."""
     return next(distrust(record, HERE), None)
 
 
@@ -87,12 +87,12 @@ def against(record: Record) -> str | None:
     ids=lambda record: f"{record.cell.variant}-{record.outcome}-{record.passed}",
 )
 def test_what_holds_is_taken(record: Record) -> None:
-    """Every outcome that a run may record."""
+    """This holds for every outcome that a run may record."""
     assert against(record) is None
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "reason"),
     [
         (make_record(cell=make_cell("other")), "there is no stack 'other' here"),
         (make_record(cell=make_cell(variant="x")), "there is no variant scenario/x here"),
@@ -110,23 +110,23 @@ def test_what_holds_is_taken(record: Record) -> None:
     ],
     ids=["stack", "variant", "device", "role", "future", "no time zone", "key"],
 )
-def test_what_is_not_of_this_matrix_is_not_taken(record: Record, told: str) -> None:
-    """Nor what could never be replaced."""
-    assert told == against(record)
+def test_what_is_not_of_this_matrix_is_not_taken(record: Record, reason: str) -> None:
+    """A record that could never be replaced is refused too."""
+    assert reason == against(record)
 
 
 @pytest.mark.parametrize("name", ["timeout_s", "memory_bytes"])
-@pytest.mark.parametrize("limit", ["soon", "", "-1", "nan"])
+@pytest.mark.parametrize("limit", ["soon", "", "-1", "nan", "inf", "1e999"])
 def test_a_limit_is_a_number(name: str, limit: str) -> None:
-    """The key does not have them, and the next plan reads them."""
+    """Limits are not part of the key, but the next plan reads them."""
     record = make_record()
-    assert "its limits are not numbers" == against(
+    assert "its limits are not finite numbers above zero" == against(
         replace(record, inputs={**record.inputs, name: limit})
     )
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("record", "reason"),
     [
         (
             make_record(observation=STUCK),
@@ -177,12 +177,14 @@ def test_a_limit_is_a_number(name: str, limit: str) -> None:
         ),
     ],
 )
-def test_what_does_not_follow_from_the_observation_is_not_taken(record: Record, told: str) -> None:
-    """A package that is tested may have written it."""
-    assert told in str(against(record))
+def test_what_does_not_follow_from_the_observation_is_not_taken(
+    record: Record, reason: str
+) -> None:
+    """A tested package may have written it."""
+    assert reason in str(against(record))
 
 
 def test_what_is_judged_here_is_what_a_run_judges() -> None:
-    """By the same code, so that an honest record is never refused."""
+    """The same code judges both, so an honest record is never refused."""
     verdict = judge_observation(BROKEN)
     assert ("step:exception", Gradient.FLOWING) == (str(verdict.outcome), verdict.gradient)

@@ -1,4 +1,4 @@
-"""Records of other checkouts: what is taken, what is skipped and said, and what is refused."""
+"""Records of other checkouts: some are added, some skipped with a note, and some refused."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.night import night
-from gradmatrix.night.night import Due, Here, Shard, Shards
+from gradmatrix.night.night import Due, KnownCells, Shard, Shards
 from gradmatrix.run.store import Store, encode
+from tests import factories
 from tests.factories import NOON, make_cell
-from tests.factories import make_record as make_any_record
 from tests.night.test_admission import make_failing, make_record
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KEY = make_record().key
 LATER = NOON + dt.timedelta(hours=1)
 ROLES = {("scenario", "plain"): Role.CONTROL, ("scenario", "other"): Role.CONTROL}
-HERE = Here(stacks={"stack"}, roles=ROLES, devices=("cpu",), now=LATER)
+HERE = KnownCells(stacks={"stack"}, roles=ROLES, devices=("cpu",), now=LATER)
 
 
 def write(folder: Path, *records: Record | bytes, name: str = "stack") -> Path:
@@ -41,7 +41,7 @@ def write(folder: Path, *records: Record | bytes, name: str = "stack") -> Path:
 
 
 def found(*folders: Path, plan: Shards | None = None) -> Found:
-    """What they hold."""
+    """The records in folders."""
     return night.found_in(folders, HERE, plan)
 
 
@@ -61,34 +61,34 @@ def make_store(folder: Path) -> Store:
 
 
 def test_records_are_taken_into_the_journal(tmp_path: Path) -> None:
-    """Of several folders, also of one that holds all of them."""
+    """There may be several folders, or one folder with all of them."""
     one = write(tmp_path / "shards" / "one", make_record())
     other = write(tmp_path / "shards" / "two", make_record(cell=make_cell(variant="other")))
     assert found(one, other) == found(tmp_path / "shards")
     store = make_store(tmp_path)
-    assert 2 == night.take(found(one, other).records, store, tmp_path / "environments")
+    assert 2 == night.add_to_journal(found(one, other).records, store)
     assert {"plain", "other"} == {cell.variant for cell in store.recorded_here("stack")}
 
 
-def test_what_is_taken_twice_is_new_once(tmp_path: Path) -> None:
-    """The journal keeps its bytes."""
+def test_a_record_that_is_merged_twice_is_new_once(tmp_path: Path) -> None:
+    """The journal does not change the second time."""
     records = found(write(tmp_path / "shard", make_record())).records
     store = make_store(tmp_path)
-    night.take(records, store, tmp_path / "environments")
+    night.add_to_journal(records, store)
     before = (store.journal / "stack.jsonl").read_bytes()
     assert (0, before) == (
-        night.take(records, store, tmp_path / "environments"),
+        night.add_to_journal(records, store),
         (store.journal / "stack.jsonl").read_bytes(),
     )
 
 
 def test_what_the_journal_has_stays_after_half_a_line(tmp_path: Path) -> None:
-    """A killed run left it."""
+    """A killed run left the half line."""
     store = make_store(tmp_path)
     store.append(make_record(cell=make_cell(variant="other")))
     with (store.journal / "stack.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"ce')
-    night.take([make_record()], store, tmp_path / "environments")
+    night.add_to_journal([make_record()], store)
     assert ({"plain", "other"}, 1) == (
         {cell.variant for cell in store.recorded_here("stack")},
         len(store.problems),
@@ -96,17 +96,17 @@ def test_what_the_journal_has_stays_after_half_a_line(tmp_path: Path) -> None:
 
 
 def test_a_newer_record_of_this_checkout_stays_the_cell(tmp_path: Path) -> None:
-    """Whatever a shard ran before it."""
+    """The shard ran the cell earlier."""
     store = make_store(tmp_path)
-    store.append(make_any_record("step:exception", key="now", recorded_at=LATER))
-    assert 1 == night.take([make_any_record(key="then")], store, tmp_path / "environments")
+    store.append(factories.make_record("step:exception", key="now", recorded_at=LATER))
+    assert 1 == night.add_to_journal([factories.make_record(key="then")], store)
     assert ["step:exception"] == [
         record.outcome for record in store.recorded_here("stack").values()
     ]
 
 
 def test_of_two_shards_the_newest_record_counts(tmp_path: Path) -> None:
-    """In whichever folder it is."""
+    """The order of the folders does not matter."""
     new = write(tmp_path / "new", make_failing(recorded_at=LATER))
     old = write(tmp_path / "old", make_record())
     assert [["step:exception"]] * 2 == [
@@ -115,7 +115,7 @@ def test_of_two_shards_the_newest_record_counts(tmp_path: Path) -> None:
 
 
 def test_a_lost_process_hides_no_verdict(tmp_path: Path) -> None:
-    """It speaks of a machine, the other one of the stack."""
+    """It is about a machine, and the other record is about the stack."""
     lost = make_record("process:lost", passed=None, recorded_at=LATER)
     assert ["trains"] == [
         r.outcome for r in found(write(tmp_path / "shard", make_record(), lost)).records
@@ -123,7 +123,7 @@ def test_a_lost_process_hides_no_verdict(tmp_path: Path) -> None:
 
 
 def test_a_judgement_on_relations_is_taken_back(tmp_path: Path) -> None:
-    """It is judged again when all records are together."""
+    """Relations are judged again when all records are together."""
     judged = replace(
         make_record(), outcome="relation:disagrees", passed=False, message="loss 1 against 2"
     )
@@ -131,8 +131,8 @@ def test_a_judgement_on_relations_is_taken_back(tmp_path: Path) -> None:
     assert ("trains", True, "") == (record.outcome, record.passed, record.message)
 
 
-def test_a_truncated_line_is_told_and_skipped(tmp_path: Path) -> None:
-    """Never silently; the others are taken."""
+def test_a_truncated_line_is_reported_and_skipped(tmp_path: Path) -> None:
+    """It is reported, and the other lines are added."""
     whole = found(
         write(tmp_path / "shard", encode(make_record())[:80] + b"\n", b"\n", make_record())
     )
@@ -142,16 +142,16 @@ def test_a_truncated_line_is_told_and_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(make_any_record("step:magic"))]
+    "line", [b'{"schema":1}\n', b"[]\n", b"\xff\xfe\n", encode(factories.make_record("step:magic"))]
 )
-def test_what_is_no_record_is_told_and_skipped(tmp_path: Path, line: bytes) -> None:
-    """Whatever it is."""
+def test_what_is_no_record_is_reported_and_skipped(tmp_path: Path, line: bytes) -> None:
+    """The line may have any content."""
     seen = found(write(tmp_path / "shard", line, make_record()))
     assert (1, 1) == (len(seen.records), len(seen.problems))
 
 
 def test_another_schema_is_refused(tmp_path: Path) -> None:
-    """Nothing is taken, of any folder."""
+    """No folder is merged."""
     foreign = encode(make_record()).replace(b'"schema":1', b'"schema":2', 1)
     with pytest.raises(UserError, match="line 2: it has schema 2, this release reads 1"):
         found(
@@ -161,27 +161,27 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"),
+    ("cell", "noted"),
     [
         (make_cell("another"), "there is no stack 'another' here"),
         (make_cell(variant="gone"), "there is no variant scenario/gone here"),
         (make_cell(device='cpu"><script>'), """there is no device 'cpu"><script>' here"""),
     ],
 )
-def test_a_cell_that_is_unknown_here_is_told_and_skipped(
-    tmp_path: Path, cell: object, told: str
+def test_a_cell_that_is_unknown_here_is_reported_and_skipped(
+    tmp_path: Path, cell: object, noted: str
 ) -> None:
-    """It would be in no matrix."""
+    """It would not be in any matrix."""
     record = replace(make_record(), cell=cell)
     seen = found(write(tmp_path / "shard", record, make_record()))
-    assert (1, [f".gradmatrix/records/stack.jsonl, line 1 was skipped: {told}"]) == (
+    assert (1, [f".gradmatrix/records/stack.jsonl, line 1 was skipped: {noted}"]) == (
         len(seen.records),
         list(seen.problems),
     )
 
 
 def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
-    """Also one that is not there."""
+    """So is a folder that does not exist."""
     write(tmp_path / "shard", make_record())
     (tmp_path / "empty").mkdir()
     for name in ("empty", "nowhere"):
@@ -205,24 +205,24 @@ def test_records_may_stand_in_the_named_folder_itself(tmp_path: Path) -> None:
 
 
 def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
-    """Its journal is replaced only while nobody appends to it."""
-    told = []
-    environments = tmp_path / "environments"
+    """Its journal is replaced only while no run appends to it."""
+    noted = []
+    store = make_store(tmp_path)
 
     class Released(Exception):
-        """Instead of waiting."""
+        """Ends the other run instead of waiting."""
 
     def waiting(stack: str) -> None:
-        told.append(stack)
+        noted.append(stack)
         raise Released
 
-    with files.held(environments / ".stack.lock"), pytest.raises(Released):
-        night.take([make_record()], make_store(tmp_path), environments, waiting)
-    assert (["stack"], False) == (told, (tmp_path / "journal").exists())
+    with store.in_use("stack"), pytest.raises(Released):
+        night.add_to_journal([make_record()], store, waiting)
+    assert (["stack"], {}) == (noted, store.everything())
 
 
-def test_a_record_of_the_future_is_told_and_skipped(tmp_path: Path) -> None:
-    """It would be the newest one for ever."""
+def test_a_record_of_the_future_is_reported_and_skipped(tmp_path: Path) -> None:
+    """It would be the newest one forever."""
     seen = found(
         write(tmp_path / "shard", make_record(recorded_at=dt.datetime(2999, 1, 1, tzinfo=dt.UTC)))
     )
@@ -232,31 +232,31 @@ def test_a_record_of_the_future_is_told_and_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["A", "records-A"])
 def test_of_a_shard_its_own_cells_are_taken(tmp_path: Path, name: str) -> None:
-    """From the folder that has its name, in a folder of them or named by itself."""
+    """They come from the folder with its name, which may be given or be inside a given one."""
     other = make_record(cell=make_cell(variant="other"))
     folder = write(tmp_path / "shards" / name, make_record(), other)
-    told = "skipped: shard A was not asked for stack/scenario/other/cpu with that key"
+    noted = "skipped: shard A was not asked for stack/scenario/other/cpu with that key"
     for given in (folder, folder.parent):
         seen = found(given, plan=make_plan("A", "B"))
-        assert ([make_record()], True) == (list(seen.records), seen.problems[0].endswith(told))
+        assert ([make_record()], True) == (list(seen.records), seen.problems[0].endswith(noted))
 
 
 def test_of_a_shard_only_the_planned_key_is_taken(tmp_path: Path) -> None:
-    """What was run under another lock answers nothing that was asked."""
+    """A run under another lock does not answer the plan."""
     seen = found(write(tmp_path / "A", make_record(lock="another")), plan=make_plan("A"))
     assert (0, 1) == (len(seen.records), len(seen.problems))
 
 
 @pytest.mark.parametrize("inner", ["B", "records-B"])
-def test_no_shard_speaks_for_another(tmp_path: Path, inner: str) -> None:
-    """Whatever folders it made in its own."""
+def test_no_shard_leaves_records_of_another(tmp_path: Path, inner: str) -> None:
+    """A shard may have made any folders inside its own."""
     write(tmp_path / "records-A" / inner, make_record(cell=make_cell(variant="other")))
     for given in (tmp_path, tmp_path / "records-A"):
         assert () == found(given, plan=make_plan("A", "B")).records
 
 
 def test_elsewhere_only_what_did_not_run_is_taken(tmp_path: Path) -> None:
-    """It is known from the plan; what ran is a shard's."""
+    """Such outcomes follow from the plan. Results of a run belong to a shard."""
     settled = make_record("setup:unsupported", make_cell(variant="other"))
     seen = found(write(tmp_path / "taken", make_record(), settled), plan=make_plan("A", "B"))
     assert [settled] == list(seen.records)

@@ -1,4 +1,4 @@
-"""Stacks dealt out to jobs: every cell once, no stack in two jobs, and jobs of like size."""
+"""Stacks dealt out to jobs: every cell once, no stack in two jobs, and jobs of similar size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STACKS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size
 
 
 def due_of(stacks: dict[str, int]) -> list[Due]:
-    """So many cells of each stack."""
+    """The given number of cells of each stack."""
     return [
         Due(cell=make_cell(stack, f"s{number}"), key="key")
         for stack, count in stacks.items()
@@ -26,7 +26,7 @@ def due_of(stacks: dict[str, int]) -> list[Due]:
 
 @given(STACKS, st.integers(1, 8))
 def test_every_cell_is_in_one_job_and_no_stack_in_two(stacks: dict[str, int], jobs: int) -> None:
-    """And there are no more jobs than allowed, each under a name of its own."""
+    """There are at most as many jobs as allowed, each with its own name."""
     due = due_of(stacks)
     shards = deal(due, jobs)
     assert sorted(each.cell for each in due) == sorted(
@@ -44,7 +44,7 @@ def test_no_job_is_much_bigger_than_it_must_be(stacks: dict[str, int], jobs: int
 
 
 def test_a_stack_has_a_job_of_its_own_where_there_are_enough() -> None:
-    """Named after it."""
+    """The job is named after it."""
     assert ["b", "a"] == [shard.name for shard in deal(due_of({"a": 1, "b": 3}), 10)]
 
 
@@ -57,12 +57,12 @@ def test_more_stacks_than_jobs_share_them() -> None:
 
 
 def test_nothing_to_do_is_an_empty_matrix() -> None:
-    """Which the workflow skips."""
+    """The workflow skips the jobs."""
     assert {"include": []} == github_matrix(deal([], 256))
 
 
 def test_the_matrix_names_each_job() -> None:
-    """With its first stack and the number of its cells; which they are is in the file."""
+    """It has the first stack and the number of cells. The file has the cells."""
     assert [
         {"name": "a", "stack": "a", "cells": 4},
         {"name": "b-and-1-more", "stack": "b", "cells": 3},
@@ -81,7 +81,7 @@ def test_listed_cells_are_selected_and_no_other() -> None:
 
 
 def test_nox_says_which_stacks_there_are() -> None:
-    """Those of its matrix sessions, in its order; no other session is a stack."""
+    """They are its matrix sessions, in the same order."""
     sessions = [{"session": name} for name in ("matrix(b)", "lint", "matrix(a)")]
     assert ["b", "a"] == stacks_of(msgspec.json.encode(sessions))
 
@@ -90,13 +90,13 @@ def test_nox_says_which_stacks_there_are() -> None:
     "text", [b"", b"{}", b"[1]", b'[{"name": "matrix"}]', b'[{"session": "lint"}]', b"\xff"]
 )
 def test_what_is_no_list_of_stacks_is_refused(text: bytes) -> None:
-    """With what prints one."""
+    """The error says which command prints a list."""
     with pytest.raises(UserError, match="nox -t all --list --json"):
         stacks_of(text)
 
 
 def test_an_unknown_shard_is_refused() -> None:
-    """With the names of those there are."""
+    """The error lists the known ones."""
     shard = Shard(name="lightning", cells=())
     with pytest.raises(UserError, match="it has lightning"):
         Shards(schema=2, shards=(shard,), settled=0).named("a")

@@ -1,4 +1,4 @@
-"""A night on small projects whose servers only pretend: what is planned, run and merged is what a plain run gives."""
+"""A night on small projects with pretended servers gives the same results as a plain run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from gradmatrix.cli.main import main
 from gradmatrix.core import files
 from gradmatrix.judge.verdict import Ended
-from gradmatrix.night import night as nightly
+from gradmatrix.night.night import read
 from gradmatrix.publish.publication import publish
-from gradmatrix.run.project import Project
 from gradmatrix.run.pool import ATTEMPTS
+from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.run.store import Store, encode
 from tests.cli.test_cli import CONFLICT, write_lock
@@ -55,7 +55,11 @@ VARIANTS = {
 }
 AGREE = [("plain", "checkpointed")]
 '''
-PRODUCTS = '"""Products of two."""\n\nNEEDS = ("torch",)\nVARIANTS = {"one": {"role": "reported", "summary": "one"}}\n'
+PRODUCTS = '''"""Products of two."""
+
+NEEDS = ("torch",)
+VARIANTS = {"one": {"role": "reported", "summary": "one"}}
+'''
 SESSIONS = [{"session": f"matrix({name})"} for name in ("first", "second", "broken")]
 
 
@@ -74,7 +78,7 @@ def make_root(tmp_path: Path) -> Path:
 
 
 def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers of which some cells do not train, and two disagree that must not: however often they are asked."""
+    """Servers on which some cells always fail, and two cells disagree that must agree."""
     monkeypatch.setattr(
         "gradmatrix.run.project.device_class",
         lambda device: "Linux-x86_64" if device == "cpu" else None,
@@ -94,13 +98,13 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project of its own."""
+    """A small project."""
     return make_root(tmp_path)
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers that only pretend."""
+    """Pretended servers."""
     return make_world(monkeypatch)
 
 
@@ -112,7 +116,7 @@ def run(root: Path, *arguments: str) -> int:
 def plan(
     root: Path, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> list[dict[str, object]]:
-    """The jobs of a plan."""
+    """The jobs in a plan."""
     capsys.readouterr()
     assert 0 == run(root, "shards", str(root / "sessions.json"), *arguments)
     found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["include"]
@@ -120,7 +124,7 @@ def plan(
 
 
 def timeless(root: Path, results: Path | None = None) -> dict[Cell, Record]:
-    """The matrix without the names and moments of its runs."""
+    """The matrix without the names and times of its runs."""
     project = Project.at(root, results=results)
     moment = make_lock().as_of
     records = project.records_of(["first", "second", "broken"])
@@ -128,7 +132,7 @@ def timeless(root: Path, results: Path | None = None) -> dict[Cell, Record]:
 
 
 def a_night(root: Path, folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> int:
-    """Plan, run each shard and merge, in as many processes as machines; how many jobs there were."""
+    """Plan, run each shard and merge, each in a process. Return the number of jobs."""
     jobs = plan(
         root,
         capsys,
@@ -151,7 +155,7 @@ def a_night(root: Path, folder: Path, capsys: pytest.CaptureFixture[str], *argum
 def test_a_night_gives_the_matrix_of_a_plain_run(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every field of every record but the times, for cells that run, relations, and what is settled without."""
+    """All fields except times are equal, for cells that run, relations and settled cells."""
     plain = tmp_path / "plain"
     assert 0 == run(root, "run", "--all", "--no-table", "--results", str(plain))
     assert 2 == a_night(root, tmp_path / "night", capsys)
@@ -169,7 +173,7 @@ def test_a_night_gives_the_matrix_of_a_plain_run(
 def test_nothing_changed_is_no_job(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a fresh clone too, where only published records are known; without them all are run."""
+    """A fresh clone knows published records only. Without them all cells run."""
     a_night(root, tmp_path / "night", capsys)
     publish(Project.at(root))
     assert [] == plan(root, capsys)
@@ -182,15 +186,13 @@ def test_nothing_changed_is_no_job(
 def test_only_what_changed_is_planned(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a stack that was locked anew, all; what ran elsewhere keeps its record."""
+    """All cells of a stack with a new lock run. Records of other machines are kept."""
     a_night(root, tmp_path / "night", capsys)
     publish(Project.at(root))
     write_lock(root, make_lock("second", versions={"torch": "2.7.0"}))
     (root / "scenarios" / "products.py").write_text(PRODUCTS + "FACTOR = 3\n", encoding="utf-8")
     jobs = plan(root, capsys, "--since-published", "--output", str(tmp_path / "p.json"))
-    cells = [
-        str(due.cell) for shard in nightly.read(tmp_path / "p.json").shards for due in shard.cells
-    ]
+    cells = [str(due.cell) for shard in read(tmp_path / "p.json").shards for due in shard.cells]
     assert ({"first", "second"}, ["first/products/one/cpu", "second/products/one/cpu"]) == (
         {job["stack"] for job in jobs},
         sorted(cells),
@@ -200,7 +202,7 @@ def test_only_what_changed_is_planned(
 def test_a_lost_cell_is_planned_again(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A published record that speaks of a machine only is not known."""
+    """A published record that is only about a machine does not count."""
     world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * (2 * ATTEMPTS)
     a_night(root, tmp_path / "night", capsys)
     publish(Project.at(root))
@@ -214,7 +216,7 @@ def test_a_lost_cell_is_planned_again(
 def test_variants_of_two_nights_are_compared(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where one of a pair had to be run again: under one key they must agree, whoever ran them."""
+    """One of a pair ran again. Under one key they must agree, on whatever machine they ran."""
     lost = Answer(None, Ended(lost=True), wall_s=0.5)
     world.answers["checkpointed"] = [lost] * (2 * ATTEMPTS) + world.answers["checkpointed"]
     a_night(root, tmp_path / "once", capsys)
@@ -229,7 +231,7 @@ def test_variants_of_two_nights_are_compared(
 def test_a_job_may_run_several_stacks(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The one that does not resolve needs no job."""
+    """A stack that does not resolve needs no job."""
     assert 1 == a_night(root, tmp_path / "night", capsys, "--jobs", "1")
     assert {"first", "second"} == {
         cell.stack for cell, record in timeless(root).items() if record.observation is not None
@@ -239,7 +241,7 @@ def test_a_job_may_run_several_stacks(
 def test_a_plan_records_nothing(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And asks no server."""
+    """No server is used."""
     before = {path for path in root.rglob("*") if path.is_file()}
     plan(root, capsys)
     assert (before, []) == ({path for path in root.rglob("*") if path.is_file()}, world.started)
@@ -248,7 +250,7 @@ def test_a_plan_records_nothing(
 def test_a_shard_that_was_planned_for_something_else_is_refused(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its records would be known to nobody; nothing is run."""
+    """Its records would not count anywhere, so nothing runs."""
     (job, *_) = plan(root, capsys, "--output", str(tmp_path / "p.json"))
     for path in (root / "scenarios").glob("*.py"):
         path.write_text(path.read_text(encoding="utf-8") + "FACTOR = 3\n", encoding="utf-8")
@@ -270,7 +272,7 @@ def test_a_shard_that_was_planned_for_something_else_is_refused(
 def test_a_plan_that_cannot_be_read_is_bad_input(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
 ) -> None:
-    """Exit code 2, and how to plan again."""
+    """The exit code is 2, and the error says how to plan again."""
     if content is not None:
         (tmp_path / "p.json").write_bytes(content)
     assert 2 == run(root, "shard", str(tmp_path / "p.json"), "first")
@@ -280,7 +282,7 @@ def test_a_plan_that_cannot_be_read_is_bad_input(
 def test_sessions_of_another_matrix_are_bad_input(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A stack that is not here, and a file that is not there."""
+    """A stack is unknown here, or the file does not exist."""
     (root / "other.json").write_text('[{"session": "matrix(frist)"}]', encoding="utf-8")
     assert 2 == run(root, "shards", str(root / "other.json"))
     assert "perhaps you meant 'first'" in capsys.readouterr().err
@@ -290,7 +292,7 @@ def test_sessions_of_another_matrix_are_bad_input(
 def test_merging_tells_what_it_skipped(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As a warning each, on the way to the matrix."""
+    """Each skipped line gives a warning."""
     path = tmp_path / "shard" / "first.jsonl"
     files.write_atomically(path, b'{"schema":1,"ce\n')
     assert 0 == run(root, "merge", str(path.parent))
@@ -302,15 +304,15 @@ def test_merging_tells_what_it_skipped(
 def test_a_folder_without_records_is_bad_input(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing was run, or another folder is meant."""
+    """Nothing ran, or another folder is meant."""
     assert 2 == run(root, "merge", str(tmp_path / "nowhere"))
     assert "There are no records in" in capsys.readouterr().err
 
 
-def test_what_a_shard_forged_is_told_and_not_taken(
+def test_what_a_shard_forged_is_reported_and_not_taken(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One bad package in a stack decides nothing of another one."""
+    """A bad package in one stack cannot change another stack's results."""
     night = tmp_path / "night"
     a_night(root, night, capsys)
     publish(Project.at(root))
@@ -327,15 +329,15 @@ def test_what_a_shard_forged_is_told_and_not_taken(
     )
     capsys.readouterr()
     assert 0 == run(root, "merge", str(night), "--plan", str(night / "p.json"))
-    told = capsys.readouterr().out.count("was skipped: shard first was not asked for second/")
-    assert (expected, len(forged)) == (timeless(root), told)
+    skipped = capsys.readouterr().out.count("was skipped: shard first was not asked for second/")
+    assert (expected, len(forged)) == (timeless(root), skipped)
 
 
 @pytest.mark.parametrize("word", ["0", "257", "many"])
 def test_jobs_are_a_number_that_github_allows(
     root: Path, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another one ends the command line."""
+    """Another number is an error of the command line."""
     with pytest.raises(SystemExit, match="2"):
         run(root, "shards", "-", "--jobs", word)
     assert "--jobs" in capsys.readouterr().err

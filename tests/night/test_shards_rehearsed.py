@@ -1,4 +1,4 @@
-"""The rehearsal of a night, and the codes by which the night tells what went wrong."""
+"""The rehearsal of a night, and the exit codes by which the night sees what went wrong."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A project of its own."""
+    """A small project."""
     return make_root(tmp_path)
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers that only pretend."""
+    """Pretended servers."""
     return make_world(monkeypatch)
 
 
 def test_a_night_can_be_rehearsed(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On one machine, in folders of its own: 0 where both ways agree."""
+    """It runs on one machine in separate folders. The exit code is 0 if both ways agree."""
     before = {path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
     sessions = str(root / "sessions.json")
     assert 0 == run(root, "dry-run", sessions, "first", "broken")
     assert (
-        "20 cells published twice. 4 of them ran plainly and again in 1 job: 0 differ"
+        "20 cells were published twice. 4 of them ran directly and again in 1 job; 0 differ."
         in capsys.readouterr().out
     )
     assert before == {path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"}
@@ -48,7 +48,7 @@ def test_a_night_can_be_rehearsed(
 def test_a_rehearsal_tells_what_differs(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """1, and each cell of which another thing is published."""
+    """The exit code is 1, and each differing cell is named."""
     world.answers["one"] = world.answers["one"][:1]
     assert 1 == run(root, "dry-run", str(root / "sessions.json"), "first")
     printed = capsys.readouterr().out
@@ -61,21 +61,21 @@ def test_a_rehearsal_tells_what_differs(
 def test_a_rehearsal_of_nothing_is_bad_input(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two matrices of which no cell ran are equal for no reason."""
+    """Two matrices without a cell that ran would always be equal."""
     assert 2 == run(root, "dry-run", str(root / "sessions.json"), "broken")
     assert "no cell of these stacks ran in a shard" in capsys.readouterr().err
 
 
 def test_a_rehearsal_knows_its_stacks(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that no session is of ends it before anything is run."""
+    """An unknown stack is an error before anything runs."""
     assert 2 == run(root, "dry-run", str(root / "sessions.json"), "frist")
     assert "perhaps you meant 'first'" in capsys.readouterr().err
 
 
-def test_what_does_not_resolve_has_a_code_of_its_own(
+def test_a_stack_that_does_not_resolve_has_its_own_exit_code(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With 1 ends what goes wrong by a fault of ours, also in nox: the night must not take it for this."""
+    """A fault of this program ends with 1, also in nox. The night must not confuse the two."""
     monkeypatch.setattr(Project, "relock", lambda _, stack: make_lock(stack.name))
     assert 0 == run(root, "lock", "--all")
     monkeypatch.setattr(
@@ -84,10 +84,10 @@ def test_what_does_not_resolve_has_a_code_of_its_own(
     assert 3 == run(root, "lock", "--all")
 
 
-def test_a_stack_without_such_a_release_is_left_out_and_told(
+def test_a_stack_without_such_a_release_is_left_out_and_reported(
     root: Path, world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The night of the other stacks goes on; where no other is left, that is bad input."""
+    """The other stacks go on. If no stack is left, it is bad input."""
     lost = Failure(outcome="resolve:no-release", message="torch==99 is not there")
     monkeypatch.setattr(
         "gradmatrix.stacks.lock.resolve",

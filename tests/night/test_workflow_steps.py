@@ -1,4 +1,4 @@
-"""The shell of the night, run: what it does with what a command gave, or with how it failed."""
+"""Run the shell scripts of the nightly workflow, after commands that succeed or fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GH = (
 
 
 def script(step: str) -> str:
-    """What the step of this name runs."""
+    """The script of the step with this name."""
     (found,) = re.findall(rf"^      - name: {step}\n((?:        .*\n|\n)+)", NIGHT, re.MULTILINE)
     block = re.search(r"^        run: (?:\|\n((?:          .*\n|\n)+)|(.+)\n)", found, re.MULTILINE)
     assert block is not None
@@ -44,20 +44,27 @@ def place(tmp_path: Path) -> Path:
 
 
 def pretend(place: Path, command: str, body: str) -> None:
-    """A command on PATH that does this."""
+    """Put a command on PATH that runs ``body``."""
     path = place.parent / "bin" / command
     path.write_text(f"#!/bin/bash\n{body}", encoding="utf-8")
     path.chmod(0o755)
 
 
 def run(place: Path, step: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The step, as a runner runs it; what it gives to others is in ``output``, what ``gh`` was asked in ``calls``."""
+    """Run a step as a runner does.
+
+    Its outputs are in the file ``output``, the arguments of ``gh`` in ``calls``.
+    """
     beside = place.parent
     given = {
-        "PATH": f"{beside / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(beside), "LC_ALL": "C.UTF-8",
-        "GITHUB_OUTPUT": str(beside / "output"), "CALLS": str(beside / "calls"), "GIT_CONFIG_NOSYSTEM": "1",
+        "PATH": f"{beside / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(beside),
+        "LC_ALL": "C.UTF-8",
+        "GITHUB_OUTPUT": str(beside / "output"),
+        "CALLS": str(beside / "calls"),
+        "GIT_CONFIG_NOSYSTEM": "1",
         **variables,
-    }  # fmt: skip
+    }
     command = ["bash", "-e", "-c", script(step)]
     return subprocess.run(
         command, cwd=place, env=given, text=True, capture_output=True, check=False
@@ -65,40 +72,40 @@ def run(place: Path, step: str, **variables: str) -> subprocess.CompletedProcess
 
 
 def calls(place: Path) -> list[str]:
-    """What ``gh`` was asked."""
+    """The arguments of each call of ``gh``."""
     return (place.parent / "calls").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (3, 0), (1, 1), (2, 1)])
 def test_a_stack_that_does_not_resolve_ends_no_night(place: Path, code: int, expected: int) -> None:
-    """Anything else that goes wrong while locking does."""
+    """Another failure of the lock command ends it."""
     pretend(place, "nox", f"exit {code}\n")
     assert expected == run(place, "Move latest to today").returncode
 
 
 @pytest.mark.parametrize(("code", "regressed"), [(0, "regressed=0\n"), (1, "regressed=1\n")])
-def test_a_regression_is_told_to_the_jobs_that_follow(
-    place: Path, code: int, regressed: str
-) -> None:
-    """By the code of the command that wrote what there is to tell."""
+def test_a_regression_is_passed_on_to_later_jobs(place: Path, code: int, regressed: str) -> None:
+    """The exit code of the command decides."""
     pretend(place, "nox", f"echo told > regressions.md\nexit {code}\n")
     assert 0 == run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
     assert regressed == (place.parent / "output").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_a_look_for_regressions_that_fails_tells_nothing(place: Path, code: int) -> None:
-    """Without what was to be told there is neither an issue to open nor one to close."""
+def test_a_failed_search_for_regressions_reports_nothing(place: Path, code: int) -> None:
+    """Without its report no issue is opened or closed."""
     pretend(place, "nox", f"exit {code}\n")
     assert 0 != run(place, "Look for regressions", BASE_URL="https://example.org/").returncode
     assert not (place.parent / "output").exists()
 
 
-def test_the_checksums_are_those_of_all_files(place: Path) -> None:
-    """The list itself is none of them, also where it is made again; a name may have spaces."""
-    (place / "results" / "records").mkdir(parents=True)
-    for name in ("index.html", "records/a stack.jsonl", "matrix.json"):
-        (place / "results" / name).write_text(name, encoding="utf-8")
+def test_every_file_has_a_checksum(place: Path) -> None:
+    """Only the list itself has none, also when it is made again. A name may have spaces."""
+    names = ("docs/SHA256SUMS", "index.html", "matrix.json", "records/a stack.jsonl")
+    for name in names:
+        path = place / "results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
     for _ in range(2):
         assert 0 == run(place, "List the checksums").returncode
     checked = subprocess.run(
@@ -108,15 +115,11 @@ def test_the_checksums_are_those_of_all_files(place: Path) -> None:
         capture_output=True,
         check=True,
     )
-    assert [
-        "./index.html: OK",
-        "./matrix.json: OK",
-        "./records/a stack.jsonl: OK",
-    ] == checked.stdout.splitlines()
+    assert [f"./{name}: OK" for name in names] == checked.stdout.splitlines()
 
 
 def report(place: Path, *, regressed: str, number: str = "") -> list[str]:
-    """What ``gh`` was asked to do about the issue, of which ``number`` is open."""
+    """The arguments of ``gh`` about the issue, of which ``number`` is open."""
     pretend(place, "gh", GH)
     ran = run(
         place,
@@ -132,14 +135,14 @@ def report(place: Path, *, regressed: str, number: str = "") -> list[str]:
     return others
 
 
-def test_where_nothing_is_regressed_no_issue_is_opened(place: Path) -> None:
-    """And the one that is open is closed."""
+def test_without_regressions_no_issue_is_opened(place: Path) -> None:
+    """No other command is called."""
     assert [] == report(place, regressed="0")
 
 
 def test_the_issue_is_closed_when_nothing_is_regressed(place: Path) -> None:
-    """With the run that found so."""
-    assert ["issue close 7 --comment Nothing is regressed any more: URL"] == report(
+    """The comment has the address of the run."""
+    assert ["issue close 7 --comment Nothing is regressed now: URL"] == report(
         place, regressed="0", number="7"
     )
 
@@ -151,8 +154,14 @@ def test_the_issue_is_closed_when_nothing_is_regressed(place: Path) -> None:
         (
             "",
             [
-                "label create regression --force --description Something in the matrix regressed --color B60205",
-                "issue create --title The matrix has regressed --label regression --body-file body.md",
+                (
+                    "label create regression --force "
+                    "--description Something in the matrix regressed --color B60205"
+                ),
+                (
+                    "issue create --title The matrix has regressed "
+                    "--label regression --body-file body.md"
+                ),
             ],
         ),
     ],
@@ -167,7 +176,7 @@ def test_there_is_one_issue(place: Path, number: str, expected: list[str]) -> No
 
 
 def git(where: Path, *arguments: str) -> str:
-    """What git says, under a name of its own."""
+    """The output of git, with a fixed name and address."""
     named = ("-c", "user.name=a", "-c", "user.email=a@example.org")
     return subprocess.run(
         ["git", *named, *arguments], cwd=where, text=True, capture_output=True, check=True,
@@ -184,7 +193,7 @@ def commit(where: Path, path: str, text: str) -> None:
 
 
 def a_night_in(place: Path, meanwhile: str | None) -> subprocess.CompletedProcess[str]:
-    """The night publishes another matrix, and ``meanwhile`` somebody else changes a file."""
+    """A night publishes another matrix; ``meanwhile`` is a file that another commit changes."""
     pretend(place, "gh", GH)
     origin = place.parent / "origin"
     git(place, "init", "--quiet", "--initial-branch", "main")
@@ -202,7 +211,7 @@ def a_night_in(place: Path, meanwhile: str | None) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("meanwhile", [None, "CHANGELOG.md"])
 def test_a_night_is_committed(place: Path, meanwhile: str | None) -> None:
-    """On top of what was merged meanwhile."""
+    """It comes on top of what was merged in the meantime."""
     assert 0 == a_night_in(place, meanwhile).returncode
     files = git(place.parent / "origin", "ls-tree", "--name-only", "main").split()
     assert ("new\n", ["CHANGELOG.md"] * bool(meanwhile)) == (
@@ -212,7 +221,7 @@ def test_a_night_is_committed(place: Path, meanwhile: str | None) -> None:
 
 
 def test_a_night_that_conflicts_is_not_committed_and_says_so(place: Path) -> None:
-    """It fails, so that nothing is deployed."""
+    """The step fails, so nothing is deployed."""
     ran = a_night_in(place, "results/matrix.md")
     assert (1, "of another\n") == (
         ran.returncode,
@@ -225,7 +234,7 @@ def test_a_night_that_conflicts_is_not_committed_and_says_so(place: Path) -> Non
 
 
 def test_where_nothing_changed_nothing_is_committed(place: Path) -> None:
-    """And nobody is asked."""
+    """Git is not asked to push."""
     pretend(place, "gh", GH)
     git(place, "init", "--quiet")
     commit(place, "results/matrix.md", "old\n")
@@ -237,7 +246,7 @@ def test_where_nothing_changed_nothing_is_committed(place: Path) -> None:
 
 
 def test_no_step_needs_more_than_its_shell() -> None:
-    """Expressions of the workflow are in its variables: in a script they would be code."""
+    """Expressions of the workflow are in variables, because in a script they would be code."""
     steps = re.findall(r"^      - name: (.+)$", NIGHT, re.MULTILINE)
     assert [] == [step for step in steps if "${{" in script(step)]
     assert all(shlex.split(script(step), comments=True) for step in steps)

@@ -1,4 +1,4 @@
-"""What the linters of the workflows do not see: pins, time limits, and that every command in them exists."""
+"""Checks of the workflows that linters do not make: pins, time limits, existing commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def uses() -> list[tuple[str, str]]:
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Each command of nox in a workflow, as its words."""
+    """Each command of nox in a workflow, as a list of words."""
     return [
         (name, tuple(takewhile(lambda word: word not in ENDS_A_COMMAND, shlex.split(found))))
         for name, text in TEXTS.items()
@@ -36,7 +36,7 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def without_comments(text: str) -> str:
-    """Its lines without the indentation, those of comments left out, continued ones as one."""
+    """The lines without indentation and comments. Continued lines are joined."""
     lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line for line in lines if not line.startswith("#")).replace("\\\n", "")
 
@@ -55,7 +55,7 @@ JOBS = [
 
 
 def test_there_are_workflows() -> None:
-    """So that no test here passes for want of them."""
+    """Otherwise the other tests would check nothing."""
     assert {"checks.yml", "nightly.yml"} == set(TEXTS)
     assert {"plan", "cells", "publish", "attest", "pages", "commit", "report"} == set(
         jobs(TEXTS["nightly.yml"])
@@ -63,7 +63,7 @@ def test_there_are_workflows() -> None:
 
 
 def test_every_action_is_pinned_by_a_hash() -> None:
-    """With its version as a comment, which Dependabot keeps; one action at one version everywhere."""
+    """A comment has the version, which Dependabot updates. An action has one version everywhere."""
     found = [each for _, each in uses()]
     assert [] == [each for each in found if not PINNED.fullmatch(each)]
     names = [each.partition("@")[0] for each in set(found)]
@@ -72,26 +72,26 @@ def test_every_action_is_pinned_by_a_hash() -> None:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_every_job_ends_in_time_and_says_what_it_may(job: str) -> None:
-    """The token may nothing that the job does not name."""
+    """The token has only the rights that the job names."""
     assert ("timeout-minutes:" in job, "permissions:" in job) == (True, True)
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_nothing_is_granted_to_all_jobs(name: str) -> None:
-    """And no secret is read: the workflow's own token is enough."""
+    """No secret is read, because the workflow's own token is enough."""
     assert ("\npermissions: {}\n" in TEXTS[name], "secrets." in TEXTS[name]) == (True, False)
     assert re.search(r"^ *pull_request_target", TEXTS[name], re.MULTILINE) is None
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_checkout_leaves_no_token_behind(text: str) -> None:
-    """What runs after it could read it from .git/config."""
+    """Later steps could read it from .git/config."""
     assert text.count("actions/checkout@") == text.count("persist-credentials: false") > 0
 
 
 @pytest.mark.parametrize("job", ["plan", "cells", "publish"])
-def test_where_packages_of_others_run_nothing_can_be_written(job: str) -> None:
-    """Neither to the repository, nor a page, nor an issue, nor a signature."""
+def test_jobs_that_run_tested_packages_cannot_write(job: str) -> None:
+    """This covers the repository, pages, issues and signatures."""
     granted = re.findall(
         r"^      [\w-]+: (?:read|write)", jobs(TEXTS["nightly.yml"])[job], re.MULTILINE
     )
@@ -99,8 +99,8 @@ def test_where_packages_of_others_run_nothing_can_be_written(job: str) -> None:
 
 
 @pytest.mark.parametrize("job", ["attest", "pages", "commit", "report"])
-def test_where_something_can_be_written_no_python_runs(job: str) -> None:
-    """Neither what is tested nor what tests it."""
+def test_jobs_that_can_write_run_no_python(job: str) -> None:
+    """Neither tested packages nor this project run there."""
     text = without_comments(jobs(TEXTS["nightly.yml"])[job])
     assert ": write" in text
     assert re.search(r"\b(?:nox|uv|pip|python3?)\b", text) is None
@@ -113,15 +113,32 @@ def test_pages_are_deployed_after_they_were_signed_and_committed() -> None:
     assert "needs.attest.result == 'success' && needs.commit.result == 'success'" in text
 
 
+def test_everything_that_is_published_is_signed() -> None:
+    """The documentation lies beside the pages before the checksums are listed."""
+    text = jobs(TEXTS["nightly.yml"])["attest"]
+    steps = [
+        "path: results/docs",
+        "name: List the checksums",
+        "uses: actions/attest-build-provenance@",
+        "uses: actions/upload-pages-artifact@",
+    ]
+    places = [text.index(step) for step in steps]
+    assert sorted(places) == places
+    signed = re.search(r"subject-path: \|\n((?: {12}.+\n)+)", text)
+    assert signed is not None
+    assert {"results/SHA256SUMS", "README.md"} < set(signed[1].split())
+    assert text.count("download-artifact@") == text[: places[1]].count("download-artifact@")
+
+
 def test_cells_that_take_too_long_leave_their_records() -> None:
-    """The step ends before its job, which would be cancelled with all that follows."""
+    """The step ends before its job. A cancelled job would not upload them."""
     text = jobs(TEXTS["nightly.yml"])["cells"]
     job, step = (int(minutes) for minutes in re.findall(r"timeout-minutes: (\d+)", text))
     assert (True, True) == (step + 10 <= job, "if: ${{ always() }}" in text)
 
 
 def test_the_checks_are_those_of_the_documentation() -> None:
-    """Who runs them by hand runs the same."""
+    """The command is the same by hand and in the workflow."""
     command = re.search(
         r"run: (pip install .nox\[uv\]. && nox -s tests)$", TEXTS["checks.yml"], re.MULTILINE
     )
@@ -131,7 +148,7 @@ def test_the_checks_are_those_of_the_documentation() -> None:
 
 @pytest.mark.parametrize(("name", "command"), commands())
 def test_every_command_exists(name: str, command: tuple[str, ...]) -> None:
-    """The session in the noxfile, and what follows it on the command line of the harness."""
+    """The noxfile has the session, and the parser accepts its arguments."""
     _, flag, session, *rest = command
     assert "-s" == flag
     noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
@@ -144,7 +161,7 @@ def test_every_command_exists(name: str, command: tuple[str, ...]) -> None:
 
 
 def test_the_commands_were_found() -> None:
-    """All that a night consists of."""
+    """These commands make up a night."""
     called = {" ".join(words[2:5]) for name, words in commands() if name == "nightly.yml"}
     published = "publish -- --base-url"
     assert {
@@ -157,7 +174,7 @@ def test_the_commands_were_found() -> None:
 
 
 def test_nox_is_new_enough() -> None:
-    """The night pins it; the noxfile says what it needs."""
+    """The night pins a version, and the noxfile says which one it needs."""
     pinned = re.search(r"NOX: nox\[uv\]==([\d.]+)", TEXTS["nightly.yml"])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (needed,) = [

@@ -1,4 +1,4 @@
-"""A gradient that is lost in each way there is, on the oldest and on the newest torch: cause, module and line."""
+"""Lost gradients of every kind on the oldest and newest torch: cause, module and line."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ HEALTHY = [
 
 
 def named(ran: Ran) -> tuple[Cause, str | None, str | None, int | None] | None:
-    """What is said of a cell: cause, module, file, line."""
+    """The cause, module, file and line in a cell's diagnosis."""
     found = diagnose(ran.seen)
     if found is None:
         return None
@@ -110,7 +110,7 @@ def named(ran: Ran) -> tuple[Cause, str | None, str | None, int | None] | None:
 def test_cause_module_and_line_are_named(
     gradient_bench: Workbench, script: str, variant: str, cause: Cause, module: str | None
 ) -> None:
-    """The line is the one that is marked in the fake."""
+    """The fake has a mark on the line."""
     ran = gradient_bench.run(variant, script=script)
     assert (cause, module, f"{script}.py", culprit(script, variant)) == named(ran)
     assert () == ran.seen.observer_errors
@@ -127,14 +127,17 @@ def test_cause_module_and_line_are_named(
 def test_a_poisoned_autocast_cache_is_named(
     gradient_bench: Workbench, variant: str, line: str
 ) -> None:
-    """By the pass that filled it; torch 2.11 keeps the copies of both kinds of pass apart, and all is well."""
+    """The pass that filled it is named.
+
+    Torch 2.11 has a cache for each kind of pass and no such fault.
+    """
     at = "recomputing.py", culprit("recomputing", line)
     expected = {OLDEST: (Cause.AUTOCAST_CACHE, "embed", *at), NEWEST: None}
     assert expected[gradient_bench.stack] == named(gradient_bench.run(variant))
 
 
 def test_an_update_in_half_precision_is_named(gradient_bench: Workbench) -> None:
-    """Its second moment and its eps are both 0; the oldest torch has none for processors, and raises."""
+    """The second moment and eps are both 0. The oldest torch does not support this on a CPU."""
     expected = {
         OLDEST: (Cause.EXCEPTION, None, "loop.py"),
         NEWEST: (
@@ -148,25 +151,25 @@ def test_an_update_in_half_precision_is_named(gradient_bench: Workbench) -> None
 
 
 def test_one_optimizer_of_two_that_never_steps_is_named(gradient_bench: Workbench) -> None:
-    """What it holds gets gradients and keeps its value, while the rest of the model learns."""
+    """Its parameters get gradients and do not change, while the rest of the model learns."""
     at = "stepping.py", culprit("stepping", "one_never_steps")
     assert (Cause.NEVER_STEPPED, "head", *at) == named(gradient_bench.run("one_never_steps"))
 
 
 def test_an_output_that_is_not_used_is_named(gradient_bench: Workbench) -> None:
-    """No operation took it out of the graph: the line of what was run next is all that is known."""
+    """No operation took it out of the graph. Only the line of the next operation is known."""
     assert (Cause.UNUSED, "blocks.0", "loop.py") == (named(gradient_bench.run("forgotten")) or ())[
         :3
     ]
 
 
 def test_gradients_of_zeros_without_a_reason_have_no_line(gradient_bench: Workbench) -> None:
-    """The value of the loss does not move with anything."""
+    """The loss does not depend on any parameter."""
     assert (Cause.ZERO, "head", None, None) == named(gradient_bench.run("zero_loss"))
 
 
-def test_a_decorator_is_told_from_the_call(gradient_bench: Workbench) -> None:
-    """The decorated function, and where it was called."""
+def test_a_decorator_and_its_call_are_distinguished(gradient_bench: Workbench) -> None:
+    """The finding has the decorated function and where it was called."""
     [lost] = gradient_bench.run("decorated_step").seen.lost
     assert lost.switch is not None
     assert lost.switch.decorated is not None
@@ -178,13 +181,13 @@ def test_a_decorator_is_told_from_the_call(gradient_bench: Workbench) -> None:
 
 
 def test_a_frozen_source_of_a_checkpoint_is_named(gradient_bench: Workbench) -> None:
-    """The embeddings whose output went in."""
+    """The output of the embeddings is its input."""
     lost = gradient_bench.run("reentrant_frozen_embeddings").seen.lost
     assert ["embed"] == [each.checkpoint.source for each in lost if each.checkpoint is not None]
 
 
 def test_modules_that_lost_it_in_one_way_are_one_entry(gradient_bench: Workbench) -> None:
-    """However many they are, and in however many steps: the embeddings, three layers of two modules, head and model."""
+    """Their number and that of the steps do not matter: embeddings, layers, head and model."""
     [lost] = gradient_bench.run("no_grad_forward").seen.lost
     assert (9, False, "embed") == (lost.modules, lost.entered, lost.module)
 
@@ -192,7 +195,7 @@ def test_modules_that_lost_it_in_one_way_are_one_entry(gradient_bench: Workbench
 def test_of_a_tensor_that_was_severed_it_is_known_what_lies_behind(
     gradient_bench: Workbench,
 ) -> None:
-    """The embeddings and the first layer, weight and bias."""
+    """Behind it are the embeddings and the first layer, weight and bias."""
     [severed] = gradient_bench.run("detached").seen.severed
     assert ("detach", "blocks.0", "Block", 4) == (
         severed.how,
@@ -203,7 +206,7 @@ def test_of_a_tensor_that_was_severed_it_is_known_what_lies_behind(
 
 
 def test_frozen_parameters_are_counted_by_line(gradient_bench: Workbench) -> None:
-    """All ten, by the one line that did it."""
+    """One line froze all ten."""
     [froze] = gradient_bench.run("all_frozen_by_hand").seen.frozen
     assert (10, culprit("stepping", "all_frozen_by_hand")) == (
         froze.parameters,
@@ -215,9 +218,15 @@ def test_frozen_parameters_are_counted_by_line(gradient_bench: Workbench) -> Non
 def test_a_healthy_script_has_no_findings(
     gradient_bench: Workbench, script: str, variant: str
 ) -> None:
-    """Nothing is accused, whatever is detached, frozen or run without gradients beside what learns."""
+    """Other tensors may be detached, frozen or run without gradients."""
     seen = gradient_bench.run(variant, script=script).seen
     assert ((), (), (), (), (), (), None) == (
-        seen.lost, seen.severed, seen.leaves, seen.frozen, seen.hooks, seen.optimizers, diagnose(seen),
-    )  # fmt: skip
+        seen.lost,
+        seen.severed,
+        seen.leaves,
+        seen.frozen,
+        seen.hooks,
+        seen.optimizers,
+        diagnose(seen),
+    )
     assert () == seen.observer_errors

@@ -1,4 +1,4 @@
-"""Scripts in which the gradient goes wrong, under the observer, on the oldest and on the newest torch."""
+"""Scripts whose gradient goes wrong, under the observer, on the oldest and newest torch."""
 
 from __future__ import annotations
 
@@ -66,13 +66,16 @@ MIB = 2**20
 def test_a_script_gets_its_outcome(
     gradient_bench: Workbench, variant: str, outcome: str, gradient: str | None
 ) -> None:
-    """Outcome and gradient status, and no error of the observer's own."""
+    """Outcome and gradient status are right, and the observer has no errors."""
     ran = gradient_bench.run(variant)
     assert (outcome, gradient, ()) == (ran.outcome, ran.verdict.gradient, ran.seen.observer_errors)
 
 
 def test_numbers_are_those_of_the_script(gradient_bench: Workbench) -> None:
-    """One weight that halves: losses and gradient norms of the audited steps, and the last loss of all."""
+    """One weight is halved.
+
+    Losses and gradient norms of the audited steps and the last loss are known.
+    """
     seen = gradient_bench.run("known_numbers").seen
     assert (1.0, 0.25, 0.0625, 0.015625) == seen.losses
     assert (2.0, 1.0, 0.5, 0.25) == seen.gradient_norms
@@ -80,7 +83,7 @@ def test_numbers_are_those_of_the_script(gradient_bench: Workbench) -> None:
 
 
 def test_every_step_counts_once(gradient_bench: Workbench) -> None:
-    """Audited, warm-up and timed steps; a time for each of the timed ones."""
+    """Steps are audited, warm-up and timed. Each timed step has a time."""
     seen = gradient_bench.run("healthy", audit=2, warmup=3, timed=5).seen
     assert (10, 5, 2) == (seen.steps, len(seen.step_times_s), len(seen.losses))
     assert {"ff"} == {parameter.gradients for parameter in seen.parameters}
@@ -104,8 +107,8 @@ def test_two_optimizers_are_one_clock(gradient_bench: Workbench) -> None:
     assert len(seen.losses) == len(seen.gradient_norms)
 
 
-def test_a_compiled_model_is_watched_without_a_word(gradient_bench: Workbench) -> None:
-    """torch.compile warns of hooks like ours: its user neither hears of them nor loses the full graph."""
+def test_a_compiled_model_is_watched_without_a_warning(gradient_bench: Workbench) -> None:
+    """The observer causes no warning of torch.compile about hooks, and the graph stays whole."""
     ran = gradient_bench.run("compiled")
     assert ran.outcome == (
         "setup:unsupported" if gradient_bench.stack == "lightning-2.0.3" else "trains"
@@ -114,12 +117,12 @@ def test_a_compiled_model_is_watched_without_a_word(gradient_bench: Workbench) -
 
 
 def test_a_skipped_step_is_no_step(gradient_bench: Workbench) -> None:
-    """A step that GradScaler skips is not called, and not waited for."""
+    """GradScaler skips a step, and the observer does not wait for it."""
     assert 8 == gradient_bench.run("scaler_skips").seen.steps
 
 
-def test_a_zero_gradient_is_told_from_a_missing_one(gradient_bench: Workbench) -> None:
-    """LoRA's A: zero at step 1, finite from then on."""
+def test_a_zero_and_a_missing_gradient_are_distinguished(gradient_bench: Workbench) -> None:
+    """The gradient of LoRA's A is zero at step 1, and finite after that."""
     names = {
         parameter.name: parameter.gradients
         for parameter in gradient_bench.run("adapter").seen.parameters
@@ -128,7 +131,7 @@ def test_a_zero_gradient_is_told_from_a_missing_one(gradient_bench: Workbench) -
 
 
 def test_a_shared_parameter_is_one(gradient_bench: Workbench) -> None:
-    """It has the first of its names."""
+    """It has its first name."""
     names = [parameter.name for parameter in gradient_bench.run("shared").seen.parameters]
     assert ["0.weight", "0.bias", "2.bias"] == names
 
@@ -143,7 +146,7 @@ def test_parameters_that_no_optimizer_holds_are_seen(gradient_bench: Workbench) 
 def test_parts_are_named_by_the_whole_after_the_script_let_go_of_it(
     gradient_bench: Workbench,
 ) -> None:
-    """The module around the two that ran has no forward, and is gone when `train` has returned."""
+    """The outer module has no forward, and is gone when `train` returns."""
     parameters = gradient_bench.run("held_half_apart").seen.parameters
     assert ["encoder.weight", "encoder.bias", "head.weight", "head.bias"] == [
         p.name for p in parameters
@@ -151,19 +154,22 @@ def test_parts_are_named_by_the_whole_after_the_script_let_go_of_it(
 
 
 def test_what_is_frozen_on_purpose_need_not_learn(gradient_bench: Workbench) -> None:
-    """Only what is trainable is asked for a gradient."""
+    """Only trainable parameters need a gradient."""
     parameters = gradient_bench.run("frozen_half").seen.parameters
     assert ["2.weight", "2.bias"] == [p.name for p in parameters if p.learns]
 
 
 def test_an_optimizer_of_other_parameters_is_seen(gradient_bench: Workbench) -> None:
-    """What it holds does not learn; what should learn is not held."""
+    """Its parameters do not learn, and those that should learn are not in it."""
     parameters = gradient_bench.run("other_parameters").seen.parameters
     assert [(True, False)] * 4 + [(False, True)] * 4 == [(p.learns, p.held) for p in parameters]
 
 
 def test_a_missing_graph_is_traced_to_the_decorated_step(gradient_bench: Workbench) -> None:
-    """The first module that lost its gradient, with the function that had switched gradients off."""
+    """The first module that lost its gradient is named.
+
+    So is the function that switched gradients off.
+    """
     seen = gradient_bench.run("closure_without_gradients").seen
     first = seen.lost[0]
     assert (False, False, None) == (
@@ -186,7 +192,7 @@ def test_a_missing_graph_is_traced_to_the_decorated_step(gradient_bench: Workben
 def test_the_module_that_lost_its_gradient_is_named(
     gradient_bench: Workbench, variant: str
 ) -> None:
-    """Once for all steps, with the modes of that moment, and the line of the script it was called from."""
+    """There is one finding for all steps, with the modes of that moment and the calling line."""
     [lost] = gradient_bench.run(variant).seen.lost
     assert ("0", 1, 1) == (lost.module, lost.step, lost.modules)
     assert (False, variant == "inference_encoder") == (lost.grad_enabled, lost.inference_mode)
@@ -194,18 +200,21 @@ def test_the_module_that_lost_its_gradient_is_named(
 
 
 def test_a_healthy_script_loses_nothing(gradient_bench: Workbench) -> None:
-    """No module is accused."""
+    """No module is named."""
     assert () == gradient_bench.run("healthy").seen.lost
 
 
 def test_autocast_is_seen(gradient_bench: Workbench) -> None:
-    """Device and type, at every backward call."""
+    """Each backward call has the device and the type."""
     calls = gradient_bench.run("autocast").seen.backward
     assert ["cpu:bfloat16"] * 4 == [call.autocast for call in calls]
 
 
 def test_warnings_are_seen_and_counted(gradient_bench: Workbench) -> None:
-    """From the warnings module and from loggers; what a filter hides, or is below a warning, stays hidden."""
+    """They come from the warnings module and from loggers.
+
+    Filtered and lower messages stay hidden.
+    """
     ran = gradient_bench.run("warns")
     assert [
         ("log:fake.library", "7 parameters are frozen", 1),
@@ -214,8 +223,8 @@ def test_warnings_are_seen_and_counted(gradient_bench: Workbench) -> None:
     assert "None of the inputs have requires_grad=True." in ran.output
 
 
-def test_an_exception_is_told_without_paths_of_the_machine(gradient_bench: Workbench) -> None:
-    """Type, message and traceback."""
+def test_an_exception_is_reported_without_paths_of_the_machine(gradient_bench: Workbench) -> None:
+    """It has a type, a message and a traceback."""
     raised = gradient_bench.run("raises_in_step").seen.raised
     assert raised is not None
     assert ("RuntimeError", "the third step fails") == (raised.type, raised.message)
@@ -224,7 +233,7 @@ def test_an_exception_is_told_without_paths_of_the_machine(gradient_bench: Workb
 
 
 def test_memory_of_the_cell_is_measured(gradient_bench: Workbench) -> None:
-    """What the script took at its peak, also where it gave it back, and not what the libraries take."""
+    """It is the peak of the script, also if it was freed, without the memory of the libraries."""
     seen = gradient_bench.run("allocates").seen
     taken = (seen.peak_memory_bytes or 0) - (seen.start_memory_bytes or 0)
     assert 256 * MIB <= taken < 512 * MIB
@@ -237,7 +246,7 @@ def test_memory_of_the_cell_is_measured(gradient_bench: Workbench) -> None:
 def test_what_is_learned_does_not_depend_on_the_observer(
     gradient_bench: Workbench, variant: str
 ) -> None:
-    """Every parameter and the state of the random numbers, bit for bit, with the observer and without."""
+    """Parameters and random state are equal bit for bit with and without the observer."""
     watched, unwatched = (
         gradient_bench.run(variant, observe=observe).output for observe in (True, False)
     )
@@ -246,7 +255,7 @@ def test_what_is_learned_does_not_depend_on_the_observer(
 
 
 def test_what_is_learned_is_what_the_plain_script_learns(gradient_bench: Workbench) -> None:
-    """Run by hand in the same environment, without this project."""
+    """It runs by hand in the same environment, without this project."""
     command = [
         str(python_of(gradient_bench.stack)),
         "-m",
@@ -262,7 +271,7 @@ def test_what_is_learned_is_what_the_plain_script_learns(gradient_bench: Workben
 
 
 def test_a_light_observer_keeps_the_clock_only(gradient_bench: Workbench) -> None:
-    """For timing: no audit, no warnings, no parameters."""
+    """Timing needs no audit, warnings or parameters."""
     seen = gradient_bench.run("warns", observe=False).seen
     assert (8, 3) == (seen.steps, len(seen.step_times_s))
     assert ((), (), (), ()) == (seen.parameters, seen.warnings, seen.losses, seen.backward)
@@ -270,13 +279,13 @@ def test_a_light_observer_keeps_the_clock_only(gradient_bench: Workbench) -> Non
 
 @needs_no_gpu
 def test_a_missing_device_is_no_failure(gradient_bench: Workbench) -> None:
-    """Torch is asked, in the child."""
+    """The child process asks torch."""
     assert "setup:no-device" == gradient_bench.run("healthy", device="cuda").outcome
 
 
 @needs_gpu
 def test_a_gpu_is_named_and_its_memory_measured(process_bench: Workbench) -> None:
-    """Peak of torch's own allocator on the device; with the newest torch, which knows the newest devices."""
+    """The peak is that of torch's allocator. Only the newest torch supports the newest devices."""
     ran = process_bench.run("allocates", device="cuda")
     assert "trains" == ran.outcome
     assert environment.gpu_name() == ran.seen.environment["gpu"]

@@ -1,4 +1,4 @@
-"""Does the stack tell you? Which wording names the problem, and what passes."""
+"""Whether the stack reports a misuse: which wording names the problem, and what passes."""
 
 from __future__ import annotations
 
@@ -27,42 +27,51 @@ SAYS_SO = [
 ]
 MISLEADS = [
     (
-        "torch.utils.checkpoint: please pass in use_reentrant=True or use_reentrant=False explicitly. The default "
-        "of use_reentrant will be updated to be False in the future. To maintain current behavior, pass True."
+        "torch.utils.checkpoint: please pass in use_reentrant=True or use_reentrant=False "
+        "explicitly. The default of use_reentrant will be updated to be False in the future. "
+        "To maintain current behavior, pass True."
     ),
     (
-        "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
-        "recommended, but if you need to preserve the current default behavior, you can pass use_reentrant=True."
+        "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
+        "use_reentrant=False is recommended, but if you need to preserve the current default "
+        "behavior, you can pass use_reentrant=True."
     ),
     (
-        "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call "
-        "them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`."
+        "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and "
+        "later, you should call them in the opposite order: `optimizer.step()` before "
+        "`lr_scheduler.step()`."
     ),
     "`use_cache=True` is incompatible with gradient checkpointing. Setting `use_cache=False`.",
     (
         "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\n"
         "Consider using tensor.detach() first."
     ),
-    "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone().requires_grad_(True)",
+    (
+        "To copy construct from a tensor, it is recommended to use "
+        "sourceTensor.detach().clone().requires_grad_(True)"
+    ),
     "got an unexpected loss: tensor(0.6931, grad_fn=<NllLossBackward0>)",
     "`gradient_checkpointing_enable` is deprecated and will be removed in v6.",
     "no gradient accumulation with this strategy",
     "<frozen importlib._bootstrap>:241: builtin type SwigPyPacked has no __module__ attribute",
     "The current learning rate is 0.5",
-    "You should probably TRAIN this model on a down-stream task to be able to use it for predictions and inference.",
+    (
+        "You should probably TRAIN this model on a down-stream task to be able to use it for "
+        "predictions and inference."
+    ),
 ]
 
 
 @pytest.mark.parametrize("wording", SAYS_SO)
 def test_wording_that_names_the_problem_says_so(wording: str) -> None:
-    """As a warning and as an exception."""
+    """It may be in a warning or an exception."""
     assert says_so(make_observation(warnings=(make_warned(wording),)))
     assert says_so(make_observation(raised=make_raised(wording)))
 
 
 @pytest.mark.parametrize("wording", MISLEADS)
 def test_wording_about_something_else_does_not_say_so(wording: str) -> None:
-    """A hint that comes with healthy training as well tells nobody of a misuse."""
+    """A hint that also comes with healthy training does not report a misuse."""
     assert not says_so(make_observation(warnings=(make_warned(wording),)))
     assert not says_so(make_observation(raised=make_raised(wording)))
 
@@ -74,7 +83,7 @@ def verdict_of(text: str) -> Verdict:
 
 @pytest.mark.parametrize("role", [Role.CONTROL, Role.REPORTED, Role.REMEDY])
 def test_an_ordinary_variant_passes_when_it_trains(role: Role) -> None:
-    """And never otherwise, whatever is said about it."""
+    """Otherwise it fails, whatever the stack reports."""
     said = make_observation(warnings=(make_warned(SAYS_SO[0]),))
     assert [True, False] == [
         passes(role, verdict_of(text), said) for text in ("trains", "gradient:none")
@@ -82,7 +91,7 @@ def test_an_ordinary_variant_passes_when_it_trains(role: Role) -> None:
 
 
 def test_a_misuse_passes_when_the_stack_says_so() -> None:
-    """It cannot train: an exception or a warning that names the problem is all one can ask for."""
+    """It cannot train, so an exception or a warning that names the problem is enough."""
     said = make_observation(warnings=(make_warned(SAYS_SO[1]),))
     silent = make_observation(warnings=(make_warned(MISLEADS[0]),))
     assert [True, False] == [
@@ -91,7 +100,7 @@ def test_a_misuse_passes_when_the_stack_says_so() -> None:
 
 
 def test_a_misuse_without_an_observation_is_silent() -> None:
-    """A process that died told nobody."""
+    """A process that died reported nothing."""
     assert passes(Role.MISUSE, verdict_of("process:signal-11"), None) is False
 
 
@@ -100,5 +109,5 @@ def test_a_misuse_without_an_observation_is_silent() -> None:
     "text", ["setup:unsupported", "setup:no-device", "process:lost", "install:network"]
 )
 def test_what_was_not_judged_neither_passes_nor_fails(role: Role, text: str) -> None:
-    """Not the stack's fault: no verdict."""
+    """The stack is not the cause, so there is no verdict."""
     assert passes(role, verdict_of(text), make_observation()) is None

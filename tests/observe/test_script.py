@@ -1,4 +1,4 @@
-"""What a user's own script imports, from where, and in which process it finds itself."""
+"""Which modules a user's own script imports, from where, and in which process it runs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def written(folder: Path, text: str, *others: str) -> str:
 
 
 def test_the_libraries_that_a_script_names_anywhere(tmp_path: Path) -> None:
-    """At the top, in a function, by part; each once, and only those that there are."""
-    text = "import json.decoder as d\nfrom wave import open\ndef f():\n    import csv, json.decoder, not_there\n"
+    """Imports may be at the top or in a function. Each existing library is listed once."""
+    top = "import json.decoder as d\nfrom wave import open\n"
+    text = top + "def f():\n    import csv, json.decoder, not_there\n"
     assert ["json.decoder", "wave", "csv"] == cell.libraries(written(tmp_path, text))
 
 
 @pytest.mark.parametrize("beside", ["wave.py", "wave/__init__.py"])
 def test_what_lies_beside_a_script_is_no_library(tmp_path: Path, beside: str) -> None:
-    """It comes first on the script's own path, whatever the environment has under that name."""
+    """The script's folder comes first on its path."""
     assert ["csv"] == cell.libraries(
         written(tmp_path, "import csv\nimport wave\nimport train\nfrom . import x\n", beside)
     )
@@ -46,7 +47,7 @@ def test_a_folder_of_data_shadows_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_shadowed_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its submodules; what has another name stays, and so does the standard library, which others hold."""
+    """Its submodules are forgotten too. Other modules and the standard library stay."""
     names = ("a_library", "a_library.part", "a_library_too")
     for name in names:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
@@ -58,7 +59,7 @@ def test_what_is_shadowed_is_forgotten(tmp_path: Path, monkeypatch: pytest.Monke
 def test_only_what_the_environment_has_is_imported_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a cell imported from its own folder, or made up, would be another thing in the next one."""
+    """A module from a cell's own folder would be another one in the next cell."""
     written(tmp_path, "", "own_module.py")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "made_up", ModuleType("made_up"))
@@ -79,5 +80,5 @@ def test_only_what_the_environment_has_is_imported_ahead(
     ],
 )
 def test_an_exit_with_code_0_is_a_good_end(error: BaseException, *, expected: bool) -> None:
-    """As the interpreter counts codes."""
+    """Codes are read as the interpreter does."""
     assert expected == cell.exits_well(error)

@@ -1,4 +1,4 @@
-"""The observer among threads, exceptions and compilers: it names what is to blame, changes nothing, leaves no trace."""
+"""The observer with threads, exceptions and compilers. It names the cause and changes nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ AUDITED = {
 
 @pytest.fixture
 def traces(gradient_bench: Workbench) -> dict[str, set[str]]:
-    """The names that are not what they were, by moment of an observer that the script itself uses."""
+    """The names that have changed, at each moment of an observer that the script itself uses."""
     lines = gradient_bench.run("traces", observe=False).output.splitlines()
     moments = ("after step 1", "after step 2", "at last")
     return {
@@ -57,17 +57,17 @@ def traces(gradient_bench: Workbench) -> dict[str, set[str]]:
 
 
 def test_an_audit_watches_much(traces: dict[str, set[str]]) -> None:
-    """Else the next two tests would say nothing."""
+    """Otherwise the next two tests would check nothing."""
     assert set() == (AUDITED | ALWAYS) - traces["after step 1"]
 
 
 def test_heavy_watching_ends_with_the_audit(traces: dict[str, set[str]]) -> None:
-    """Right after the last audited step, not with the script."""
+    """It ends after the last audited step, not with the script."""
     assert ALWAYS == traces["after step 2"]
 
 
 def test_an_observer_leaves_no_trace(traces: dict[str, set[str]]) -> None:
-    """Everything is the original again."""
+    """All originals are restored."""
     assert set() == traces["at last"]
 
 
@@ -85,7 +85,7 @@ def test_an_observer_leaves_no_trace(traces: dict[str, set[str]]) -> None:
     ],
 )
 def test_numbers_do_not_depend_on_the_observer(gradient_bench: Workbench, variant: str) -> None:
-    """Weights after each step, tensors saved for backward and random numbers: those of a run that only counts steps."""
+    """Weights, saved tensors and random numbers equal those of a run that only counts steps."""
     watched, light = (
         gradient_bench.run(variant, script="watched", observe=observe) for observe in (True, False)
     )
@@ -97,7 +97,10 @@ def test_numbers_do_not_depend_on_the_observer(gradient_bench: Workbench, varian
 def test_a_compiled_model_with_a_broken_graph_is_watched(
     gradient_bench: Workbench, variant: str
 ) -> None:
-    """Its parts are compiled while the audit goes on; nothing is accused, and the numbers are the same."""
+    """Its parts are compiled during the audit.
+
+    There is no finding, and the numbers are the same.
+    """
     watched, light = (gradient_bench.run(variant, observe=observe) for observe in (True, False))
     numbers = [
         [line for line in ran.output.splitlines() if "0x" in line] for ran in (watched, light)
@@ -121,7 +124,7 @@ def test_a_compiled_model_with_a_broken_graph_is_watched(
 def test_what_happens_beside_it_does_not_hide_a_fault(
     gradient_bench: Workbench, variant: str, cause: Cause, module: str
 ) -> None:
-    """A thread that stays under no_grad; an exception in a module that the script catches."""
+    """A thread stays under no_grad, or a module raises an exception that the script catches."""
     found = diagnose(gradient_bench.run(variant).seen)
     assert found is not None
     assert found.place is not None

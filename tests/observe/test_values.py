@@ -1,4 +1,4 @@
-"""Whether a parameter changed in a step, where that is not easy to see."""
+"""Whether a parameter changed in a step, in cases that are hard to see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = needs_fork
     "variant", ["odd_columns", "opposite", "transposed", "half_table", "last_number", "one_bit"]
 )
 def test_a_small_change_is_seen(gradient_bench: Workbench, variant: str) -> None:
-    """Also of a few rows of a large table, which a sample of it does not hold."""
+    """A few rows of a large table may change that are not in its sample."""
     ran = gradient_bench.run(variant)
     assert ("trains", [True]) == (
         ran.outcome,
@@ -27,7 +27,7 @@ def test_a_small_change_is_seen(gradient_bench: Workbench, variant: str) -> None
 
 
 def test_what_does_not_change_is_not_said_to(gradient_bench: Workbench) -> None:
-    """A large table, and a learning rate of 0."""
+    """This is a large table with a learning rate of 0."""
     ran = gradient_bench.run("large_still")
     assert ("update:none", [False]) == (
         ran.outcome,

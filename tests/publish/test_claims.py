@@ -1,4 +1,4 @@
-"""Claims and rows → verdicts, with the cells that bear on them."""
+"""Claims and rows → verdicts, with the relevant cells."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.core.model import Gradient, Role
-from gradmatrix.publish.claims import claims as claims_file
-from gradmatrix.publish.claims.claims import Expectation, Given, Sign, Verdict
+from gradmatrix.publish.claims.claims import Expectation, Given, Sign, Verdict, load
 from gradmatrix.publish.claims.judge import Cells, judge, judge_all, shows
 from gradmatrix.run import scenarios
 from tests.claimed import (
@@ -30,7 +29,7 @@ FAILS = "step:no-grad-fn"
 
 
 def bearing(expectation: Expectation, *rows: Row) -> list[tuple[str, str]]:
-    """Stack and side of every cell that bears on ``expectation``."""
+    """Stack and side of every cell that is relevant to ``expectation``."""
     judged = judge(make_claim(expectation), make_table(*rows))
     return [(each.cell.stack, each.bears) for each in judged.evidence]
 
@@ -45,10 +44,10 @@ def bearing(expectation: Expectation, *rows: Row) -> list[tuple[str, str]]:
         (("setup:unsupported", "setup:no-device"), Verdict.UNTESTED),
     ],
 )
-def test_a_verdict_follows_from_all_cells_that_bear_on_a_claim(
+def test_a_verdict_follows_from_all_relevant_cells(
     outcomes: tuple[str, str], expected: Verdict
 ) -> None:
-    """All for it, all against it, some of each, none: cells that were not judged say nothing."""
+    """Cells that were not judged say nothing."""
     rows = [
         make_row(stack, outcome=outcome)
         for stack, outcome in zip(("old", "new"), outcomes, strict=True)
@@ -57,20 +56,20 @@ def test_a_verdict_follows_from_all_cells_that_bear_on_a_claim(
 
 
 def test_a_claim_without_expectations_is_untested() -> None:
-    """Nobody knows which cells would bear it out."""
+    """No cell can support or contradict it."""
     judged = judge(make_claim(), make_table(make_row()))
     assert (Verdict.UNTESTED, ()) == (judged.verdict, judged.tested)
 
 
-def test_what_leaves_an_expectation_untested_is_not_confirmed() -> None:
-    """That it trains after an upgrade says little where nobody saw it fail before."""
+def test_a_claim_with_an_untested_expectation_is_not_confirmed() -> None:
+    """Training after an upgrade shows little if nobody saw it fail before."""
     before = make_expectation(where=("lightning<2.2",), outcome="fails")
     after = make_expectation(where=("lightning>=2.2",), outcome="trains")
     assert Verdict.PARTLY is judge(make_claim(before, after), make_table(make_row("new"))).verdict
 
 
-def test_what_leaves_an_expectation_untested_is_refuted_by_the_other_one() -> None:
-    """Nothing speaks for the claim."""
+def test_a_claim_with_an_untested_expectation_can_be_refuted() -> None:
+    """No cell supports the claim."""
     before = make_expectation(where=("lightning<2.2",), outcome="fails")
     after = make_expectation(where=("lightning>=2.2",), outcome="trains")
     assert (
@@ -80,7 +79,7 @@ def test_what_leaves_an_expectation_untested_is_refuted_by_the_other_one() -> No
 
 
 def test_a_version_range_is_tested_at_every_stack_in_it() -> None:
-    """Not only at the two releases that the sentence names."""
+    """More stacks count than the two releases in the sentence."""
     rows = [make_row("old", outcome=FAILS), make_row("middle"), make_row("new")]
     assert [("middle", "for"), ("new", "for")] == bearing(
         make_expectation(where=("lightning>=2.2.2",)), *rows
@@ -88,24 +87,24 @@ def test_a_version_range_is_tested_at_every_stack_in_it() -> None:
 
 
 def test_several_version_ranges_must_all_be_met() -> None:
-    """One of another package takes stacks away."""
+    """A range of another package leaves out stacks."""
     rows = [make_row("old"), make_row("middle"), make_row("new")]
     where = ("lightning>=2.2.2", "torch<2.2")
     assert [("middle", "for")] == bearing(make_expectation(where=where), *rows)
 
 
 def test_a_stack_without_the_package_is_in_no_range_of_it() -> None:
-    """Neither in a lower nor in an upper one."""
+    """This holds for lower and for upper bounds."""
     assert [] == bearing(make_expectation(where=("trl<100",)), make_row("new"))
 
 
-def test_a_range_may_be_of_the_python() -> None:
-    """It stands where a package does."""
+def test_a_range_may_be_of_python_versions() -> None:
+    """The name python stands in place of a package."""
     assert [("new", "for")] == bearing(make_expectation(where=("python>=3.11",)), make_row("new"))
 
 
 def test_a_remedy_is_tested_only_where_the_report_fails() -> None:
-    """That it trains where the report trains too is no merit of the remedy."""
+    """If the reported variant trains too, the remedy has shown nothing."""
     expectation = make_expectation(
         "remedy", given=(Given(cell=("amp", "reported"), outcome="fails"),)
     )
@@ -116,8 +115,8 @@ def test_a_remedy_is_tested_only_where_the_report_fails() -> None:
     assert [("old", "for")] == bearing(expectation, *rows)
 
 
-def test_a_condition_without_a_cell_is_on_the_cell_itself() -> None:
-    """Of those that warn, the ones that train."""
+def test_a_condition_without_a_cell_is_about_the_cell_itself() -> None:
+    """Only cells that warn count; they should train."""
     expectation = make_expectation(given=(Given(warns="None of the inputs"),))
     rows = [
         make_row("old", outcome=FAILS, warnings=(WARNING,)),
@@ -128,7 +127,7 @@ def test_a_condition_without_a_cell_is_on_the_cell_itself() -> None:
 
 
 def test_a_condition_looks_at_the_same_device() -> None:
-    """What fails on a GPU says nothing of a remedy on the CPU."""
+    """A failure on a GPU says nothing about a remedy on the CPU."""
     expectation = make_expectation(
         "remedy", given=(Given(cell=("amp", "reported"), outcome="fails"),)
     )
@@ -137,8 +136,8 @@ def test_a_condition_looks_at_the_same_device() -> None:
     )
 
 
-def test_every_judged_device_bears_on_a_claim_that_names_none() -> None:
-    """One that names a device is tested there only."""
+def test_every_judged_device_counts_if_a_claim_names_none() -> None:
+    """A claim that names a device is tested only on it."""
     rows = [make_row(), make_row(device="cuda", outcome=FAILS)]
     everywhere, there = (
         bearing(make_expectation(device=device), *rows) for device in (None, "cuda")
@@ -154,12 +153,12 @@ def test_every_judged_device_bears_on_a_claim_that_names_none() -> None:
     ["resolve:conflict", "install:build", "import:exception", "setup:exception", "process:timeout"],
 )
 def test_a_stack_that_was_never_tried_says_nothing(outcome: str) -> None:
-    """Nothing was trained where it could not be installed, imported, set up or kept alive."""
+    """Nothing trained if the installation, an import, the setup or the process failed."""
     assert [] == bearing(make_expectation(outcome="fails"), make_row(outcome=outcome))
 
 
-def test_a_claim_may_name_what_is_otherwise_no_trial() -> None:
-    """One about memory that ran out is borne out by just that."""
+def test_a_claim_may_be_about_a_cell_that_never_trained() -> None:
+    """A claim about missing memory is confirmed by process:out-of-memory."""
     assert [("new", "for")] == bearing(
         make_expectation(outcome="process:out-of-memory"), make_row(outcome="process:out-of-memory")
     )
@@ -211,8 +210,8 @@ def test_a_claim_may_name_what_is_otherwise_no_trial() -> None:
         (Sign(than="remedy", memory="more"), make_row(), None),
     ],
 )
-def test_a_sign_is_seen_of_a_cell_or_not(sign: Sign, row: Row, expected: bool | None) -> None:
-    """Everything that it names must hold; None where the cell cannot tell."""
+def test_a_cell_shows_a_sign_or_not(sign: Sign, row: Row, expected: bool | None) -> None:
+    """Everything that the sign names must hold. None: the cell cannot decide it."""
     assert expected is shows(Cells(make_table(row)), row, sign)
 
 
@@ -245,10 +244,10 @@ def test_memory_is_compared_within_a_stack(ours: int, theirs: int, expected: str
         (43.0, 0.1, None),
     ],
 )
-def test_speed_is_told_only_where_the_noise_lets_it_be(
+def test_speed_is_compared_only_if_noise_allows_it(
     ours: float, spread: float, expected: str | None
 ) -> None:
-    """Far apart but overlapping, or apart by as much as two runs of one thing: the cell bears on nothing."""
+    """Rates that overlap, or differ by no more than two runs of the same code, decide nothing."""
     row = make_row(steps_per_s=make_rate(ours, spread))
     cells = Cells(make_table(row, make_row(variant="remedy", steps_per_s=make_rate(44.0, spread))))
     answers = {
@@ -271,7 +270,7 @@ def test_evidence_says_what_was_seen() -> None:
 
 
 def test_claims_are_judged_in_their_order() -> None:
-    """One index of the table serves all."""
+    """All claims share one index of the table."""
     claims = [make_claim(id=name) for name in ("one", "two")]
     assert ["one", "two"] == [each.claim.id for each in judge_all(claims, make_table())]
 
@@ -280,5 +279,5 @@ def test_our_claims_are_valid() -> None:
     """Every name, pattern and version range in claims.toml is known; every case has claims."""
     known = scenarios.load_all(ROOT / "scenarios")
     packages = {"torch", "lightning", "transformers", "trl", "peft"}
-    claims = claims_file.load(ROOT / "scenarios" / "claims.toml", known, packages)
+    claims = load(ROOT / "scenarios" / "claims.toml", known, packages)
     assert set(known) == {claim.scenario for claim in claims}

@@ -40,14 +40,14 @@ def load(folder: Path, text: str) -> tuple[Claim, ...]:
 
 
 def complaint(folder: Path, text: str) -> str:
-    """What a user reads about ``text``."""
+    """The error message about ``text``."""
     with pytest.raises(UserError) as raised:
         load(folder, text)
     return str(raised.value)
 
 
 def test_a_claim_is_read_with_what_it_expects(tmp_path: Path) -> None:
-    """The cells, the version ranges, the conditions, what is to be seen."""
+    """It has cells, version ranges, conditions and signs."""
     expected = Expectation(
         cells=(("amp", "remedy"),),
         where=("lightning>=2.2.2",),
@@ -58,28 +58,28 @@ def test_a_claim_is_read_with_what_it_expects(tmp_path: Path) -> None:
     assert (dt.date(2024, 4, 14), (expected,)) == (claim.date, claim.expect)
 
 
-def test_a_pattern_means_every_variant_that_it_fits(tmp_path: Path) -> None:
-    """In the order of the scenario."""
+def test_a_pattern_means_every_variant_that_matches(tmp_path: Path) -> None:
+    """They are in the order of the scenario."""
     (claim,) = load(tmp_path, CLAIM.replace('["remedy"]', '["re*"]'))
     assert (("amp", "reported"), ("amp", "remedy")) == claim.expect[0].cells
 
 
-def test_an_expectation_may_be_of_all_scenarios(tmp_path: Path) -> None:
-    """Of a warning, say, that comes in many of them."""
+def test_an_expectation_may_be_about_all_scenarios(tmp_path: Path) -> None:
+    """An example is a warning that comes in many of them."""
     (claim,) = load(
         tmp_path, CLAIM.replace('variants = ["remedy"]', 'scenario = "*"\nvariants = ["*"]')
     )
     assert {"amp", "other"} == {scenario for scenario, _ in claim.expect[0].cells}
 
 
-def test_a_condition_without_a_variant_is_on_the_cell_itself(tmp_path: Path) -> None:
-    """It names no cell."""
+def test_a_condition_without_a_variant_is_about_the_cell_itself(tmp_path: Path) -> None:
+    """Such a condition names no cell."""
     (claim,) = load(tmp_path, CLAIM.replace('variant = "reported", ', ""))
     assert (Given(outcome="fails"),) == claim.expect[0].given
 
 
 def test_the_source_has_a_page(tmp_path: Path) -> None:
-    """Of the issue or pull request."""
+    """It is the page of the issue or pull request."""
     (claim,) = load(tmp_path, CLAIM)
     assert claim.url.endswith("/owner/library/issues/12")
 
@@ -94,14 +94,14 @@ def test_a_checkout_knows_its_packages_from_its_locks(tmp_path: Path) -> None:
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "claims.toml").write_text(CLAIM, encoding="utf-8")
     with pytest.raises(UserError, match="unknown package 'lightning'"):
-        claims.of_checkout(tmp_path, SCENARIOS, [make_lock(versions={"torch": "2.6.0"})])
+        claims.load_claims(tmp_path, SCENARIOS, [make_lock(versions={"torch": "2.6.0"})])
 
 
 def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
     """Nobody knows yet what the stacks will have."""
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "claims.toml").write_text(CLAIM, encoding="utf-8")
-    assert ["upgrade"] == [claim.id for claim in claims.of_checkout(tmp_path, SCENARIOS, [])]
+    assert ["upgrade"] == [claim.id for claim in claims.load_claims(tmp_path, SCENARIOS, [])]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_without_a_lock_any_package_may_be_named(tmp_path: Path) -> None:
         ("where =", 'device = "tpu"\nwhere =', ["unknown device 'tpu', in claim 'upgrade'"]),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_the_file(
+def test_an_error_uses_the_words_of_the_file(
     tmp_path: Path, old: str, new: str, expected: list[str]
 ) -> None:
     """Each mistake names the claim, the key and what was expected."""
@@ -220,12 +220,12 @@ def test_two_claims_of_one_id_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
-    """TOML that cannot be read: file and line."""
+    """If the TOML cannot be read, the error names file and line."""
     assert "claims.toml is not valid TOML" in complaint(tmp_path, "[[claims]]\nid == 1\n")
 
 
-def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
-    """The reason of the system, not a traceback."""
+def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
+    """The error is the system's reason, not a traceback."""
     (tmp_path / "claims.toml").mkdir()
     with pytest.raises(UserError, match="cannot be read"):
         claims.load(tmp_path / "claims.toml", SCENARIOS)

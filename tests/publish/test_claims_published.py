@@ -1,4 +1,4 @@
-"""The verdicts on the claims of the five cases, derived from the published records."""
+"""The verdicts on the claims of the five cases, judged by the published records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradmatrix.cli.history import verdicts
+from gradmatrix.cli.history import judged_claims
 from gradmatrix.run.project import Project
 
 ROOT = Path(__file__).parent.parent.parent
@@ -43,10 +43,10 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def found() -> dict[str, str]:
     """The verdict on every claim, from the committed records alone."""
-    return {judged.claim.id: judged.verdict.value for judged in verdicts(Project.at(ROOT))[1]}
+    return {judged.claim.id: judged.verdict.value for judged in judged_claims(Project.at(ROOT))[1]}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_claim_of_a_case_has_the_verdict_of_its_cells(name: str, found: dict[str, str]) -> None:
-    """It is no text of ours: another release, or another run, may change it."""
+    """Nobody types it: another release or another run may change it."""
     assert found[name] == EXPECTED[name]

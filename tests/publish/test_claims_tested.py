@@ -1,4 +1,4 @@
-"""What is shown of an expectation: counts, tested releases, and the versions that separate."""
+"""What pages show about an expectation: counts, releases, and versions that separate."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A comparison in every form: what is written, compared with the files in tests/golden/.
 
-After a wanted change of a renderer: ``UPDATE_GOLDEN=1 pytest tests/publish/test_comparison_reports.py``, and read the diff.
+After a wanted change of a renderer, run this file with ``UPDATE_GOLDEN=1``, and read the diff.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
-from gradmatrix.cli.show import show_comparison
+from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare.comparison import Comparison, as_json, compare, compare_stacks
 from gradmatrix.core.model import Role
 from gradmatrix.publish.reports import (
@@ -40,7 +40,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def terminal(comparison: Comparison, *, width: int = 120, is_terminal: bool = False) -> str:
-    """What the terminal shows."""
+    """The text that the terminal shows."""
     file = io.StringIO()
     console = Console(
         file=file, width=width, highlight=False, force_terminal=is_terminal, color_system=None
@@ -50,8 +50,8 @@ def terminal(comparison: Comparison, *, width: int = 120, is_terminal: bool = Fa
 
 
 @pytest.mark.parametrize("name", ["comparison.md", "comparison.txt", "comparison.json"])
-def test_a_comparison_reads_as_it_did(name: str) -> None:
-    """One change of every kind."""
+def test_a_comparison_is_as_golden(name: str) -> None:
+    """It has one change of every kind."""
     written = {
         "comparison.md": as_markdown(everything()),
         "comparison.txt": terminal(everything()),
@@ -63,7 +63,7 @@ def test_a_comparison_reads_as_it_did(name: str) -> None:
 
 
 def test_the_data_keeps_its_schema() -> None:
-    """And comes back as it was."""
+    """Reading the data gives the same comparison."""
     schema = json.loads(as_schema())
     Draft202012Validator.check_schema(schema)
     written = as_json(everything(HOSTILE))
@@ -74,7 +74,7 @@ def test_the_data_keeps_its_schema() -> None:
 
 
 def test_the_schema_describes_every_type() -> None:
-    """With the words of its docstring."""
+    """The docstring is the description."""
     schema = json.loads(as_schema())
     assert [] == [
         name
@@ -84,7 +84,7 @@ def test_the_schema_describes_every_type() -> None:
 
 
 def test_a_hostile_stack_writes_no_markdown() -> None:
-    """No markup, no link, nobody is mentioned, no control character."""
+    """Its text has no markup, no link, no mention and no control character."""
     text = as_markdown(everything(HOSTILE))
     assert [] == [
         each
@@ -94,14 +94,14 @@ def test_a_hostile_stack_writes_no_markdown() -> None:
 
 
 def test_a_line_of_a_stack_begins_no_list_or_heading() -> None:
-    """It is put behind a list's mark, where another one would count."""
+    """It follows the mark of a list, where another mark would count."""
     before = side(OLD, record(OLD))
     after = side(NEW, record(NEW, outcome="install:build", observation=None, message="# Heading"))
     assert "  - # Heading" not in as_markdown(compare(before, after, SCENARIOS))
 
 
 def test_a_hostile_stack_moves_no_cursor() -> None:
-    """On a terminal its text is text."""
+    """Control sequences are removed."""
     shown = terminal(everything(HOSTILE), is_terminal=True)
     assert "<script>alert(1)</script>" in shown
     assert "\u202e" not in shown
@@ -122,15 +122,15 @@ def enormous() -> Comparison:
 
 
 def test_a_comment_is_never_too_long() -> None:
-    """What is left out is counted."""
+    """Parts that are left out are counted."""
     text = as_markdown(enormous())
     assert len(text.encode()) <= MOST_BYTES
     assert re.search(r"… and \d+ more causes", text)
     assert text.count("<details>") == text.count("</details>")
 
 
-def test_the_largest_cause_is_told_in_a_comment() -> None:
-    """However many cells share it, over however many stacks."""
+def test_the_largest_cause_is_in_a_comment() -> None:
+    """It is there even if many cells on many stacks share it."""
     names = [f"variant_with_a_long_name_{number}" for number in range(140)]
     locks = [
         make_lock(f"stack-with-a-name-{number}", versions={"torch": f"2.{number}"})
@@ -151,15 +151,15 @@ def test_the_largest_cause_is_told_in_a_comment() -> None:
     ) == (True, True)
 
 
-def test_what_nobody_has_to_look_at_is_folded_away() -> None:
-    """A regression is not."""
+def test_parts_that_are_not_urgent_are_folded() -> None:
+    """A regression is never folded."""
     text = as_markdown(everything())
     assert "\n### Regressed (2)\n" in text
     assert "<details><summary><b>Fixed (1)</b></summary>" in text
 
 
 class Page(HTMLParser):
-    """What a page loads, runs and is made of."""
+    """What a page loads, runs and contains."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_loads_and_runs_nothing() -> None:
-    """All is in one file, and no text of a stack is markup."""
+    """Everything is in one file, and no text of a stack is markup."""
     page = Page(as_html(everything(HOSTILE)))
     assert [] == [*page.of("script"), *page.of("img"), *page.of("iframe")]
     assert [] == [a for _, each in page.tags for a in each if a.startswith("on") or a == "style"]
@@ -187,7 +187,7 @@ def test_the_page_loads_and_runs_nothing() -> None:
 
 
 def test_the_policy_of_the_page_allows_its_own_style_alone() -> None:
-    """By its hash."""
+    """The policy names the hash of the style."""
     text = as_html(everything()).decode()
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     assert style is not None
@@ -199,21 +199,21 @@ def test_the_policy_of_the_page_allows_its_own_style_alone() -> None:
 
 
 def test_each_part_of_the_page_can_be_reached() -> None:
-    """Every link of its contents has a target."""
+    """Every link in the table of contents has a target."""
     page = Page(as_html(everything()))
     targets = {each.get("id") for _, each in page.tags}
     assert [] == [a["href"] for a in page.of("a") if (a["href"] or "")[1:] not in targets]
 
 
 def test_only_what_was_asked_for_is_written() -> None:
-    """In its form, with its target."""
+    """Each form has its target."""
     found = list(reports(everything(), {Form.JSON: "a.json", Form.HTML: "-"}))
     assert [("json", "a.json"), ("html", "-")] == [(each.form.value, each.target) for each in found]
     assert as_html(everything()) == found[1].content
 
 
 def test_without_a_measurement_no_ratio_is_shown() -> None:
-    """Step times of separate runs are no verdict."""
+    """Step times of separate runs allow no verdict."""
     found = compare(side(OLD, record(OLD)), side(NEW, record(NEW)), SCENARIOS)
     for text in (as_markdown(found), terminal(found), as_html(found).decode()):
         assert "not measured side by side" in text
@@ -225,7 +225,7 @@ def test_without_a_measurement_no_ratio_is_shown() -> None:
     "form", [terminal, as_markdown, lambda comparison: as_html(comparison).decode()]
 )
 def test_cells_that_fail_on_both_sides_are_named(form: Callable[[Comparison], str]) -> None:
-    """They are what is to be mended next; a misuse of which both are silent is told apart, and what trains is not."""
+    """They should be fixed next. A misuse about which both sides are silent is marked as one."""
     sides = [
         side(
             lock,
@@ -246,7 +246,7 @@ def test_cells_that_fail_on_both_sides_are_named(form: Callable[[Comparison], st
 
 
 def test_no_advice_is_given_for_a_misuse_of_which_the_stack_is_silent() -> None:
-    """It is meant to fail: that nothing is said of it is what regressed."""
+    """A misuse is meant to fail. The missing message is the regression."""
     before = side(OLD, record(OLD, "frozen", "step:no-grad-fn", role=Role.MISUSE, passed=True))
     seen = make_observation("n")
     after = side(NEW, record(NEW, "frozen", "gradient:none", role=Role.MISUSE, observation=seen))
@@ -255,7 +255,7 @@ def test_no_advice_is_given_for_a_misuse_of_which_the_stack_is_silent() -> None:
 
 
 def test_cells_of_several_stacks_are_named_with_their_stacks() -> None:
-    """A variant once, and where it changed."""
+    """A variant is named once, with the stacks on which it changed."""
     before, after = (
         side(OLD, record(OLD, "first")),
         side(NEW, record(NEW, "first", "step:exception", **raising())),

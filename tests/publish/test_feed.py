@@ -21,18 +21,18 @@ REGRESSED = (entry(), entry("step:exception", 1, "lock", lock=NEW))
 
 
 def read(*entries: Entry, base_url: str | None = None) -> ET.Element:
-    """The feed of a history, as a reader has it."""
+    """The feed of a history, as a program reads it."""
     return ET.fromstring(feed(History(entries, LOCKS), base_url))  # noqa: S314  (it is ours)
 
 
 def words(feed_or_entry: ET.Element, tag: str) -> list[str]:
-    """The text of every element of a name, whatever lies between."""
+    """The text of every element with a name, at any depth."""
     return ["".join(element.itertext()) for element in feed_or_entry.iter(f"{ATOM}{tag}")]
 
 
 @pytest.mark.parametrize("entries", [(), REGRESSED], ids=["empty", "two entries"])
 def test_a_feed_and_its_entries_have_what_atom_asks_for(entries: tuple[Entry, ...]) -> None:
-    """Exactly one title, id and date each; an author for all of them; an entry says where it is to be read."""
+    """Each has exactly one title, id and date. The feed has an author, and an entry a link."""
     top = read(*entries)
     for element in (top, *top.findall(f"{ATOM}entry")):
         assert [1, 1, 1] == [
@@ -43,15 +43,16 @@ def test_a_feed_and_its_entries_have_what_atom_asks_for(entries: tuple[Entry, ..
 
 
 def test_an_entry_says_what_changed_and_why() -> None:
-    """The newest publication first; of new cells only how many pass."""
+    """The newest publication comes first. New cells are only counted."""
     moved = "transformers 4.1 → 5.0, aiohttp 3.1 → 3.2, tokenizers (none) → 1.0"
+    why = f"The stack's lock moved: {moved}."
     assert [
-        f"regressed: scenario/plain on cpu: trains → step:exception. The stack's lock moved: {moved}.",
+        f"regressed: scenario/plain on cpu: trains → step:exception. {why}",
         "new: 1 of 1 cells pass",
     ] == words(read(*REGRESSED), "content")
 
 
-def test_what_our_own_change_brought_is_no_news_of_the_stack() -> None:
+def test_a_change_of_our_own_code_is_no_regression_of_the_stack() -> None:
     """Its title does not say that anything regressed."""
     flips = [
         each
@@ -63,8 +64,8 @@ def test_what_our_own_change_brought_is_no_news_of_the_stack() -> None:
     assert expected == words(read(*flips), "title")[1]
 
 
-def test_a_verdict_of_another_machine_is_counted_apart() -> None:
-    """It is no regression of the stack, and says so."""
+def test_a_verdict_of_another_machine_is_counted_separately() -> None:
+    """The entry says that it is no regression of the stack."""
     top = read(entry(), entry("process:timeout", 1, "device"))
     machine = "It ran on another machine: Linux-x86_64 → Linux-aarch64."
     assert (
@@ -77,13 +78,13 @@ def test_a_verdict_of_another_machine_is_counted_apart() -> None:
 
 
 def test_the_feed_is_as_old_as_its_newest_entry() -> None:
-    """And an empty one has a date that never changes."""
+    """An empty feed has a date that never changes."""
     days = [words(read(*entries), "updated")[0] for entries in (REGRESSED, ())]
     assert ["2026-01-16T12:00:00Z", "1970-01-01T00:00:00Z"] == days
 
 
-def test_ids_stay_when_the_history_goes_on() -> None:
-    """A reader has seen them."""
+def test_ids_never_change() -> None:
+    """A feed reader would show an entry with a new id again."""
     before, after = (
         words(read(*REGRESSED), "id"),
         words(read(*REGRESSED, entry(day=2, changed="lock")), "id"),
@@ -92,20 +93,20 @@ def test_ids_stay_when_the_history_goes_on() -> None:
 
 
 def test_each_stack_of_a_publication_has_an_entry_of_its_own() -> None:
-    """Whoever waits for one reads one."""
+    """A reader may wait for one stack only."""
     stacks = [entry(cell=make_cell(stack)) for stack in ("one", "two")]
     assert ["one: 1 new", "two: 1 new"] == words(read(*stacks), "title")[1:]
 
 
 def test_links_are_relative_without_an_address() -> None:
-    """The site is at home in any folder."""
+    """The site works in any folder."""
     hrefs = [link.get("href") for link in read(entry()).iter(f"{ATOM}link")]
     assert ["feed.xml", "index.html", "stacks/stack.html"] == hrefs
 
 
 @pytest.mark.parametrize("url", ["https://example.org/matrix", "https://example.org/matrix/"])
-def test_links_are_whole_with_one(url: str) -> None:
-    """With or without a slash at its end."""
+def test_links_are_absolute_with_an_address(url: str) -> None:
+    """The address may end with a slash."""
     hrefs = [link.get("href") for link in read(entry(), base_url=url).iter(f"{ATOM}link")]
     assert [
         f"https://example.org/matrix/{path}"
@@ -114,14 +115,14 @@ def test_links_are_whole_with_one(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["example.org", "javascript:alert(1)", "https://a b", ""])
-def test_what_is_no_address_is_refused(url: str) -> None:
-    """Before anything is written."""
+def test_a_wrong_address_is_refused(url: str) -> None:
+    """The error comes before anything is written."""
     with pytest.raises(UserError, match="is not the address"):
         feed(History((), {}), url)
 
 
-def test_no_publication_makes_the_feed_long() -> None:
-    """The newest entries, and of each the first cells."""
+def test_the_feed_stays_short() -> None:
+    """It has the newest entries, and of each the first cells."""
     many = [entry(day=day, cell=make_cell(f"stack-{day}")) for day in range(MOST_ENTRIES + 5)]
     broken = [
         entry(outcome, 90 + day, cell=make_cell(variant=f"v{number}"))
@@ -133,8 +134,8 @@ def test_no_publication_makes_the_feed_long() -> None:
     assert (MOST_ENTRIES, "and 3 more") == (len(words(top, "title")) - 1, lines[MOST_FLIPS])
 
 
-def test_what_is_hostile_is_text() -> None:
-    """Markup is escaped, and what XML has no place for left out."""
+def test_hostile_text_stays_text() -> None:
+    """Markup is escaped. Characters that XML does not allow are left out."""
     name = "<script>\x00\x1b[31m\ufffe\u202e&'\ud800"
     top = read(
         entry(cell=make_cell(variant=name)),

@@ -1,4 +1,4 @@
-"""Publishing: a column at a time, by one process or by several; what an earlier publication left is deleted."""
+"""Publishing: by one process or by several; files that an earlier publication left are deleted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 STACKS = ("first", "second")
 KEPT = ("records", "locks", "history")
-"""Folders of results/ from which nobody but a person deletes."""
+"""Folders of results/ from which only a person deletes files."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def files(project: Project) -> dict[str, bytes]:
 def test_several_processes_publish_what_one_does(
     project: Project, monkeypatch: pytest.MonkeyPatch, *, site: bool
 ) -> None:
-    """To the byte, records and pages included."""
+    """Every byte is the same, also in records and pages."""
     publish(project, site=site)
     alone = files(project)
     for path in alone:
@@ -68,10 +68,10 @@ def test_several_processes_publish_what_one_does(
     assert alone == files(project)
 
 
-def test_what_another_process_could_not_read_is_told(
+def test_a_line_that_another_process_could_not_read_is_reported(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where this one reads."""
+    """The report is the same as from one process."""
     with (project.store.journal / "second.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"ce')
     monkeypatch.setattr(publication, "BIG_BYTES", 0)
@@ -80,7 +80,7 @@ def test_what_another_process_could_not_read_is_told(
 
 
 def test_records_of_another_schema_stop_a_publication(project: Project) -> None:
-    """Before anything that shows the matrix is written."""
+    """The error comes before any page is written."""
     publish(project)
     theirs = project.store.published / "second.jsonl"
     theirs.write_bytes(theirs.read_bytes() + b'{"schema":2}\n')
@@ -92,8 +92,8 @@ def test_records_of_another_schema_stop_a_publication(project: Project) -> None:
     assert before == files(project)
 
 
-def test_pages_of_what_left_the_matrix_are_deleted(project: Project) -> None:
-    """A stack that was taken out of matrix.toml; records are kept until somebody deletes them."""
+def test_pages_of_a_removed_stack_are_deleted(project: Project) -> None:
+    """It was removed from matrix.toml. Its records stay until somebody deletes them."""
     publish(project, site=True)
     assert (project.results / "stacks" / "second.html").exists()
     block = MATRIX[MATRIX.rindex("[[stacks]]") :]
@@ -104,7 +104,7 @@ def test_pages_of_what_left_the_matrix_are_deleted(project: Project) -> None:
 
 
 def test_the_pages_are_current_until_the_data_changes(project: Project) -> None:
-    """Data and pages are published by commands of their own."""
+    """Data and pages are published by separate commands."""
     publish(project)
     assert (True, False) == (is_current(project), is_current(project, site=True))
     publish(project, site=True)
@@ -117,7 +117,7 @@ def test_the_pages_are_current_until_the_data_changes(project: Project) -> None:
 
 
 def test_the_build_is_that_of_the_newest_cell() -> None:
-    """A record from before a driver came, and one from after."""
+    """One record is from before a driver was installed, one from after."""
     old = make_record(build="cpu")
     new = make_record(build="cuda", recorded_at=NOON + dt.timedelta(hours=1))
     assert ("cuda", None) == (
@@ -127,7 +127,7 @@ def test_the_build_is_that_of_the_newest_cell() -> None:
 
 
 def test_a_cell_whose_line_cannot_be_read_is_not_gone(project: Project) -> None:
-    """Its history does not end, and the line is there until somebody mends it."""
+    """Its history goes on, and the line stays until somebody repairs it."""
     publish(project)
     path = project.store.published / "second.jsonl"
     whole, cut = (
@@ -150,7 +150,7 @@ def test_a_cell_whose_line_cannot_be_read_is_not_gone(project: Project) -> None:
 def test_records_of_another_schema_stop_a_run_before_it_begins(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not after hours of work."""
+    """The error must not come after hours of work."""
     publish(project)
     theirs = project.store.published / "first.jsonl"
     theirs.write_bytes(b'{"schema":2}\n')
@@ -161,7 +161,7 @@ def test_records_of_another_schema_stop_a_run_before_it_begins(
 
 
 def test_nothing_is_deleted_but_pages_that_were_published(project: Project) -> None:
-    """Whatever folder was named: here the checkout itself, whose scenarios/ is a folder of pages too."""
+    """The folder is the checkout itself here: its scenarios/ is a folder of pages too."""
     here = Project.at(project.root, results=project.root)
     publish(here, site=True)
     block = MATRIX[MATRIX.rindex("[[stacks]]") :]
@@ -174,15 +174,15 @@ def test_nothing_is_deleted_but_pages_that_were_published(project: Project) -> N
 
 
 @pytest.mark.parametrize("path", ["../kept.html", "/kept.html", "stacks/../../kept.html", ""])
-def test_a_list_of_pages_leads_nowhere_else(tmp_path: Path, path: str) -> None:
-    """It came by git, from whoever wrote it."""
+def test_a_list_of_pages_cannot_name_a_file_elsewhere(tmp_path: Path, path: str) -> None:
+    """The list comes from git, so anybody may have written it."""
     (tmp_path / "site").mkdir()
     (tmp_path / PAGES).write_text(f"{path}\nstacks/old.html\n", encoding="utf-8")
     assert {"stacks/old.html"} == pages_in(tmp_path)
 
 
 def test_records_of_another_lock_are_kept_and_not_shown(project: Project) -> None:
-    """They say nothing about the versions that the stack has now."""
+    """They say nothing about the present versions of the stack."""
     moved = make_record(cell=make_cell("first", "sums", "plain"), inputs={"lock": "of another day"})
     project.store.append(replace(moved, recorded_at=NOON + dt.timedelta(hours=1)))
     publish(project)
@@ -192,7 +192,7 @@ def test_records_of_another_lock_are_kept_and_not_shown(project: Project) -> Non
 
 
 def test_records_of_a_scenario_that_is_not_run_are_kept(project: Project) -> None:
-    """It may be run again tomorrow."""
+    """The scenario may run again later."""
     publish(project)
     before_it = files(project)["records/first.jsonl"]
     (project.root / "matrix.toml").write_text(
@@ -211,7 +211,7 @@ def test_records_of_a_scenario_that_is_not_run_are_kept(project: Project) -> Non
     "path", ["cells/first.html", "site/style.css", "matrix.parquet", "site/pages.txt"]
 )
 def test_a_page_that_is_missing_is_written_again(project: Project, path: str) -> None:
-    """Each of them is looked for, not the first page alone."""
+    """Every page is checked, not only the first one."""
     publish(project, site=True)
     content = (project.results / path).read_bytes()
     (project.results / path).unlink()
@@ -221,14 +221,14 @@ def test_a_page_that_is_missing_is_written_again(project: Project, path: str) ->
 
 
 def test_the_address_of_the_feed_is_part_of_what_is_current(project: Project) -> None:
-    """Another one writes it anew."""
+    """With another address the feed is written again."""
     publish(project, site=True, base_url="https://example.org/one/")
     assert not is_current(project, site=True)
     assert is_current(project, site=True, base_url="https://example.org/one/")
 
 
-def test_what_a_killed_publication_left_is_deleted(project: Project) -> None:
-    """Nobody commits half a file."""
+def test_files_of_a_killed_publication_are_deleted(project: Project) -> None:
+    """Otherwise somebody might commit half a file."""
     publish(project)
     left = project.results / "matrix.json.12345.partial"
     left.write_bytes(b"half")

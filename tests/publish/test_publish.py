@@ -1,6 +1,6 @@
 """The matrix for readers: what is written to results/, compared with the files in tests/golden/.
 
-After a wanted change of a renderer: ``UPDATE_GOLDEN=1 pytest tests/test_publish.py``, and read the diff.
+After a wanted change of a renderer, run this file with ``UPDATE_GOLDEN=1``, and read the diff.
 """
 
 from __future__ import annotations
@@ -204,12 +204,12 @@ def as_json(table: Table) -> bytes:
 
 @pytest.fixture
 def published() -> Table:
-    """The sample, gathered."""
+    """The table of the sample."""
     return gather(LOCKS, records())
 
 
 def golden(name: str, content: bytes) -> bytes:
-    """What ``content`` is expected to be."""
+    """The expected ``content``, from the golden file."""
     path = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_bytes(content)
@@ -217,33 +217,33 @@ def golden(name: str, content: bytes) -> bytes:
 
 
 def test_the_page_is_as_golden(published: Table) -> None:
-    """matrix.md."""
+    """matrix.md is as in the golden file."""
     page = as_markdown(published).encode()
     assert golden("matrix.md", page).decode() == page.decode()
 
 
 def test_the_table_is_as_golden(published: Table) -> None:
-    """matrix.csv."""
+    """matrix.csv is as in the golden file."""
     table = content("matrix.csv", published)
     assert golden("matrix.csv", table).decode() == table.decode()
 
 
 def test_the_data_is_as_golden(published: Table) -> None:
-    """matrix.json."""
+    """matrix.json is as in the golden file."""
     data = as_json(published)
     assert golden("matrix.json", data).decode() == data.decode()
 
 
 def test_the_data_has_the_promised_keys(published: Table) -> None:
-    """What others read by name: it may grow, and never shrinks."""
+    """Others read these keys by name. Keys may be added and never removed."""
     data = json.loads(as_json(published))
     assert (1, {"schema", "stacks", "cells"}) == (data["schema"], set(data))
     assert all(
         {"name", "python", "as_of", "packages", "build"} <= set(stack) for stack in data["stacks"]
     )
     keys = (
-        "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes message "
-        "raised warnings diagnosis recorded_at key"
+        "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes "
+        "message raised warnings diagnosis recorded_at key"
     )
     assert {keys} == {" ".join(cell) for cell in data["cells"]}
     speeds = [cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] == "trains"]
@@ -252,7 +252,7 @@ def test_the_data_has_the_promised_keys(published: Table) -> None:
 
 
 def test_the_data_keeps_messages_as_they_were(published: Table) -> None:
-    """It is data: JSON escapes what must be escaped."""
+    """JSON escapes what must be escaped."""
     messages = {cell["message"] for cell in json.loads(as_json(published))["cells"]}
     assert set(HOSTILE.values()) <= messages
 
@@ -276,19 +276,19 @@ def test_hostile_text_adds_no_column_and_no_markup_to_the_page(published: Table)
     ]
 
 
-def test_cells_of_what_left_the_matrix_are_not_published(published: Table) -> None:
-    """A stack, a scenario and a variant that are gone."""
+def test_cells_of_removed_parts_are_not_published(published: Table) -> None:
+    """A stack, a scenario and a variant were removed."""
     cells = [row.cell for row in published.rows]
     assert [] == [cell for cell in cells if "gone" in {cell.stack, cell.scenario, cell.variant}]
 
 
 def test_stacks_stand_in_the_order_of_their_dates(published: Table) -> None:
-    """Oldest first, whatever their names."""
+    """The oldest comes first; names do not matter."""
     assert ["old", "torn", "new"] == published.stacks
 
 
 def test_the_order_of_the_records_does_not_matter(published: Table) -> None:
-    """Journals differ from checkout to checkout, the published files do not."""
+    """Journals differ between checkouts, but published files do not."""
     other = gather(reversed(LOCKS), reversed(records()))
     assert [render(published) for render in (as_json, as_markdown)] == [
         render(other) for render in (as_json, as_markdown)
@@ -296,7 +296,7 @@ def test_the_order_of_the_records_does_not_matter(published: Table) -> None:
 
 
 def test_writing_again_changes_no_byte(tmp_path: Path, published: Table) -> None:
-    """What nothing has changed of leaves no diff."""
+    """If nothing changed, there is no diff."""
     write_data(tmp_path, Results(published))
     before = [(path.name, path.read_bytes()) for path in sorted(tmp_path.iterdir())]
     write_data(tmp_path, Results(gather(LOCKS, records())))
@@ -318,14 +318,14 @@ def test_the_table_for_analysis_has_types(published: Table) -> None:
 
 @pytest.mark.parametrize("locks", [[], LOCKS])
 def test_a_matrix_without_records_is_written(tmp_path: Path, locks: list[Any]) -> None:
-    """Before the first run."""
+    """There are no records before the first run."""
     write_data(tmp_path, Results(gather(locks, [])))
     assert [] == json.loads((tmp_path / "matrix.json").read_bytes())["cells"]
     assert 1 == len((tmp_path / "matrix.csv").read_text(encoding="utf-8").splitlines())
 
 
 def test_a_matrix_in_which_nothing_was_judged_is_written(tmp_path: Path) -> None:
-    """Every cell unsupported: the table says so cell by cell."""
+    """Every cell is unsupported, and the table says so in each."""
     record = at("new", "sums", "plain", "setup:unsupported", passed=None, observation=None)
     write_data(tmp_path, Results(gather(LOCKS, [record])))
     assert "| **sums** | `plain` | not run | not run | – setup:unsupported |" in (
@@ -333,8 +333,8 @@ def test_a_matrix_in_which_nothing_was_judged_is_written(tmp_path: Path) -> None
     ).read_text(encoding="utf-8")
 
 
-def test_the_build_of_a_stack_is_told(published: Table) -> None:
-    """Where something ran."""
+def test_the_build_of_a_stack_is_published(published: Table) -> None:
+    """It is known if something ran."""
     stacks = json.loads(as_json(published))["stacks"]
     assert {"old": None, "torn": None, "new": "cuda"} == {
         stack["name"]: stack["build"] for stack in stacks
@@ -342,7 +342,7 @@ def test_the_build_of_a_stack_is_told(published: Table) -> None:
 
 
 def test_rows_follow_the_scenarios_and_columns_the_stacks(published: Table) -> None:
-    """Not the alphabet."""
+    """The order is not alphabetic."""
     table = grid(published.of_device("cpu"), published.scenarios, published.stacks)
     expected = [(s.name, v.name) for s in SCENARIOS.values() for v in s.variants]
     assert (expected, ("old", "torn", "new")) == ([row[:2] for row in table.rows], table.stacks)
@@ -364,7 +364,7 @@ def test_the_headline_can_show_some_stacks_only(published: Table) -> None:
 
 
 def test_every_format_is_described_by_a_sentence() -> None:
-    """Pages and docs list the files with it."""
+    """The sentence is on the pages and in the documentation."""
     assert dict.fromkeys(FORMATS, True) == {
         name: about.count("\n") == 0 and about.endswith(".") for name, about in described()
     }

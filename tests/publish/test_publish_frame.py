@@ -11,7 +11,7 @@ from tests.factories import make_observation, make_record, make_warned
 
 
 def as_row(record: Record) -> Row:
-    """A record as it is published."""
+    """The published row of a record."""
     return row_of(record, Remedies({}, ()))
 
 
@@ -28,7 +28,7 @@ def test_too_few_timed_steps_have_no_rate(times: tuple[float, ...]) -> None:
 
 
 def test_what_does_not_train_has_no_rate() -> None:
-    """It is no use to be fast at training nothing."""
+    """The speed of a script that does not train is worth nothing."""
     assert make_record("update:none", observation=make_observation()).steps_per_s is None
 
 
@@ -44,7 +44,7 @@ def test_what_does_not_train_has_no_rate() -> None:
     ],
 )
 def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None:
-    """Two digits: the third is noise."""
+    """A rate has two digits, because the third is noise."""
     assert expected == rate(per_second)
 
 
@@ -75,12 +75,12 @@ def test_a_rate_has_no_needless_digits(per_second: float, expected: str) -> None
     ],
 )
 def test_a_cell_is_a_symbol_and_words(record: Record, expected: str) -> None:
-    """Never colour alone."""
+    """Colour is never the only sign."""
     assert expected == cell_text(as_row(record)).line
 
 
-def test_a_warning_is_its_first_line_and_told_once() -> None:
-    """The record has all of it."""
+def test_a_warning_is_shown_once_with_its_first_line() -> None:
+    """The record has all lines."""
     warnings = (make_warned("one\nmore"), make_warned("two"), make_warned("one\nagain"))
     assert ("one", "two") == as_row(
         make_record(observation=make_observation(warnings=warnings))

@@ -21,7 +21,7 @@ __all__ = ["published"]  # a fixture
 
 
 def test_the_data_keeps_its_schema(published: Table) -> None:
-    """The one that is published beside it, which knows every field."""
+    """The published schema knows every field."""
     schema = json.loads(content("matrix.schema.json", published))
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
@@ -30,7 +30,7 @@ def test_the_data_keeps_its_schema(published: Table) -> None:
 
 
 def test_the_schema_refuses_what_the_data_never_is(published: Table) -> None:
-    """A field that is missing, and a verdict that is a word."""
+    """Examples are a missing field, and a verdict that is a word."""
     validator = Draft202012Validator(json.loads(content("matrix.schema.json", published)))
     data = json.loads(as_json(published))
     data["cells"][0]["passed"] = "yes"
@@ -44,7 +44,7 @@ def test_the_schema_refuses_what_the_data_never_is(published: Table) -> None:
     "path", sorted((ROOT / "results" / "records").glob("*.jsonl")), ids=lambda path: path.stem
 )
 def test_the_published_records_keep_their_schema(path: Path) -> None:
-    """The last line of each file, of a real run."""
+    """The last line of each file is from a real run."""
     validator = Draft202012Validator(
         json.loads(content("records.schema.json", tabulated((), {}, ())))
     )
@@ -52,6 +52,6 @@ def test_the_published_records_keep_their_schema(path: Path) -> None:
 
 
 def test_every_field_is_described_by_its_docstring(published: Table) -> None:
-    """Of the cells, what is not said by the name."""
+    """Fields of cells have a docstring if the name does not say enough."""
     fields = json.loads(content("matrix.schema.json", published))["$defs"]["Row"]["properties"]
     assert "Hash of everything that the verdict depends on." == fields["key"]["description"]

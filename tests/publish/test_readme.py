@@ -13,7 +13,7 @@ MARKS = "<!-- table: written by gradmatrix, do not edit -->{}<!-- end of table -
 
 
 def test_a_block_is_replaced_between_its_marks(tmp_path: Path) -> None:
-    """What stands around it stays, and text that a pattern would expand is text."""
+    """The text around it stays. Backslashes in the new text have no meaning."""
     readme = tmp_path / "README.md"
     readme.write_text("before\n" + MARKS.format("\nold\n") + "\nafter\n", encoding="utf-8")
     write_block(readme, "table", r"new \1 \g<0>")
@@ -22,7 +22,7 @@ def test_a_block_is_replaced_between_its_marks(tmp_path: Path) -> None:
 
 
 def test_a_readme_without_marks_is_left_alone(tmp_path: Path) -> None:
-    """And one that is not there is not made."""
+    """A missing README is not created."""
     readme = tmp_path / "README.md"
     write_block(readme, "table", "new")
     there = readme.exists()

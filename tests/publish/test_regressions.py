@@ -1,4 +1,4 @@
-"""What is regressed, as an issue and as data."""
+"""Regressions, as an issue and as data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from gradmatrix.core.model import Role
 from gradmatrix.judge.history import regressions
-from gradmatrix.publish.feeds import MARKER, MOST_BYTES, Reported, as_issue, reported
+from gradmatrix.publish.feeds import MOST_BYTES, Reported, as_issue, reported
 from tests.factories import make_cell, make_record, make_stopped
 from tests.judge.test_history_flips import LOCKS, NEW, entry
 
@@ -27,7 +27,7 @@ def regressed(
     record: Record | None = None,
     base: str = "",
 ) -> tuple[Reported, ...]:
-    """Cells that broke when a lock moved; ``record`` is the newest one of the first."""
+    """Cells that failed after a lock moved. ``record`` is the newest one of the first."""
     entries = [
         each
         for cell in cells or (CELL,)
@@ -42,18 +42,19 @@ def regressed(
 
 
 def test_a_regression_has_all_that_a_reader_needs() -> None:
-    """Before and after, since when, what moved, how to repeat it, and where its evidence is."""
+    """It has both outcomes, the day, what moved, how to repeat it, and a link to the evidence."""
     text = as_issue(regressed())
+    cell, evidence = "stack/scenario/plain on cpu", "cells/stack.html#scenario-plain-cpu"
+    moved = "`transformers 4.1 → 5.0`, `aiohttp 3.1 → 3.2`, `tokenizers (none) → 1.0`"
     assert (
-        f"""{MARKER}
-1 cell has regressed: passed with an earlier lock of the same stack, fails now.
+        f"""1 cell has regressed: passed with an earlier lock of the same stack, fails now.
 
 ## Regressed
 
 ### scenario: step:exception
 
-- **stack/scenario/plain on cpu**: trains → step:exception, since 2026-01-16 ([evidence](cells/stack.html#scenario-plain-cpu))
-  - The stack's lock moved: `transformers 4.1 → 5.0`, `aiohttp 3.1 → 3.2`, `tokenizers (none) → 1.0`.
+- **{cell}**: trains → step:exception, since 2026-01-16 ([evidence]({evidence}))
+  - The stack's lock moved: {moved}.
   - to repeat it: `nox -s "matrix(stack)" -- --cell scenario/plain --device cpu --fresh`
 """
         == text
@@ -74,20 +75,20 @@ def test_a_regression_has_all_that_a_reader_needs() -> None:
     ],
     ids=["message", "diagnosis"],
 )
-def test_the_first_line_of_the_diagnosis_is_told(record: Record, expected: str) -> None:
-    """Or what was raised; as code, so that nothing in it is markup or mentions anybody."""
+def test_the_first_line_of_the_diagnosis_is_shown(record: Record, expected: str) -> None:
+    """Without one, it is the exception. It is code, so that it has no markup and no mention."""
     assert f"\n  - `{expected}`\n" in as_issue(regressed(record=record))
 
 
-def test_a_change_of_ours_at_the_same_time_is_told_first() -> None:
-    """It may be the reason."""
+def test_a_change_of_our_own_code_at_the_same_time_comes_first() -> None:
+    """Our own change may be the reason."""
     text = as_issue(regressed(changed="lock observer"))
     assert "For 1 of them our own measurement changed as well.\n" in text
     assert "Our own measurement changed: observer.\n" in text
 
 
 def test_cells_are_grouped_by_scenario_and_outcome() -> None:
-    """Under a title each."""
+    """Each group has a title."""
     text = as_issue(
         regressed(*(make_cell(scenario=scenario, variant=v) for scenario in "ba" for v in "dc"))
     )
@@ -103,7 +104,7 @@ def test_cells_are_grouped_by_scenario_and_outcome() -> None:
 
 
 def test_misuse_that_became_silent_has_a_section_of_its_own() -> None:
-    """It never reads as a stack that cannot train."""
+    """Misuse must not look like a stack that cannot train."""
     found = (*regressed(make_cell(variant="misused"), role=Role.MISUSE), *regressed())
     titles = [line for line in as_issue(found).splitlines() if line.startswith("## ")]
     assert ["## Regressed", "## Mistakes that used to be reported and are now silent"] == titles
@@ -120,20 +121,20 @@ def test_an_issue_is_never_too_long() -> None:
     )
 
 
-def test_where_nothing_is_regressed_the_issue_says_so() -> None:
-    """It is what closes it."""
-    assert f"{MARKER}\nNo cell of the published matrix has regressed.\n" == as_issue(())
+def test_an_issue_without_regressions_says_so() -> None:
+    """The night then closes the issue."""
+    assert "No cell of the published matrix has regressed.\n" == as_issue(())
 
 
 def test_a_base_is_put_before_the_pages() -> None:
-    """An issue lies elsewhere."""
+    """An issue is not on the published site, so links are absolute."""
     assert "(https://example.org/cells/stack.html#scenario-plain-cpu)" in as_issue(
         regressed(base="https://example.org/")
     )
 
 
 def test_names_are_no_markup() -> None:
-    """Whoever wrote them."""
+    """Names may come from anybody."""
     text = as_issue(regressed(make_cell(variant="<img>|*x*[y](z)")))
     assert "**stack/scenario/&lt;img&gt;\\|\\*x\\*\\[y\\](z) on cpu**" in text
 
@@ -155,7 +156,7 @@ def test_names_from_records_are_code() -> None:
 
 
 def test_as_data_it_has_every_package_that_moved() -> None:
-    """With both versions."""
+    """Both versions of each package are there."""
     [found] = json.loads(msgspec.json.encode(regressed()))
     assert {
         "transformers": ["4.1", "5.0"],

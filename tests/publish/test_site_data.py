@@ -28,7 +28,7 @@ SCENARIO = make_scenario("sums", make_variant("plain"), make_variant("frozen", R
 
 
 def data(*records: Record, locks: Sequence[Lock] = ()) -> dict[str, Any]:
-    """What draw.js reads."""
+    """The data that draw.js reads."""
     path, content = data_file(
         view_of(
             records,
@@ -49,7 +49,7 @@ def cells(found: dict[str, Any], row: int = 0) -> list[list[str]]:
 
 
 def test_a_row_has_a_letter_for_each_stack() -> None:
-    """The newest one first; a cell that was not run has one too."""
+    """The newest stack comes first. A cell that was not run has a letter too."""
     found = data(make_record(cell=make_cell("new", "sums")))
     assert ["new", "old"] == [name for name, *_ in found["stacks"]]
     assert [
@@ -58,8 +58,8 @@ def test_a_row_has_a_letter_for_each_stack() -> None:
     ] == cells(found)
 
 
-def test_rates_stand_apart_in_the_order_of_the_letters() -> None:
-    """So that cells that differ in their rate only are of one kind."""
+def test_rates_are_separate_in_the_order_of_the_letters() -> None:
+    """Cells that differ only in their rate are of one kind."""
     slow = make_observation(step_times_s=(1.0, 1.0, 1.0))
     found = data(
         make_record(cell=make_cell("new", "sums")),
@@ -70,7 +70,7 @@ def test_rates_stand_apart_in_the_order_of_the_letters() -> None:
 
 
 def test_versions_are_known_by_their_rank() -> None:
-    """Ranges need no knowledge of versions in the browser."""
+    """So the browser need not compare versions."""
     locks = [
         make_lock("a", versions={"torch": "2.10.0"}),
         make_lock("b", versions={"torch": "2.9.1", "trl": "1.0"}),
@@ -82,8 +82,8 @@ def test_versions_are_known_by_their_rank() -> None:
     }
 
 
-def test_the_build_of_torch_is_told_where_stacks_differ_in_it() -> None:
-    """Alike, it says nothing."""
+def test_the_build_of_torch_is_given_if_stacks_differ() -> None:
+    """If all stacks have the same build, it says nothing."""
     locks = [make_lock("a"), make_lock("b")]
     unlike, alike = (
         data_file(view_of([], locks, SCENARIO, builds={"a": "cpu", "b": build}))[1].decode()
@@ -93,7 +93,7 @@ def test_the_build_of_torch_is_told_where_stacks_differ_in_it() -> None:
 
 
 def test_misuse_is_a_section_of_its_own() -> None:
-    """As on the page."""
+    """The page has the same sections."""
     silent = make_record(
         "update:none",
         make_cell("new", "sums", "frozen"),
@@ -110,7 +110,7 @@ def test_misuse_is_a_section_of_its_own() -> None:
 
 
 def test_the_file_holds_no_markup() -> None:
-    """It is a script, and may be looked at as anything."""
+    """A browser may read the script as another kind of file."""
     lock = make_lock(versions={"torch": "</script>\u2028"})
     _, content = data_file(view_of([], [lock], SCENARIO))
     assert set() == {"<", "\u2028"} & set(content.decode())

@@ -43,12 +43,12 @@ def page(
 
 
 def test_a_cell_is_found_by_its_anchor() -> None:
-    """SCENARIO-VARIANT-DEVICE, on the page of its stack."""
+    """The anchor is SCENARIO-VARIANT-DEVICE, on the page of the stack."""
     assert "sums-reported-cpu" in page().anchors
 
 
 def test_a_cell_says_which_one_it_is() -> None:
-    """Who lands in the middle of the page sees scenario, variant, stack, device and main versions."""
+    """A reader who lands in the middle of the page sees the whole cell and its main versions."""
     found = page()
     assert (
         "sums/ reported on stack, cpu torch 2.6.0 . The variant: what reported means." in found.text
@@ -56,8 +56,8 @@ def test_a_cell_says_which_one_it_is() -> None:
     assert "../stacks/stack.html" in found.links
 
 
-def test_the_outcome_is_told_in_words() -> None:
-    """The stable string, and a sentence for who reads it for the first time, with a link to all of them."""
+def test_the_outcome_is_explained_in_words() -> None:
+    """Beside the stable string stands a sentence, with a link to all outcomes."""
     found = page("step:no-grad-fn", observation=make_stopped())
     assert "✗ step:no-grad-fn" in found.text
     assert "The loss had no graph" in found.text
@@ -65,7 +65,7 @@ def test_the_outcome_is_told_in_words() -> None:
 
 
 def test_a_signal_is_explained_without_its_number() -> None:
-    """One line of the glossary is for all of them."""
+    """One sentence explains all signals."""
     assert "../query.html#process%3Asignal-N" in page("process:signal-11").links
 
 
@@ -76,7 +76,7 @@ def disagreeing(message: str) -> Page:
 
 
 def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> None:
-    """Nothing failed, so that the numbers are all that can be told."""
+    """Nothing failed, so the numbers are all there is to show."""
     found = disagreeing("loss 1 2 3 against 1 2.5 4 of plain")
     assert "Why It ran to its end" in found.text
     assert "its loss differs by more than 0.1 %" in found.text
@@ -88,7 +88,10 @@ def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> No
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("loss 1 2 against 2 2 of plain", "They differ from the first step on, before any update"),
+        (
+            "loss 1 2 against 2 2 of plain",
+            "before any update: the data (sampled text included) or the forward pass differs. The",
+        ),
         (
             "first loss 1 against nan of plain",
             "They differ from the first step on, before any update",
@@ -98,13 +101,13 @@ def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> No
         ("loss … 1 2 against … 2 2 of plain", "0.1 %. The numbers alone do not show"),
     ],
 )
-def test_where_two_variants_part_tells_what_differs(message: str, expected: str) -> None:
+def test_the_first_different_step_shows_what_differs(message: str, expected: str) -> None:
     """The first loss comes before any gradient."""
     assert expected in disagreeing(message).text
 
 
-def test_another_message_of_what_disagrees_stands_alone() -> None:
-    """A record of another release, or hostile text: there are no sequences in it."""
+def test_an_unknown_message_of_a_disagreement_is_shown_as_it_is() -> None:
+    """It may be of another release, or hostile. It has no sequences."""
     found = disagreeing("something else")
     assert ("something else" in found.text, "Why" in found.text.partition("What the words")[0]) == (
         True,
@@ -113,7 +116,7 @@ def test_another_message_of_what_disagrees_stands_alone() -> None:
 
 
 def test_the_diagnosis_names_its_place_and_links_the_remedy() -> None:
-    """What was seen to train on the same stack is one click away."""
+    """The remedy trains on the same stack."""
     seen = make_stopped(lost=(make_checkpoint(),))
     failing = make_record(
         "step:no-grad-fn", make_cell("stack", "sums", "reported"), observation=seen
@@ -124,8 +127,8 @@ def test_the_diagnosis_names_its_place_and_links_the_remedy() -> None:
     assert "../cells/stack.html#sums-remedy-cpu" in found.links
 
 
-def test_parameters_that_fared_alike_share_a_line() -> None:
-    """Names that differ by a number are one name, whose letters are told in words."""
+def test_parameters_with_the_same_gradients_share_a_line() -> None:
+    """Names that differ only in a number are one name. Words explain the letters."""
     parameters = tuple(make_parameter("fffn", name=f"layers.{n}.weight") for n in range(3))
     bias = make_parameter("nnnn", name="bias", changed=False)
     text = page(
@@ -136,21 +139,21 @@ def test_parameters_that_fared_alike_share_a_line() -> None:
 
 
 def test_losses_and_norms_of_the_audited_steps_are_shown() -> None:
-    """Also those that are no numbers."""
+    """Values that are not finite are shown too."""
     seen = make_observation(losses=(1.0, "nan"), gradient_norms=(2.5,), last_loss="inf")
     text = page("step:nonfinite-loss", observation=seen).text
     assert "loss 1 nan inf gradient norm 2.5" in text
 
 
 def test_the_plot_of_step_times_has_its_numbers_as_text() -> None:
-    """A shape says nothing to who cannot see it."""
+    """Some readers cannot see the plot."""
     found = page()
     assert "Timed steps, in milliseconds: 125 250 250 500" in found.text
     assert 'aria-label="4 timed steps, 125 to 500 milliseconds"' in found.html
 
 
 def test_exception_and_warnings_are_shown_whole() -> None:
-    """With the traceback, and how often a warning came."""
+    """The traceback is there, and how often a warning came."""
     seen = make_stopped(raised=NO_GRAPH, warnings=(make_warned("None of the inputs"),))
     text = page("step:no-grad-fn", observation=seen).text
     assert "Exception: RuntimeError: element 0 of tensors" in text
@@ -158,8 +161,8 @@ def test_exception_and_warnings_are_shown_whole() -> None:
     assert "Warnings: 1 UserWarning × 1 None of the inputs" in text
 
 
-def test_what_strangers_wrote_does_nothing() -> None:
-    """No markup, no escape sequences, no marks that turn the direction of writing."""
+def test_hostile_text_does_nothing() -> None:
+    """It adds no markup, no escape sequence and no change of direction."""
     seen = make_stopped(
         raised=make_raised(HOSTILE),
         warnings=(make_warned(HOSTILE, HOSTILE),),
@@ -172,7 +175,7 @@ def test_what_strangers_wrote_does_nothing() -> None:
 
 
 def test_the_commands_repeat_the_cell() -> None:
-    """Run it again, ask why, reproduce it on its lock."""
+    """They run it again, explain it, and reproduce it with its lock."""
     text = page("step:no-grad-fn", observation=make_stopped(), device="cuda").text
     assert 'nox -s "matrix(stack)" -- --cell sums/reported --device cuda --fresh' in text
     assert "gradmatrix why stack/sums/reported/cuda" in text
@@ -181,18 +184,16 @@ def test_the_commands_repeat_the_cell() -> None:
     assert "gradmatrix capsule stack/sums/reported/cuda" in text
 
 
-def test_what_it_takes_to_repeat_a_cell_is_told() -> None:
-    """Each command says what it does, and the page where the command comes from."""
+def test_each_command_is_explained() -> None:
+    """A comment says what it does, and the page says how to install it."""
     text = page().text
-    assert (
-        "# run it in a clean environment, and compare it with the published result gradmatrix reproduce"
-        in text
-    )
+    comment = "# run it in a clean environment, and compare it with the published result"
+    assert f"{comment} gradmatrix reproduce" in text
     assert "pip install -e ." in text
 
 
-def test_a_cell_leads_to_claims_and_changes() -> None:
-    """What rests on its variant, and what became of its stack."""
+def test_a_cell_links_to_claims_and_changes() -> None:
+    """The links are to claims about its variant and to changes of its stack."""
     assert {"../claims.html#on%2Fsums%2Freported", "../history.html#of%2Fstack"} <= set(
         page().links
     )
@@ -202,12 +203,12 @@ def test_a_cell_leads_to_claims_and_changes() -> None:
     "outcome", ["trains", "relation:disagrees", "resolve:conflict", "install:build"]
 )
 def test_no_capsule_is_offered_where_none_can_be_written(outcome: str) -> None:
-    """It passed, never ran, or trains by itself."""
+    """The cell passed, never ran, or needs another variant to fail."""
     assert "gradmatrix capsule" not in page(outcome).text
 
 
-def test_a_silent_misuse_is_told_as_one() -> None:
-    """It never reads as a stack that cannot train."""
+def test_a_silent_misuse_is_shown_as_one() -> None:
+    """Misuse must not look like a stack that cannot train."""
     fields: dict[str, Any] = {
         "role": Role.MISUSE,
         "gradient": Gradient.NONE,
@@ -218,15 +219,15 @@ def test_a_silent_misuse_is_told_as_one() -> None:
     assert "This variant cannot train. The stack does not report the mistake." in text
 
 
-def test_a_device_that_is_not_there_is_a_sentence() -> None:
-    """Not a table of cells that say nothing."""
+def test_a_missing_device_is_a_sentence() -> None:
+    """A table of its cells would say nothing."""
     found = page("setup:no-device", device="cuda", passed=None, isolation="none")
     assert "Not judged on cuda: the machine that ran the matrix has no such device." in found.text
     assert "reported-cuda" not in found.anchors
 
 
 def test_the_page_allows_no_script() -> None:
-    """Whatever slips through the escaping would not run."""
+    """Even text that is not escaped would not run."""
     found = page()
     assert "default-src 'none'" in found.html
     assert set() == {name for name in found.attributes if name == "style" or name.startswith("on")}

@@ -40,8 +40,8 @@ def site() -> dict[str, str]:
     return site_of(sample(), [OLD, NEW], SUMS)
 
 
-def test_every_link_leads_somewhere(site: dict[str, str]) -> None:
-    """To a page of the site and an anchor on it, by a relative address."""
+def test_every_link_has_a_target(site: dict[str, str]) -> None:
+    """It has a relative address of a page and an anchor on it."""
     anchors = {
         path: set(Page(html).anchors) for path, html in site.items() if path.endswith(".html")
     }
@@ -63,7 +63,7 @@ def test_every_link_leads_somewhere(site: dict[str, str]) -> None:
 
 
 def test_tags_close_in_order_everywhere(site: dict[str, str]) -> None:
-    """A browser need not mend them."""
+    """A browser need not repair them."""
     assert {} == {
         path: found
         for path, html in site.items()
@@ -72,7 +72,7 @@ def test_tags_close_in_order_everywhere(site: dict[str, str]) -> None:
 
 
 def test_nothing_is_fetched_from_elsewhere_and_nothing_runs_inline(site: dict[str, str]) -> None:
-    """Scripts are files of the site; there are no handlers and no styles in attributes."""
+    """Scripts are files of the site. No attribute has a handler or a style."""
     for path, html in site.items():
         if path.endswith(".html"):
             page = Page(html)
@@ -84,36 +84,34 @@ def test_nothing_is_fetched_from_elsewhere_and_nothing_runs_inline(site: dict[st
 
 
 def test_the_same_matrix_gives_the_same_pages(site: dict[str, str]) -> None:
-    """A night without news is no difference in git."""
+    """A night without changes makes no diff."""
     assert site == site_of(sample()[::-1], [NEW, OLD], SUMS)
 
 
 def test_the_first_page_says_what_trains_on_the_newest_stack(site: dict[str, str]) -> None:
-    """In one line, with its versions."""
+    """One line has the stack, its versions and the counts."""
     text = Page(site["index.html"]).text
-    assert (
-        "Newest stack: new (2026-01-15; torch 2.10.0). 1 of 2 variants that were reported as broken pass"
-        in text
-    )
+    newest = "Newest stack: new (2026-01-15; torch 2.10.0)"
+    assert f"{newest}. 1 of 2 variants that were reported as broken pass" in text
     assert "◐ sums 1 of 2" in text
     assert "1 of 1 controls pass." in text
 
 
 def test_columns_are_stacks_the_newest_first(site: dict[str, str]) -> None:
-    """With their dates and versions."""
+    """Their dates and versions are below their names."""
     text = Page(site["index.html"]).text
     assert "stack new old as of 2026-01-15 2025-01-01 torch 2.10.0 2.5.0" in text
 
 
 def test_misuse_has_a_section_of_its_own(site: dict[str, str]) -> None:
-    """It never reads as a stack that cannot train."""
+    """Misuse must not look like a stack that cannot train."""
     _, trains, tells = site["index.html"].split("<caption")[1:]
     assert ("Does it train? (cpu)" in trains, "frozen" in trains) == (True, False)
     assert ("Does the stack tell you? (cpu)" in tells, "✗ silent" in tells) == (True, True)
 
 
-def test_a_device_that_is_not_there_is_a_sentence(site: dict[str, str]) -> None:
-    """Not a table."""
+def test_a_missing_device_is_a_sentence(site: dict[str, str]) -> None:
+    """It has no table."""
     text = Page(site["index.html"]).text
     assert (
         "No cell was judged on cuda . The recorded reason: this machine has no cuda device." in text
@@ -122,7 +120,7 @@ def test_a_device_that_is_not_there_is_a_sentence(site: dict[str, str]) -> None:
 
 
 def test_older_stacks_have_pages_of_their_own() -> None:
-    """The first page is small however many there are; together they show every stack."""
+    """The first page stays small. Together the pages show every stack."""
     names = [f"s{number:02}" for number in range(30)]
     locks = [
         make_lock(name, as_of=DAY + dt.timedelta(days=number)) for number, name in enumerate(names)
@@ -134,8 +132,8 @@ def test_older_stacks_have_pages_of_their_own() -> None:
     assert "older-1.html" in Page(site["index.html"]).links
 
 
-def test_what_strangers_wrote_does_nothing() -> None:
-    """On no page: messages, warnings, versions, requirements, summaries, sources."""
+def test_hostile_text_does_nothing() -> None:
+    """It is in messages, warnings, versions, requirements, summaries and sources."""
     seen = make_stopped(warnings=(make_warned(HOSTILE),))
     records = [
         cell("stack", "plain", "step:exception", message=HOSTILE, observation=seen),
@@ -178,7 +176,7 @@ def entry(outcome: str, day: int, lock: str, *changed: str) -> Entry:
 
 
 def test_changes_since_last_time_stand_on_the_first_page() -> None:
-    """And in full on the page of the history."""
+    """The page of the history has all of them."""
     history = History((entry("trains", 0, "one"), entry("step:exception", 1, "other", "lock")), {})
     site = site_of([cell("new", "plain", "step:exception")], [NEW], SUMS, history=history)
     first = Page(site["index.html"]).text
@@ -191,8 +189,8 @@ def test_changes_since_last_time_stand_on_the_first_page() -> None:
     assert "Since 2026-01-16." in text
 
 
-def test_what_only_we_changed_is_no_news_of_a_stack() -> None:
-    """It is counted by itself, and named in the history alone."""
+def test_a_change_of_our_own_code_says_nothing_about_a_stack() -> None:
+    """It is counted separately, and only the history names it."""
     history = History(
         (entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer")), {}
     )
@@ -207,8 +205,8 @@ def test_what_only_we_changed_is_no_news_of_a_stack() -> None:
     )
 
 
-def test_changes_that_are_alike_are_one_line() -> None:
-    """The same variant, from one outcome to another, for the same reason: with all of its stacks."""
+def test_equal_changes_are_one_line() -> None:
+    """Changes of a variant with the same outcomes and reason are one entry with all stacks."""
     entries = (entry("trains", 0, "one"), entry("step:exception", 1, "one", "observer"))
     old = tuple(replace(each, cell=make_cell("old", "sums")) for each in entries)
     records = [cell(stack, "plain", "step:exception") for stack in ("old", "new")]
@@ -223,7 +221,7 @@ def test_changes_that_are_alike_are_one_line() -> None:
 
 
 def test_the_history_of_each_stack_has_its_place() -> None:
-    """Evidence links there, also where nothing changed."""
+    """Evidence pages link to it, even if nothing changed."""
     history = History((entry("trains", 0, "one"), entry("step:exception", 1, "other", "lock")), {})
     records = [cell(stack, "plain", "step:exception") for stack in ("old", "new")]
     page = Page(site_of(records, [OLD, NEW], SUMS, history=history)["history.html"])
@@ -236,7 +234,7 @@ EXPECTED = claims.Expectation(cells=(("sums", "plain"),), outcome="trains")
 
 
 def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
-    """A claim with a cell on either side."""
+    """A claim with a cell that supports it and one that contradicts it."""
     claim = claims.Claim(
         id="it-trains",
         scenario="sums",
@@ -258,7 +256,7 @@ def judged(verdict: claims.Verdict = claims.Verdict.PARTLY) -> claims.Judged:
 
 
 def test_a_claim_shows_its_verdict_with_the_cells_on_either_side() -> None:
-    """And leads to where it was published."""
+    """It also links to its source."""
     page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["claims.html"])
     assert "◐ partly: 1" in page.text
     assert {"https://github.com/owner/name/issues/7", "cells/old.html#sums-plain-cpu"} <= set(
@@ -268,7 +266,7 @@ def test_a_claim_shows_its_verdict_with_the_cells_on_either_side() -> None:
 
 
 def test_claims_are_listed_by_scenario_verdict_and_variant() -> None:
-    """Each has an address that stands beside it; a variant on which none rests says so."""
+    """Each has its address beside it. A variant without claims says so."""
     page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["claims.html"])
     assert {"on/sums", "on/sums/plain", "on/sums/frozen", "verdict/partly", "it-trains"} <= set(
         page.anchors
@@ -278,14 +276,14 @@ def test_claims_are_listed_by_scenario_verdict_and_variant() -> None:
 
 
 def test_claims_and_variants_can_be_searched_on_the_page_of_errors() -> None:
-    """A reader asks in words of his own, too."""
+    """Readers also search in their own words."""
     page = Page(site_of(sample(), [OLD, NEW], SUMS, claims=(judged(),))["errors.html"])
     assert {"claims.html#it-trains", "cells/new.html#sums-frozen-cpu"} <= set(page.links)
     assert "sums / frozen (misuse): what frozen means. ✗ silent on new" in page.text
 
 
 def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> None:
-    """Counted on the stacks alone on which its scenario fails for that reason; also those that do not help."""
+    """Only stacks count on which its scenario fails for that reason, whether it helps or not."""
     cures = ("checkpoint-inputs",)
     scenario = make_scenario(
         "sums",
@@ -317,8 +315,8 @@ def test_an_error_names_every_remedy_with_the_stacks_on_which_it_trains() -> Non
     ) == remedies.strip()
 
 
-def test_cells_that_do_not_fail_are_told_for_what_they_are() -> None:
-    """A misuse of which the stack says so is no failure."""
+def test_cells_that_do_not_fail_are_counted_separately() -> None:
+    """A misuse that the stack reports is no failure."""
     telling: dict[str, Any] = {"role": Role.MISUSE, "passed": True, "observation": make_stopped()}
     records = [
         cell("new", "reported", "step:no-grad-fn", observation=make_stopped(), message="element 0"),
@@ -329,7 +327,7 @@ def test_cells_that_do_not_fail_are_told_for_what_they_are() -> None:
 
 
 def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
-    """Under its own address, with what it says about the stack."""
+    """Each has an address, and says whether the stack is judged by it."""
     page = Page(site["query.html"])
     assert {row.outcome for row in TABLE} <= set(page.anchors)
     assert "gradient:zero Training ended, but every gradient was exactly zero. yes" in page.text
@@ -339,7 +337,7 @@ def test_every_outcome_is_explained_on_one_page(site: dict[str, str]) -> None:
 
 
 def test_an_empty_matrix_has_its_pages() -> None:
-    """Before anything ran."""
+    """Nothing has run yet."""
     site = site_of([], [], SUMS)
     assert "No cell has been judged yet." in Page(site["index.html"]).text
     assert {} == {

@@ -59,7 +59,7 @@ def row(outcome: str = "trains", stack: str = "stack", **fields: object) -> Row:
 def test_a_cell_says_in_two_lines_what_the_tables_say_in_one(
     outcome: str, fields: dict[str, Any]
 ) -> None:
-    """One vocabulary for Markdown, the terminal and the pages."""
+    """Markdown, the terminal and the pages use the same words."""
     cell = row(outcome, **fields)
     joined = {
         f"{shown(cell).word}{mark.format(shown(cell).note)}"
@@ -68,8 +68,8 @@ def test_a_cell_says_in_two_lines_what_the_tables_say_in_one(
     assert cell_text(cell).line in joined
 
 
-def test_a_variant_turns_where_its_outcome_changes() -> None:
-    """Stacks on which it was not judged are passed over."""
+def test_a_turning_point_is_a_change_of_the_outcome() -> None:
+    """Stacks on which it was not judged are skipped."""
     along = [
         row("step:no-grad-fn", "a"),
         None,
@@ -83,14 +83,14 @@ def test_a_variant_turns_where_its_outcome_changes() -> None:
 
 
 def test_versions_are_in_the_order_of_releases() -> None:
-    """Not in that of the alphabet; what is no version comes first."""
+    """The order is not alphabetic. Text that is no version comes first."""
     assert ["nightly", "2.9", "2.10.dev1", "2.10"] == sorted(
         ["2.10", "2.9", "nightly", "2.10.dev1"], key=ranked
     )
 
 
 def test_neighbouring_releases_are_compared_on_the_stacks_that_differ_least() -> None:
-    """The pair that has the other packages in common."""
+    """The pair with the most packages in common is taken."""
     locks = [
         make_lock("a", versions={"torch": "1.0", "trl": "1.0"}),
         make_lock("b", versions={"torch": "1.0", "trl": "2.0"}),
@@ -103,7 +103,7 @@ def test_neighbouring_releases_are_compared_on_the_stacks_that_differ_least() ->
 
 
 def test_a_turn_that_other_stacks_contradict_is_not_everywhere() -> None:
-    """The older release also failed elsewhere: it is not that release alone."""
+    """Another stack with the older release has another outcome."""
     versions = {"a": "1.0", "b": "1.0", "c": "2.0"}
     locks = [
         make_lock(name, versions={"torch": v}, as_of=DAY + dt.timedelta(days=ord(name)))
@@ -127,12 +127,12 @@ def test_a_turn_that_other_stacks_contradict_is_not_everywhere() -> None:
     ],
 )
 def test_messages_that_differ_by_numbers_are_the_same(one: str, other: str) -> None:
-    """Numbers, addresses and versions, and how lines are broken."""
+    """Numbers, addresses, versions and line breaks do not count."""
     assert signature(one) == signature(other)
 
 
 def test_a_message_gathers_its_cells_by_cause() -> None:
-    """A message has several reasons, each with its own remedy; warnings are apart."""
+    """A message may have several causes, each with its remedy. Warnings are separate."""
     scenario = make_scenario("sums", make_variant("plain"), make_variant("other"))
     seen = make_stopped(warnings=(make_warned("beware of 3"),))
     records = [
@@ -160,12 +160,12 @@ def test_what_was_not_judged_has_no_message() -> None:
 
 @pytest.mark.parametrize(("good", "expected"), [(3, ("p", "✓")), (1, ("h", "◐")), (0, ("f", "✗"))])
 def test_some_is_neither_all_nor_none(good: int, expected: tuple[str, str]) -> None:
-    """By a symbol, not by colour alone."""
+    """A symbol shows it, not only a colour."""
     assert expected == counted_as(good, 3)
 
 
 def plot(*values: float | None, builds: tuple[str, ...] = ()) -> str:
-    """Medians along stacks that are called a, b and so on."""
+    """Medians of stacks that are called a, b and so on."""
     axis = plots.Axis("abcdef"[: len(values)], builds or [None] * len(values))
     spreads = [plots.Spread(value, value, value) if value is not None else None for value in values]
     return plots.along(
@@ -179,7 +179,7 @@ def test_a_plot_starts_at_zero_and_leaves_gaps() -> None:
 
 
 def test_a_plot_names_its_ends_its_highest_value_and_each_stack() -> None:
-    """Who points at a stack is told its value."""
+    """A stack shows its value if the pointer is on it."""
     svg = plot(1, 2, 4)
     assert [">a</text>", ">c</text>", ">4 steps/s</text>"] == [
         each for each in (">a</text>", ">b</text>", ">c</text>", ">4 steps/s</text>") if each in svg
@@ -187,8 +187,8 @@ def test_a_plot_names_its_ends_its_highest_value_and_each_stack() -> None:
     assert ["a", "b", "c"] == re.findall("<title>on (.)</title>", svg)
 
 
-def test_a_plot_joins_no_unlike_builds() -> None:
-    """A step between them is not one of the release."""
+def test_a_plot_does_not_join_different_builds() -> None:
+    """A difference between builds does not come from the release."""
     svg = plot(1, 1, 1, 1, builds=("cpu", "cpu", "cuda", "cuda"))
     assert ["M", "L", "M", "L"] == re.findall(
         "[ML]", re.findall('class="line" d="([^"]*)"', svg)[0]
@@ -196,7 +196,7 @@ def test_a_plot_joins_no_unlike_builds() -> None:
 
 
 def test_a_plot_of_many_stacks_stays_small() -> None:
-    """What each of them says stands in the tables."""
+    """The tables have the values."""
     counts = plots.MOST_TITLES, plots.MOST_TITLES + 1
     assert [plots.MOST_TITLES, 0] == [
         len(plots.Axis(["stack"] * n, [None] * n).titles) for n in counts
@@ -204,12 +204,12 @@ def test_a_plot_of_many_stacks_stays_small() -> None:
 
 
 def test_text_is_escaped_and_plain() -> None:
-    """Also where it stands in an attribute."""
+    """It is safe in an attribute too."""
     assert "&lt;b&gt; &#34;x&#34; red" == safe('<b> "x" \x1b[31mred\u202e')
 
 
 def test_backticks_are_code_and_addresses_are_links() -> None:
-    """Nothing inside of them is markup."""
+    """Nothing inside them is markup."""
     assert "<code>a&lt;b</code> c" == str(coded("`a<b` c"))
     assert 'see <a rel="noreferrer" href="https://x.y/z">https://x.y/z</a>.' == str(
         linked("see https://x.y/z.")
@@ -218,7 +218,7 @@ def test_backticks_are_code_and_addresses_are_links() -> None:
 
 
 def test_a_docstring_has_paragraphs_and_lists() -> None:
-    """Also a list that follows its sentence without an empty line."""
+    """A list may follow a sentence without an empty line."""
     assert "<p>One\ntwo.</p>\n<p>These:</p><ul><li>a\n  b</li><li>c</li></ul>" == str(
         documented("One\ntwo.\n\nThese:\n- a\n  b\n- c\n")
     )

@@ -1,4 +1,4 @@
-"""The pages of stacks, scenarios and packages: what a stack is made of, and where its variants turn."""
+"""The pages of stacks, scenarios and packages: what is in a stack, and where outcomes change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def site() -> dict[str, str]:
     return site_of(sample(), [OLD, NEW], SUMS)
 
 
-def test_unlike_builds_of_torch_are_marked() -> None:
-    """In the heads, in the legend, on the pages of the stacks, and in the words of the plots."""
+def test_different_builds_of_torch_are_marked() -> None:
+    """They are in the table heads, the legend, the stack pages and the plots."""
     site = site_of(sample(), [OLD, NEW], SUMS, builds={"old": "cpu", "new": "cuda"})
     assert "build of torch cuda cpu" in Page(site["index.html"]).text
     assert (
@@ -34,15 +34,15 @@ def test_unlike_builds_of_torch_are_marked() -> None:
     assert "Peak memory: 117.7 MiB on new The outcome is the same" in text
 
 
-def test_builds_of_torch_that_are_alike_are_no_news() -> None:
-    """A stack still says its own."""
+def test_equal_builds_of_torch_are_not_marked() -> None:
+    """The page of a stack still names the build."""
     site = site_of(sample(), [OLD, NEW], SUMS, builds={"old": "cpu", "new": "cpu"})
     assert "build of torch" not in Page(site["index.html"]).text
     assert "build of torch cpu Python" in Page(site["stacks/old.html"]).text
 
 
 def test_what_does_not_train_has_no_speed_and_no_memory() -> None:
-    """A run that failed early needed little of both."""
+    """A run that failed early has no useful numbers."""
     reported: dict[str, Any] = {"role": Role.REPORTED}
     stopped = cell(
         "new",
@@ -55,24 +55,22 @@ def test_what_does_not_train_has_no_speed_and_no_memory() -> None:
     assert ("Outcome: passes on 0 of 1 stacks" in text, "Peak memory:" in text) == (True, False)
 
 
-def test_a_scenario_shows_where_a_variant_turns(site: dict[str, str]) -> None:
-    """Between which stacks, and every package that moved between them."""
+def test_a_scenario_shows_where_an_outcome_changes(site: dict[str, str]) -> None:
+    """It names both stacks and every package that differs between them."""
     text = Page(site["scenarios/sums.html"]).text
-    assert (
-        "✗ step:no-grad-fn on old → ✓ trains on new. Between them: torch 2.5.0 → 2.10.0, numpy 1.0 → 2.0"
-        in text
-    )
+    moved = "torch 2.5.0 → 2.10.0, numpy 1.0 → 2.0"
+    assert f"✗ step:no-grad-fn on old → ✓ trains on new. Between them: {moved}" in text
 
 
 def test_a_scenario_has_its_story_and_its_source(site: dict[str, str]) -> None:
-    """The docstring without its title, and the script."""
+    """The story is the docstring without its title. The source is the script."""
     text = Page(site["scenarios/sums.html"]).text
     assert "Its story Its story." in text
     assert '"""A title. Its story. """' in text
 
 
-def test_a_package_names_what_else_moved(site: dict[str, str]) -> None:
-    """Releases in the order of versions; a turn between two of them may be another package's doing."""
+def test_a_package_page_names_other_changed_packages(site: dict[str, str]) -> None:
+    """Releases are in the order of versions. Other packages may explain a change between them."""
     text = Page(site["packages/torch.html"]).text
     assert text.index("2.10.0 2026-01-15 new") < text.index("2.5.0 2026-01-15 old")
     assert "2.5.0 → 2.10.0 old compared with new . Also changed: numpy 1.0 → 2.0" in text
@@ -80,7 +78,7 @@ def test_a_package_names_what_else_moved(site: dict[str, str]) -> None:
 
 
 def test_a_stack_says_how_stale_it_is() -> None:
-    """An old release that nobody asked for."""
+    """It names an old release that nobody asked for."""
     stale = LockedPackage(
         name="trl",
         version="0.1",
@@ -95,7 +93,7 @@ def test_a_stack_says_how_stale_it_is() -> None:
 
 
 def test_a_stack_that_could_not_be_resolved_keeps_its_page() -> None:
-    """With the reason; it does not disappear."""
+    """The page has the reason."""
     torn = make_lock(
         "torn", versions={}, digest="", failure=Failure(outcome="resolve:conflict", message=HOSTILE)
     )
@@ -106,7 +104,7 @@ def test_a_stack_that_could_not_be_resolved_keeps_its_page() -> None:
 
 
 def test_a_stack_that_was_not_run_has_no_records() -> None:
-    """It has a page and a lock."""
+    """It has only a page and a lock."""
     site = site_of([cell("new", "plain")], [OLD, NEW], SUMS)
     assert "records/new.jsonl" in site["stacks/new.html"]
     assert "records/old.jsonl" not in site["stacks/old.html"]

@@ -1,4 +1,7 @@
-"""Scripts that hang, crash, flood and leave processes behind: each gets its outcome, and the next cell runs."""
+"""Scripts that hang, crash, flood or leave processes behind.
+
+Each gets its outcome, and the next cell runs.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,7 @@ import pytest
 
 from gradmatrix.core import files
 from gradmatrix.judge.verdict import judge
-from gradmatrix.run import server as launch
-from gradmatrix.run.server import ServerDied
+from gradmatrix.run.server import Request, Server, ServerDied, read_observation
 from tests.conftest import (
     FAKES,
     OLDEST,
@@ -46,7 +48,7 @@ def fresh_bench(tmp_path: Path) -> Iterator[Workbench]:
 
 
 def stopped_asleep(bench: Workbench, variant: str) -> Ran:
-    """A fake that hangs, stopped by a timeout that was long enough for it to say who sleeps."""
+    """A fake that hangs, stopped by a timeout that left it time to write its process id."""
     for timeout_s in (SHORT_S, 10 * SHORT_S, PATIENCE_S):
         ran = bench.run(variant, timeout_s=timeout_s)
         if (ran.directory / "sleeper.txt").exists():
@@ -55,7 +57,7 @@ def stopped_asleep(bench: Workbench, variant: str) -> Ran:
 
 
 def sleeper(directory: Path) -> int:
-    """The process that a fake left sleeping, once it has said who it is."""
+    """The process that a fake left sleeping, once it has written its id."""
     path = directory / "sleeper.txt"
     assert waits_until(lambda: path.exists() and path.read_text(encoding="ascii"))
     return int(path.read_text(encoding="ascii"))
@@ -87,7 +89,7 @@ def test_a_process_gets_its_outcome(process_bench: Workbench, variant: str, outc
 
 @pytest.mark.parametrize("variant", ["hang", "hang_deaf", "grandchild_then_hang", "flood"])
 def test_a_script_that_never_ends_is_stopped(process_bench: Workbench, variant: str) -> None:
-    """A timeout, and the server that forked it runs the next cell."""
+    """It gets a timeout, and the server that forked it runs the next cell."""
     server = process_bench.living_server()
     outcome = process_bench.run(variant, timeout_s=SHORT_S).outcome
     assert ("process:timeout", "trains") == (outcome, process_bench.run("healthy").outcome)
@@ -96,27 +98,30 @@ def test_a_script_that_never_ends_is_stopped(process_bench: Workbench, variant: 
 
 @pytest.mark.parametrize("variant", ["hang_deaf", "grandchild_then_hang"])
 def test_a_timeout_ends_the_whole_group(process_bench: Workbench, variant: str) -> None:
-    """Neither the script nor what it started goes on."""
+    """Neither the script nor a process that it started goes on."""
     assert ends(sleeper(stopped_asleep(process_bench, variant).directory))
 
 
 @pytest.mark.parametrize("variant", ["grandchild", "daemon"])
 def test_what_a_script_leaves_running_is_ended(process_bench: Workbench, variant: str) -> None:
-    """A script that trains, and leaves a process behind, trains; the process goes, whatever its group."""
+    """A script that leaves a process behind trains.
+
+    The process is ended, in whatever group it is.
+    """
     ran = process_bench.run(variant)
     assert ran.outcome == "trains"
     assert ends(sleeper(ran.directory))
 
 
 def test_what_a_killed_script_leaves_running_is_ended(process_bench: Workbench) -> None:
-    """Also where the script takes the server with it."""
+    """This also holds if the script kills the server."""
     ran = process_bench.run("grandchild_then_kill_server")
     assert ran.outcome == "process:lost"
     assert ends(sleeper(ran.directory))
 
 
 def test_no_cell_outlives_a_killed_run(tmp_path: Path) -> None:
-    """The host is gone at once, with no chance to clean up: so are its server and the cell."""
+    """The host is killed and cannot clean up. Its server and the cell end too."""
     code = (
         "import sys; from pathlib import Path; from tests.conftest import Workbench;"
         f"Workbench({OLDEST!r}, Path(sys.argv[1]), ('process',)).run('hang')"
@@ -149,13 +154,16 @@ def test_memory_is_limited_on_top_of_what_the_libraries_take(process_bench: Work
     assert "trains" == process_bench.run("healthy", memory_bytes=HALF_GIB // 8).outcome
 
 
-def test_last_words_about_memory_are_heard(process_bench: Workbench) -> None:
-    """A library that dies of a failed allocation says so at the end of its output, however much came before."""
+def test_a_message_about_memory_at_the_end_is_recognised(process_bench: Workbench) -> None:
+    """A library that fails to allocate memory says so at the end of its output.
+
+    The output may be long.
+    """
     assert "process:out-of-memory" == process_bench.run("died_saying_out_of_memory").outcome
 
 
 def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
-    """Of 64 MiB no more than the limit stays on disk, and what remains is the end."""
+    """At most the limit of 64 MiB stays on disk, and it is the end of the output."""
     ran = process_bench.run("flood_then_train")
     assert "trains" == ran.outcome
     assert (ran.directory / "output.txt").stat().st_size <= files.OUTPUT_LIMIT_BYTES
@@ -166,8 +174,8 @@ def test_a_flood_of_output_is_cut_back(process_bench: Workbench) -> None:
     ("script", "outcome"),
     [("importing_dies", "process:signal-11"), ("importing_exits", "process:exit-3")],
 )
-def test_a_death_while_importing_is_told(tmp_path: Path, script: str, outcome: str) -> None:
-    """The server that was to import it is gone, and the error says how."""
+def test_a_death_while_importing_is_reported(tmp_path: Path, script: str, outcome: str) -> None:
+    """The server ends while it imports, and the error says how."""
     bench = Workbench(OLDEST, tmp_path, (script,))
     with pytest.raises(ServerDied) as raised:
         bench.living_server()
@@ -175,7 +183,7 @@ def test_a_death_while_importing_is_told(tmp_path: Path, script: str, outcome: s
 
 
 def test_a_failed_import_does_not_harm_its_neighbours(tmp_path: Path) -> None:
-    """What each script's import raised is told, and the healthy one runs."""
+    """The exception of each script's import is reported, and the healthy script runs."""
     scripts = ("importing_raises", "importing_leaves", "importing_misses", "process")
     bench = Workbench(OLDEST, tmp_path, scripts)
     try:
@@ -206,21 +214,21 @@ def test_a_fresh_process_gives_the_same_outcome(
 
 
 def test_a_fresh_process_that_hangs_is_stopped(fresh_bench: Workbench) -> None:
-    """A timeout here too, not the signal that put an end to it."""
+    """The outcome is a timeout here too, and not the signal that ended the process."""
     ran = stopped_asleep(fresh_bench, "grandchild_then_hang")
     assert "process:timeout" == ran.outcome
     assert ends(sleeper(ran.directory))
 
 
 def test_what_a_fresh_process_leaves_running_is_ended(fresh_bench: Workbench) -> None:
-    """The group is ended with it."""
+    """Its process group is ended."""
     ran = fresh_bench.run("grandchild")
     assert "trains" == ran.outcome
     assert ends(sleeper(ran.directory))
 
 
 def test_a_late_import_is_done_once(tmp_path: Path) -> None:
-    """What a cell had to import by itself is there for the next one: the server imports it ahead."""
+    """The server imports ahead what a cell had to import itself, so the next cell finds it."""
     bench = Workbench(OLDEST, tmp_path, ("process",))
     printed = [bench.run("imports_late").output for _ in range(2)]
     bench.close()
@@ -229,15 +237,15 @@ def test_a_late_import_is_done_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b'{"schema": 1}', b"\xff", b"[" * 100_000])
 def test_an_observation_that_is_not_ours_is_none(tmp_path: Path, content: bytes) -> None:
-    """A script may write a file of that name itself, and be killed then."""
+    """A script may write a file of that name itself, and then be killed."""
     (tmp_path / "observation.json").write_bytes(content)
-    assert None is launch.read_observation(tmp_path)
+    assert None is read_observation(tmp_path)
 
 
 def test_a_folder_called_like_an_observation_is_none(tmp_path: Path) -> None:
-    """A script may make that as well."""
+    """A script may create such a folder."""
     (tmp_path / "observation.json").mkdir()
-    assert None is launch.read_observation(tmp_path)
+    assert None is read_observation(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -246,20 +254,58 @@ def test_a_folder_called_like_an_observation_is_none(tmp_path: Path) -> None:
 def test_a_server_that_does_not_keep_the_protocol_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    """A broken line, and one that is not due, are no answer; nothing goes on running."""
+    """A broken line or an unexpected event is no answer, and no process is left."""
     stand_in = tmp_path / "server.py"
     stand_in.write_text(
         f"print({line!r}, flush=True)\nimport sys\nsys.stdin.read()\n", encoding="utf-8"
     )
-    monkeypatch.setattr(launch, "SERVER", stand_in)
-    server = launch.Server(Path(sys.executable), [], tmp_path / "server", os.environ)
+    monkeypatch.setattr("gradmatrix.run.server.SERVER", stand_in)
+    server = Server(Path(sys.executable), [], tmp_path / "server", os.environ)
     with pytest.raises(ServerDied) as raised:
         server.__enter__()
     assert (True, False) == (raised.value.ended.lost, server.alive)
 
 
+@pytest.mark.parametrize("pid", [0, 1, -1])
+def test_a_process_id_that_names_others_is_never_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: int
+) -> None:
+    """To the system 0 means the group of the caller, and 1 and -1 mean every process."""
+    ready = '{"event": "ready", "import_s": 0, "imports": {}, "threads": 1}'
+    started = f'{{"event": "started", "pid": {pid}}}'
+    stand_in = tmp_path / "server.py"
+    stand_in.write_text(
+        f"import sys\nprint({ready!r}, flush=True)\nsys.stdin.readline()\n"
+        f"print({started!r}, flush=True)\nsys.stdin.read()\n",
+        encoding="utf-8",
+    )
+    killed: list[int] = []
+    monkeypatch.setattr("gradmatrix.run.server.SERVER", stand_in)
+    monkeypatch.setattr("gradmatrix.run.server.kill_group", killed.append)
+    request = Request(
+        stand_in, "any", "cpu", 1, 1, 1, tmp_path / "cell", PATIENCE_S, memory_bytes=None
+    )
+    with Server(Path(sys.executable), [], tmp_path / "server", os.environ) as server:
+        assert server.run(request).ended.lost
+    assert 1 == len(killed)
+    assert killed[0] > 1
+
+
+def test_a_closed_server_is_not_killed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have its id by then."""
+    bench = Workbench(OLDEST, tmp_path, ("process",))
+    server = bench.living_server()
+    server.close()
+    killed: list[int] = []
+    monkeypatch.setattr("gradmatrix.run.server.kill_group", killed.append)
+    server.close()
+    assert [] == killed
+
+
 def test_a_server_leaves_nothing_open(tmp_path: Path) -> None:
-    """No descriptor of this process, and no process."""
+    """It leaves no open descriptor in this process, and no process."""
     bench = Workbench(OLDEST, tmp_path, ("process",))
     before = sorted(Path("/proc/self/fd").iterdir())
     server = bench.living_server()

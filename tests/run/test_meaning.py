@@ -100,20 +100,20 @@ OTHER = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_what_does_the_same_has_the_same_digest(tmp_path: Path, name: str) -> None:
-    """People may write it in other words and other files."""
+    """The code may have other words and other files."""
     cell, words = SAME[name]
     assert of(tmp_path, cell=CELL, words=WORDS) == of(tmp_path, cell=cell, words=words)
 
 
 @pytest.mark.parametrize("name", OTHER)
 def test_what_does_something_else_has_another_digest(tmp_path: Path, name: str) -> None:
-    """However small the difference."""
+    """The difference may be small."""
     cell, words = OTHER[name]
     assert of(tmp_path, cell=CELL, words=WORDS) != of(tmp_path, cell=cell, words=words)
 
 
 def test_a_moved_definition_has_the_same_digest(tmp_path: Path) -> None:
-    """Two files become one, a third has another name."""
+    """Two files become one, and a third gets another name."""
     merged = (
         CELL.replace("from . import words\nfrom .words import LIMIT, said", "").replace(
             "words.", ""
@@ -128,7 +128,7 @@ def test_a_moved_definition_has_the_same_digest(tmp_path: Path) -> None:
 
 
 def test_a_constant_far_away_counts(tmp_path: Path) -> None:
-    """Whatever is reached, through however many definitions."""
+    """It counts if it is reached, through any number of definitions."""
     chain = WORDS.replace("LIMIT = 3", "LIMIT = A\nA = B\nB = C\nC = 1")
     assert of(tmp_path, cell=CELL, words=chain) != of(
         tmp_path, cell=CELL, words=chain.replace("C = 1", "C = 2")
@@ -136,7 +136,7 @@ def test_a_constant_far_away_counts(tmp_path: Path) -> None:
 
 
 def test_a_local_variable_hides_what_has_its_name(tmp_path: Path) -> None:
-    """An argument is no reference to the constant of the same name."""
+    """An argument does not refer to the constant with the same name."""
     own = CELL.replace("def run(request):", "def run(request, LIMIT=1):")
     assert of(tmp_path, cell=own, words=WORDS) == of(
         tmp_path, cell=own, words=WORDS.replace("LIMIT = 3", "LIMIT = 4")
@@ -158,7 +158,7 @@ def train(variant):
 
 
 def test_a_file_without_what_is_read_from_outside() -> None:
-    """Unless the file itself uses it."""
+    """Such a name counts only if the file itself uses it."""
     without = frozenset({"NEEDS"})
     digests = {
         digest_of_file(SCRIPT.replace("torch", name).encode(), without) for name in ("torch", "trl")

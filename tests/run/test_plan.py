@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.model import Failure, Record, Role, Steps
 from gradmatrix.run import meaning
-from gradmatrix.run import plan as planning
-from gradmatrix.run.plan import Action, Limits, Planned, Selection, plan
+from gradmatrix.run.plan import PACKAGE, Action, Limits, Planned, Selection, plan
 from tests.factories import make_cell, make_lock, make_record, make_scenario, make_variant
 
 DEVICES = {"cpu": "Linux-x86_64"}
@@ -47,7 +46,7 @@ def only(cells: list[Planned]) -> Planned:
 
 
 def record_of(cell: Planned, outcome: str = "trains", **fields: object) -> Record:
-    """What is recorded of a planned cell that ended so."""
+    """The record of a planned cell with this outcome."""
     return make_record(outcome, cell.cell, **({"key": cell.key, "inputs": cell.inputs} | fields))
 
 
@@ -58,7 +57,7 @@ def test_a_cell_that_was_never_run_is_run() -> None:
 
 
 def test_an_unchanged_cell_is_kept() -> None:
-    """The same key: nothing that its verdict depends on has changed."""
+    """Its key is the same: nothing that its verdict depends on has changed."""
     again = only(planned(record_of(only(planned()))))
     assert (Action.KEEP, "recorded on 2026-01-15 12:00 with the same key") == (
         again.action,
@@ -70,7 +69,10 @@ def test_an_unchanged_cell_is_kept() -> None:
     "outcome", ["step:no-grad-fn", "import:missing-module", "process:timeout", "setup:unsupported"]
 )
 def test_a_failure_is_kept_as_well(outcome: str) -> None:
-    """It would fail again: the outcome is evidence, not an accident. That a script skips itself is one, too."""
+    """It would fail again, so the outcome is evidence.
+
+    The same holds for a script that skips itself.
+    """
     assert Action.KEEP is only(planned(record_of(only(planned()), outcome))).action
 
 
@@ -84,9 +86,9 @@ def test_fresh_runs_what_is_recorded() -> None:
     "outcome", ["process:lost", "install:network", "install:disk-full", "resolve:index-unreachable"]
 )
 def test_a_spurious_outcome_is_run_again(outcome: str) -> None:
-    """It spoke of the machine only."""
+    """It says something about the machine only."""
     cell = only(planned(record_of(only(planned()), outcome)))
-    assert (Action.RUN, f"the last outcome, {outcome}, speaks of the machine only") == (
+    assert (Action.RUN, f"the last outcome, {outcome}, says something about the machine only") == (
         cell.action,
         cell.why,
     )
@@ -104,7 +106,7 @@ OTHER: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", OTHER)
 def test_the_key_changes_with_each_input(name: str) -> None:
-    """And the plan says which one it was."""
+    """The plan says which input changed."""
     recorded = record_of(only(planned()))
     cell = only(planned(recorded, **OTHER[name]))
     assert recorded.key != cell.key
@@ -114,26 +116,26 @@ def test_the_key_changes_with_each_input(name: str) -> None:
 def test_the_key_changes_with_the_code_that_observes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another observer may see something else."""
     recorded = record_of(only(planned()))
-    monkeypatch.setattr(planning, "observer_digest", lambda: "f" * 64)
+    monkeypatch.setattr("gradmatrix.run.plan.observer_digest", lambda: "f" * 64)
     assert "changed since it was recorded: observer" == only(planned(recorded)).why
 
 
 def test_the_key_changes_with_the_code_that_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same observation may mean something else."""
     recorded = record_of(only(planned()))
-    monkeypatch.setattr(planning, "judge_digest", lambda: "f" * 64)
+    monkeypatch.setattr("gradmatrix.run.plan.judge_digest", lambda: "f" * 64)
     assert "changed since it was recorded: judge" == only(planned(recorded)).why
 
 
 def test_the_key_changes_with_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another format holds other facts."""
     recorded = record_of(only(planned()))
-    monkeypatch.setattr(planning, "SCHEMA", 2)
+    monkeypatch.setattr("gradmatrix.run.plan.SCHEMA", 2)
     assert "changed since it was recorded: schema" == only(planned(recorded)).why
 
 
-def test_several_changes_are_all_told() -> None:
-    """In the order of the inputs."""
+def test_several_changes_are_all_reported() -> None:
+    """They come in the order of the inputs."""
     recorded = record_of(only(planned()))
     cell = only(planned(recorded, **(OTHER["steps"] | OTHER["lock"])))
     assert "changed since it was recorded: lock, steps" == cell.why
@@ -154,12 +156,12 @@ def test_several_changes_are_all_told() -> None:
     ],
 )
 def test_the_key_changes_with_nothing_else(parts: dict[str, Any]) -> None:
-    """What the verdict cannot depend on runs nothing again."""
+    """A change that the verdict cannot depend on runs nothing again."""
     assert only(planned()).key == only(planned(**parts)).key
 
 
 def test_cells_of_one_script_share_their_inputs() -> None:
-    """The key says what a verdict depends on; which cell it is stands beside it."""
+    """The key says what a verdict depends on. It does not contain the cell."""
     first, second = planned(
         scenarios=[make_scenario("scenario", make_variant("a"), make_variant("b"))]
     )
@@ -167,7 +169,7 @@ def test_cells_of_one_script_share_their_inputs() -> None:
 
 
 def test_a_stack_without_the_feature_settles_as_unsupported() -> None:
-    """Nothing need be run to know it."""
+    """Nothing must run to know this."""
     scenario = make_scenario("scenario", make_variant(needs=("torch", "trl>=0.14")))
     cell = only(planned(scenarios=[scenario]))
     assert (Action.SETTLED, "setup:unsupported") == (cell.action, str(cell.outcome))
@@ -175,7 +177,7 @@ def test_a_stack_without_the_feature_settles_as_unsupported() -> None:
 
 
 def test_a_feature_that_is_too_old_settles_as_unsupported() -> None:
-    """The version is told."""
+    """The reason names the version."""
     scenario = make_scenario("scenario", make_variant(needs=("torch>=2.7",)))
     assert "needs torch>=2.7, this stack has 2.6.0" == only(planned(scenarios=[scenario])).why
 
@@ -191,7 +193,7 @@ def test_a_machine_without_the_device_settles_as_no_device() -> None:
 
 
 def test_a_stack_that_could_not_be_locked_settles_with_its_failure() -> None:
-    """Not with the features that an empty lock lacks."""
+    """The features that an empty lock lacks are not the reason."""
     cell = only(planned(lock=make_lock(versions={}, digest="", failure=CONFLICT)))
     assert (Action.SETTLED, "resolve:conflict", CONFLICT.message) == (
         cell.action,
@@ -209,7 +211,7 @@ SETTLED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("parts", SETTLED)
 def test_a_settled_cell_is_settled_once(parts: dict[str, Any]) -> None:
-    """A record that already says so is kept, also with --fresh: there is nothing to run."""
+    """A record with the same outcome is kept, also with --fresh: nothing can be run."""
     first = only(planned(**parts))
     recorded = record_of(first, str(first.outcome))
     assert [Action.KEEP] * 2 == [
@@ -218,13 +220,13 @@ def test_a_settled_cell_is_settled_once(parts: dict[str, Any]) -> None:
 
 
 def test_a_cell_that_ran_before_and_lacks_its_device_now_settles() -> None:
-    """The record speaks of another machine's device."""
+    """The record is about another machine's device."""
     recorded = record_of(only(planned(devices={"cuda": "H200"})))
     assert Action.SETTLED is only(planned(recorded, devices={"cuda": None})).action
 
 
 def test_a_spurious_failure_to_lock_is_settled_anew() -> None:
-    """It is never kept: the index may answer now."""
+    """It is never kept, because the index may answer now."""
     lock = make_lock(
         versions={},
         digest="",
@@ -241,7 +243,7 @@ MATRIX = [
 
 
 def selected(selection: Selection) -> list[str]:
-    """The planned cells of a small matrix, in words."""
+    """The planned cells of a small matrix, as text."""
     devices = {"cpu": "Linux-x86_64", "cuda": "H200"}
     return [
         str(cell.cell) for cell in planned(selection=selection, scenarios=MATRIX, devices=devices)
@@ -249,7 +251,7 @@ def selected(selection: Selection) -> list[str]:
 
 
 def test_the_plan_has_the_order_of_the_scenarios_variants() -> None:
-    """Device by device."""
+    """The order is the same on each device."""
     of_device = ["stack/one/a/", "stack/one/b/", "stack/two/a/"]
     assert [cell + device for device in ("cpu", "cuda") for cell in of_device] == selected(
         Selection()
@@ -269,12 +271,12 @@ def test_the_plan_has_the_order_of_the_scenarios_variants() -> None:
     ],
 )
 def test_a_selection_narrows_the_plan(selection: Selection, expected: list[str]) -> None:
-    """By scenario, by cell, by device; all of what is given must hold."""
+    """A cell must match all given options: scenario, cell and device."""
     assert expected == selected(selection)
 
 
 def test_a_selection_has_its_cells() -> None:
-    """The same question for a cell that is recorded."""
+    """A selection answers the same question for a recorded cell."""
     selection = Selection(scenarios=frozenset({"one"}), devices=frozenset({"cpu"}))
     assert [True, False, False] == [
         selection.has(make_cell(scenario=scenario, device=device))
@@ -283,8 +285,8 @@ def test_a_selection_has_its_cells() -> None:
 
 
 def test_the_observers_digest_covers_what_a_cell_uses() -> None:
-    """A cell reaches the observer; nothing in it is left out because it is imported in a function."""
-    code = meaning.Code("observe", planning.PACKAGE / "observe")
+    """It reaches the observer from a cell, also through imports inside functions."""
+    code = meaning.Code("observe", PACKAGE / "observe")
     modules = {module for module, _ in code.reached([("observe.server", "main")])}
     assert {
         "observe.cell",
@@ -298,7 +300,7 @@ def test_the_observers_digest_covers_what_a_cell_uses() -> None:
 
 def test_the_judges_digest_covers_the_words_it_uses() -> None:
     """The verdict, its patterns and the outcomes."""
-    code = meaning.Code("gradmatrix", planning.PACKAGE)
+    code = meaning.Code("gradmatrix", PACKAGE)
     names = {
         name
         for _, name in code.reached(

@@ -21,7 +21,7 @@ from tests.run.test_plan import only, planned, record_of, replace_limits
 def test_a_cell_that_met_a_limit_is_run_again_when_that_has_grown(
     outcome: str, limits: dict[str, Any], name: str
 ) -> None:
-    """With more of it, it may end otherwise."""
+    """With a larger limit it may have another outcome."""
     cell = only(planned(record_of(only(planned()), outcome), limits=replace_limits(**limits)))
     assert (Action.RUN, f"the last outcome was {outcome}, and {name} has grown") == (
         cell.action,
@@ -41,7 +41,7 @@ def test_a_cell_that_met_a_limit_is_run_again_when_that_has_grown(
     ],
 )
 def test_another_limit_runs_nothing_again(outcome: str, limits: dict[str, Any]) -> None:
-    """A limit that was not met, or one that shrank, changes no outcome."""
+    """A limit that was not reached, or that became smaller, changes no outcome."""
     assert (
         Action.KEEP
         is only(
@@ -51,9 +51,12 @@ def test_another_limit_runs_nothing_again(outcome: str, limits: dict[str, Any]) 
 
 
 def test_a_failed_build_is_tried_again() -> None:
-    """It is judged, and yet may be this machine's compiler."""
+    """The outcome is judged, but its cause may be this machine's compiler."""
     cell = only(planned(record_of(only(planned()), "install:build")))
-    assert (Action.RUN, "the last outcome, install:build, may be for want of a compiler") == (
+    assert (
+        Action.RUN,
+        "the last outcome, install:build, may have a missing compiler as its cause",
+    ) == (
         cell.action,
         cell.why,
     )

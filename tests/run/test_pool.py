@@ -25,12 +25,12 @@ LOST = Answer(None, Ended(lost=True), wall_s=0.125)
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world in which every stack is installed and every cell trains, unless told otherwise."""
+    """Every stack is installed and every cell trains, unless a test says otherwise."""
     return pretend(monkeypatch)
 
 
 def test_a_lost_cell_is_tried_again(tmp_path: Path, world: World) -> None:
-    """With a new server: the old one is gone."""
+    """It runs in a new server, because the old one has ended."""
     world.answers["b"] = [LOST]
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -70,7 +70,7 @@ def test_no_cell_can_guess_the_folder_of_another(tmp_path: Path, world: World) -
 
 
 def test_a_cell_that_stays_lost_is_recorded_as_lost(tmp_path: Path, world: World) -> None:
-    """After a few attempts; the other cells are run."""
+    """It is tried a few times. The other cells are run."""
     world.answers["b"] = [LOST] * ATTEMPTS
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -84,7 +84,7 @@ def test_a_cell_that_stays_lost_is_recorded_as_lost(tmp_path: Path, world: World
 def test_a_lost_process_that_left_an_observation_is_not_tried_again(
     tmp_path: Path, world: World
 ) -> None:
-    """What was written down happened."""
+    """What is in the observation has happened."""
     world.answers["b"] = [Answer(make_observation(), Ended(lost=True), wall_s=0.5)]
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -104,7 +104,7 @@ def test_a_cell_that_ends_differently_under_one_key_is_flaky(tmp_path: Path, wor
 
 
 def test_a_scenario_that_cannot_be_imported_fails_alone(tmp_path: Path, world: World) -> None:
-    """Its cells are not asked for."""
+    """Its cells are not sent to the server."""
     world.raises["one"] = make_raised("No module named 'rich'", "ModuleNotFoundError")
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -120,7 +120,7 @@ def test_a_scenario_that_cannot_be_imported_fails_alone(tmp_path: Path, world: W
 
 
 def test_an_import_that_raises_something_else_is_an_exception(tmp_path: Path, world: World) -> None:
-    """A module that is there and does not work."""
+    """The module exists but does not work."""
     world.raises["two"] = make_raised("cannot import name 'x'", "ImportError")
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -155,7 +155,7 @@ def isolations(run: StackRun) -> dict[str, str]:
 def test_a_timeout_in_a_fork_of_several_threads_is_tried_in_a_fresh_process(
     tmp_path: Path, world: World
 ) -> None:
-    """Such a fork may wait for a lock for ever; the server it came from runs the next cell."""
+    """Such a fork may wait forever for a lock. Its server runs the next cell."""
     world.threads, world.answers["b"] = 2, [TIMED_OUT]
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -187,7 +187,7 @@ def test_a_timeout_that_no_fork_can_have_caused_is_believed(
 
 
 def test_a_server_with_cuda_open_is_not_forked_again(tmp_path: Path, world: World) -> None:
-    """What a cell made the server import opened it: the rest of the stack gets a process for each cell."""
+    """An import for a cell opened CUDA. The rest of the stack gets a process for each cell."""
     world.opens_cuda = "one/a"
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -201,7 +201,7 @@ def test_a_server_with_cuda_open_is_not_forked_again(tmp_path: Path, world: Worl
 def test_a_server_that_opens_cuda_while_importing_is_never_forked(
     tmp_path: Path, world: World
 ) -> None:
-    """Not even once."""
+    """Not even the first cell is a fork."""
     world.importing_opens_cuda = True
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
@@ -212,7 +212,7 @@ def test_a_server_that_opens_cuda_while_importing_is_never_forked(
 
 
 def test_a_failed_import_comes_with_what_the_server_printed(tmp_path: Path, world: World) -> None:
-    """Whoever watches sees the end of it; also where the process died of it."""
+    """The end of the output is shown, also if the process died while it imported."""
     world.log = tmp_path / "server.txt"
     world.log.write_text("loading a library", encoding="utf-8")
     world.raises["one"] = make_raised()
@@ -227,7 +227,7 @@ def test_a_failed_import_comes_with_what_the_server_printed(tmp_path: Path, worl
 
 
 def test_fresh_isolation_gives_every_cell_a_process(tmp_path: Path, world: World) -> None:
-    """Which imports the cell's own scenario only, and is not forked."""
+    """It imports the cell's own scenario only, and is not forked."""
     run = make_run(tmp_path, isolation="fresh")
     run.execute(EVERYTHING)
     assert ([["one"], ["one"], ["two"]], [False] * 3) == (world.started, world.forks)
@@ -252,7 +252,7 @@ def test_scripts_of_the_users_own_share_the_server(tmp_path: Path, world: World)
 def test_a_script_whose_libraries_end_the_server_imports_them_itself(
     tmp_path: Path, world: World
 ) -> None:
-    """It may never come to importing what it names; the others go on as before."""
+    """It may end before it imports a library that it names. The other scripts run as before."""
     world.kills["mine"] = Ended(signal=11)
     run = make_run_with_scripts(tmp_path)
     run.execute(EVERYTHING)
@@ -271,10 +271,10 @@ def test_a_script_whose_libraries_end_the_server_imports_them_itself(
     ] == world.started
 
 
-def test_in_a_process_of_its_own_a_script_imports_everything_itself(
+def test_in_a_fresh_process_a_script_imports_everything_itself(
     tmp_path: Path, world: World
 ) -> None:
-    """In its own order, as it would without this project."""
+    """It imports in its own order, as it would without this project."""
     make_run_with_scripts(tmp_path, "fresh").execute(EVERYTHING)
     assert [["one"], ["one"], ["two"], [], []] == world.started
 
@@ -282,7 +282,7 @@ def test_in_a_process_of_its_own_a_script_imports_everything_itself(
 def test_an_import_that_fails_in_a_scenario_is_none_of_a_script(
     tmp_path: Path, world: World
 ) -> None:
-    """Also where both are one file."""
+    """This holds even if both are the same file."""
     world.raises["one"] = make_raised()
     run = make_run_with_scripts(tmp_path)
     same = make_scenario("same", make_variant("same"), arguments=("a",), path="scenarios/one.py")

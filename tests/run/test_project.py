@@ -40,7 +40,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_what_was_published_is_not_published_again(project: Project) -> None:
-    """Until something changes, which a new record does."""
+    """A new record makes it out of date."""
     publish(project)
     assert is_current(project)
     project.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
@@ -48,7 +48,7 @@ def test_what_was_published_is_not_published_again(project: Project) -> None:
 
 
 def test_an_unchanged_matrix_needs_no_pandas(project: Project) -> None:
-    """It takes a second to import."""
+    """Importing pandas takes a second."""
     publish(project)
     code = (
         "import sys; from pathlib import Path; from gradmatrix.run.project import Project;"
@@ -65,7 +65,7 @@ def test_an_unchanged_matrix_needs_no_pandas(project: Project) -> None:
 
 @pytest.mark.parametrize("name", ["matrix.json", "matrix.csv", "matrix.md"])
 def test_a_missing_file_is_written_again(project: Project, name: str) -> None:
-    """Each of the three."""
+    """This holds for each of three files."""
     publish(project)
     path = project.results / name
     content = path.read_bytes()
@@ -75,7 +75,7 @@ def test_a_missing_file_is_written_again(project: Project, name: str) -> None:
 
 
 def test_records_that_came_by_git_are_published(project: Project) -> None:
-    """They are older than the matrix, and of another machine."""
+    """Another machine wrote them, and they are older than the matrix."""
     publish(project)
     pulled = make_record("step:exception", make_cell("second", "sums", "plain"))
     theirs = project.store.published / "second.jsonl"
@@ -87,7 +87,10 @@ def test_records_that_came_by_git_are_published(project: Project) -> None:
 
 @pytest.mark.parametrize("path", ["matrix.toml", "scenarios/sums.py", "results/locks/first.json"])
 def test_what_the_matrix_is_made_of_makes_it_anew(project: Project, path: str) -> None:
-    """Also where the clock of another machine says that it is older."""
+    """A changed source makes the matrix out of date.
+
+    The clock of another machine may give it an older time.
+    """
     publish(project)
     os.utime(project.root / path, (0, 0))
     assert not is_current(project)
@@ -96,12 +99,12 @@ def test_what_the_matrix_is_made_of_makes_it_anew(project: Project, path: str) -
 def test_what_another_publisher_recorded_is_not_lost(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading and writing are under one lock: who had to wait reads what was recorded meanwhile."""
+    """Reading and writing happen under one lock. A publisher that waited reads the new records."""
     held = files.held
 
     @contextmanager
     def after_another(path: Path) -> Iterator[None]:
-        """A lock that another session held, which recorded a cell and published it."""
+        """A lock held by another process, which recorded a cell and published it."""
         monkeypatch.setattr(publication, "held", held)
         other = Project.at(project.root)
         other.store.append(make_record("step:exception", make_cell("second", "sums", "plain")))
@@ -117,11 +120,11 @@ def test_what_another_publisher_recorded_is_not_lost(
 def test_a_record_that_comes_while_publishing_is_published_next(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is what is remembered, not what is there when the files are written."""
+    """Only the records that were read count as published, not those that came later."""
     written = type(project.store).publish
 
     def slowly(*arguments: object) -> None:
-        """Another session's cell ends just then."""
+        """Another process records a cell at this moment."""
         project.store.append(
             make_record("update:none", make_cell("second", "sums", "frozen"), role=Role.MISUSE)
         )
@@ -151,7 +154,7 @@ def test_paths_are_of_where_the_command_was_given(
 
 
 def test_environments_are_those_of_the_checkout(project: Project, tmp_path: Path) -> None:
-    """Also for results that go elsewhere: they take gigabytes."""
+    """Results may go elsewhere, but environments take gigabytes and are shared."""
     elsewhere = Project.at(project.root, results=tmp_path / "elsewhere")
     run = elsewhere.stack_run(elsewhere.matrix.stack("first"), Watcher())
     assert project.root / ".gradmatrix" / "environments" == run.environments

@@ -1,4 +1,4 @@
-"""Every variant of every published scenario reduces to a script that knows nothing of this project."""
+"""Every variant of every published scenario reduces to a script that does not need this project."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def undefined(text: str) -> set[str]:
 
 @pytest.mark.parametrize(("scenario", "variant"), REAL)
 def test_every_variant_of_every_scenario_reduces(scenario: Scenario, variant: str) -> None:
-    """To Python without an unknown name, without a word of ours, and without the name of a variant in its code."""
+    """The result is Python without unknown names.
+
+    It does not mention this project or the name of a variant.
+    """
     text = reduce(Path(scenario.path).read_text(encoding="utf-8"), variant, "cpu", 4)
     strings = {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)}
     assert (set(), None, set()) == (

@@ -1,4 +1,4 @@
-"""``refresh``: what the package index has that the matrix has not."""
+"""``refresh``: what the package index has and the matrix lacks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def add(root: Path, table: str) -> None:
-    """Write ``table`` below what matrix.toml has."""
+    """Write ``table`` at the end of matrix.toml."""
     path = root / "matrix.toml"
     path.write_text(path.read_text(encoding="utf-8") + table, encoding="utf-8")
 
@@ -85,7 +85,7 @@ def files(root: Path) -> list[str]:
 
 
 def test_a_release_that_no_lock_has_is_fresh() -> None:
-    """Nor a newer one; yanked, pre- and future releases are none."""
+    """No lock may have a newer one either. Yanked, pre- and future releases do not count."""
     releases = (
         release("1.1", "2026-11-20"),
         release("1.2", "2026-11-21", yanked=True),
@@ -105,7 +105,7 @@ def test_a_release_that_no_lock_has_is_fresh() -> None:
 
 
 def test_a_yanked_release_moves_a_stack_of_today_only() -> None:
-    """A lock of another day is what that day gave."""
+    """A lock of another day keeps what that day gave."""
     old = Stack(name="old", python="3.11", requirements=("alpha",), as_of=TODAY)
     stacks = [old, msgspec.structs.replace(old, name="latest", as_of="today")]
     locks = {name: lock(name, alpha="1.0", beta="2.0") for name in ("old", "latest")}
@@ -119,7 +119,10 @@ def test_a_yanked_release_moves_a_stack_of_today_only() -> None:
 
 
 def test_a_suggestion_is_a_table_that_can_be_pasted(tmp_path: Path) -> None:
-    """Over the newest stack that has the package; both names of Lightning in one."""
+    """It changes the newest stack that has the package.
+
+    Both names of Lightning are in one table.
+    """
     stacks = [
         Stack(name="old", python="3.9", requirements=("lightning",), as_of=dt.date(2025, 1, 1)),
         Stack(
@@ -138,10 +141,10 @@ def test_a_suggestion_is_a_table_that_can_be_pasted(tmp_path: Path) -> None:
     ) == (config.load(tmp_path / "matrix.toml", ["sums"], TODAY).stacks)
 
 
-def test_nothing_new_is_told(
+def test_nothing_new_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And is exit code 0."""
+    """The exit code is 0."""
     assert 0 == refresh(root, "--check")
     assert capsys.readouterr().out.startswith(
         "The matrix has everything that the package index has on "
@@ -149,10 +152,10 @@ def test_nothing_new_is_told(
     assert {"/simple/alpha/"} == set(served.requests)
 
 
-def test_a_new_release_is_told_with_a_table_for_matrix_toml(
+def test_a_new_release_is_reported_with_a_table_for_matrix_toml(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Which is the user's, and stays as it is."""
+    """The file belongs to the user and is not changed."""
     served.add("alpha", "1.2", "2026-03-01")
     before = (root / "matrix.toml").read_bytes()
     assert [1, 0] == [refresh(root, "--check"), refresh(root)]
@@ -162,10 +165,10 @@ def test_a_new_release_is_told_with_a_table_for_matrix_toml(
     assert before == (root / "matrix.toml").read_bytes()
 
 
-def test_generated_stacks_are_told_by_check_and_written_without(
+def test_generated_stacks_are_reported_by_check_and_written_without(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From then on they are stacks like others, and nothing is new but their locks."""
+    """After that they are ordinary stacks, and only their locks are missing."""
     add(root, RELEASES)
     assert 1 == refresh(root, "--check")
     assert "_matrix.json" not in files(root)
@@ -183,10 +186,10 @@ def test_generated_stacks_are_told_by_check_and_written_without(
     assert served.requests == ["/simple/alpha/"]  # within minutes it is not asked again
 
 
-def test_a_stack_that_no_rule_gives_any_more_is_told(
+def test_a_stack_that_no_rule_gives_now_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A release was yanked; what was recorded of it is kept."""
+    """A release was yanked. Its records are kept."""
     add(root, RELEASES)
     refresh(root)
     served.files[0].yanked = True
@@ -197,13 +200,14 @@ def test_a_stack_that_no_rule_gives_any_more_is_told(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_period_that_has_ended_is_told_until_it_is_locked(
+def test_a_period_that_has_ended_is_reported_until_it_is_locked(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its stack is there without any index; what it lacks is a lock."""
+    """Its stack needs no index. Only its lock is missing."""
     add(
         root,
-        '[generate.snapshots]\nevery = "quarter"\nfrom = 2025-03-31\nuntil = 2025-03-31\nrequirements = ["alpha"]',
+        '[generate.snapshots]\nevery = "quarter"\nfrom = 2025-03-31\nuntil = 2025-03-31\n'
+        'requirements = ["alpha"]',
     )
     assert 1 == refresh(root, "--check")
     assert (
@@ -222,7 +226,7 @@ def test_a_period_that_has_ended_is_told_until_it_is_locked(
 def test_news_are_had_as_data(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For a workflow."""
+    """A workflow can read them as JSON."""
     served.add("alpha", "1.2", "2026-03-01")
     assert 1 == refresh(root, "--check", "--json")
     news = json.loads(capsys.readouterr().out)
@@ -235,10 +239,10 @@ def test_news_are_had_as_data(
     )
 
 
-def test_a_package_that_the_index_has_not_is_told(
+def test_a_package_that_the_index_has_not_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the table that names it; nothing is written."""
+    """The error names the table, and nothing is written."""
     served.files.clear()
     add(root, RELEASES)
     assert 2 == refresh(root)
@@ -250,7 +254,7 @@ def test_a_package_that_the_index_has_not_is_told(
 def test_a_release_that_is_asked_for_exactly_must_be_there(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A typing error is no empty column."""
+    """A typing error must not give an empty column."""
     add(root, RELEASES + 'exactly = ["1.11"]\n')
     assert 2 == refresh(root)
     err = capsys.readouterr().err
@@ -260,7 +264,7 @@ def test_a_release_that_is_asked_for_exactly_must_be_there(
 
 @pytest.mark.usefixtures("served")
 def test_a_rule_that_gives_nothing_is_noted(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It may be a rule for what is to come."""
+    """It may be a rule for future releases."""
     add(root, RELEASES + 'from = "99"\n')
     assert 0 == refresh(root)
     assert "note: [generate.releases] gives no stack" in capsys.readouterr().out
@@ -271,7 +275,7 @@ def test_a_rule_that_gives_nothing_is_noted(root: Path, capsys: pytest.CaptureFi
 def test_a_window_is_looked_up_like_releases(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its floor and its newest."""
+    """It gives a floor and a newest stack."""
     add(root, '[generate.window]\nrequirements = ["alpha"]\n')
     assert 0 == refresh(root)
     out = capsys.readouterr().out
@@ -280,13 +284,13 @@ def test_a_window_is_looked_up_like_releases(
     ]
 
 
-def test_without_the_index_what_is_kept_is_used_and_told(
+def test_without_the_index_what_is_kept_is_used_and_reported(
     root: Path,
     served: PackageIndex,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """On stderr, with the moment that it is of."""
+    """A note on stderr has the time of the kept answers."""
     assert 0 == refresh(root)
     asked = len(served.requests)
     monkeypatch.setattr("gradmatrix.stacks.index.FRESH_S", 0.0)
@@ -302,7 +306,7 @@ def test_without_the_index_what_is_kept_is_used_and_told(
 def test_with_neither_index_nor_cache_it_ends_with_2(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is written, and what to do is told."""
+    """Nothing is written, and the error says what to do."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     add(root, RELEASES)
     assert 2 == refresh(root)

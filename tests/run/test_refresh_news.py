@@ -1,4 +1,4 @@
-"""``refresh``: what is told of tables, windows, packages and stacks, and what is told where the index says little."""
+"""Reports of ``refresh`` about tables, windows, packages and stacks, if the index says little."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def undated(index: PackageIndex) -> None:
 
 
 @pytest.mark.parametrize("what", ["no release", "no dates for the releases"])
-def test_an_index_that_tells_nothing_is_told(
+def test_an_index_without_information_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
-    """A page that is not there, or without dates: the matrix may have all, or not."""
+    """The page is missing or has no dates, so new releases cannot be seen."""
     undated(served)
     if what == "no release":
         served.files.clear()
@@ -50,14 +50,11 @@ def test_an_index_that_tells_nothing_is_told(
 def test_a_window_needs_dates(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without, its floor would be no floor."""
+    """Without dates there is no oldest supported release."""
     undated(served)
     add(root, WINDOW)
     assert 2 == refresh(root)
-    assert (
-        "no dates for the releases of 'alpha', which [generate.window] needs"
-        in capsys.readouterr().err
-    )
+    assert "no dates for the releases of 'alpha'" in capsys.readouterr().err
     assert "_matrix.json" not in files(root)
 
 
@@ -66,7 +63,7 @@ def test_a_window_needs_dates(
 def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(
     root: Path, table: str
 ) -> None:
-    """Both are known afterwards."""
+    """The stacks of both are known afterwards."""
     typed = (root / "matrix.toml").read_text(encoding="utf-8")
     add(root, RELEASES)
     other = root / "other" / "matrix.toml"
@@ -84,7 +81,7 @@ def test_a_matrix_of_another_folder_leaves_the_checkouts_stacks_alone(
 def test_a_stack_that_a_table_gives_is_not_suggested(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Pasted, there would be two of a name."""
+    """Otherwise two stacks would have one name."""
     served.add("alpha", "1.2", "2026-03-01")
     add(root, RELEASES)
     assert 0 == refresh(root)
@@ -93,7 +90,7 @@ def test_a_stack_that_a_table_gives_is_not_suggested(
 
 
 def test_a_suggestion_is_as_of_a_day_that_has_what_its_base_asks_for() -> None:
-    """The later one, as with generated stacks."""
+    """The later day is taken, as with generated stacks."""
     base = msgspec.structs.replace(
         STACK, requirements=("alpha==1.2", "beta"), as_of=dt.date(2026, 10, 5)
     )
@@ -109,10 +106,10 @@ def test_a_suggestion_is_as_of_a_day_that_has_what_its_base_asks_for() -> None:
 
 @pytest.mark.parametrize("after", [RELEASES + 'from = "1.1"\n', ""])
 @pytest.mark.usefixtures("served")
-def test_what_a_changed_table_gives_no_more_is_told(
+def test_what_a_changed_table_gives_no_more_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str], after: str
 ) -> None:
-    """And what one gave that is gone."""
+    """Stacks of a deleted table are reported too."""
     typed = (root / "matrix.toml").read_text(encoding="utf-8")
     add(root, RELEASES)
     refresh(root)
@@ -126,10 +123,10 @@ def test_what_a_changed_table_gives_no_more_is_told(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
+def test_a_table_that_was_not_looked_up_is_reported_though_it_gives_nothing(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Until then no other command goes on."""
+    """No other command runs until it is looked up."""
     add(root, RELEASES + 'from = "99"\n')
     assert [2, 1] == [main(["list", "--root", str(root)]), refresh(root, "--check")]
     out = capsys.readouterr().out
@@ -139,31 +136,31 @@ def test_a_table_that_was_not_looked_up_is_told_though_it_gives_nothing(
 
 
 def test_a_yanked_release_that_is_asked_for_exactly_stays() -> None:
-    """Also in a stack of today: the next lock has it too."""
+    """This also holds for a stack of today: its next lock has the release too."""
     requirements = ("alpha", "alpha==1.*", "alpha<=1.0", "Alpha==1.0", "alpha===1.0")
     stacks = [
         msgspec.structs.replace(STACK, name=text, requirements=(text,), as_of="today")
         for text in requirements
     ]
     locks = {text: lock(text, alpha="1.0") for text in requirements}
-    told = yanked(stacks, locks, {"alpha": (release("1.0", yanked=True),)})
-    assert [True, True, True, False, False] == [each.moves for each in told]
+    withdrawn = yanked(stacks, locks, {"alpha": (release("1.0", yanked=True),)})
+    assert [True, True, True, False, False] == [each.moves for each in withdrawn]
 
 
-def test_a_new_release_of_a_package_of_windows_is_told(
+def test_a_new_release_of_a_package_of_windows_is_reported(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where no typed stack asks for it."""
+    """No typed stack asks for this package."""
     served.add("beta", "1.0", "2026-01-01")
     add(root, WINDOW.replace("alpha", "beta"))
     refresh(root)
     assert "release   beta 1.0 of 2026-01-01: no lock has the package" in capsys.readouterr().out
 
 
-def test_a_new_prerelease_is_told_of_a_package_that_has_nothing_else(
+def test_a_new_prerelease_is_reported_of_a_package_that_has_nothing_else(
     root: Path, served: PackageIndex, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is what an install takes."""
+    """An install would take it."""
     served.files.clear()
     served.add("alpha", "2.0rc1", "2026-01-01")
     assert 1 == refresh(root, "--check")
@@ -171,10 +168,10 @@ def test_a_new_prerelease_is_told_of_a_package_that_has_nothing_else(
 
 
 @pytest.mark.parametrize(("python", "code"), [("3.11", 0), ("3.12", 1)])
-def test_a_release_is_told_where_a_stack_has_a_python_for_it(
+def test_a_release_is_reported_where_a_stack_has_a_python_for_it(
     root: Path, served: PackageIndex, monkeypatch: pytest.MonkeyPatch, python: str, code: int
 ) -> None:
-    """For the others there is none."""
+    """A stack with another Python cannot use the release."""
     listed = [
         {
             "filename": "alpha-2.0.tar.gz",
@@ -196,10 +193,10 @@ def test_a_release_is_told_where_a_stack_has_a_python_for_it(
 
 
 @pytest.mark.usefixtures("served")
-def test_a_stack_of_today_without_a_lock_is_told(
+def test_a_stack_of_today_without_a_lock_is_reported(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Though other stacks have its packages; once it is locked it moves by itself."""
+    """Other stacks have its packages. Once it is locked, it moves without a report."""
     add(
         root,
         '[[stacks]]\nname = "next"\npython = "3.11"\nas_of = "today"\nrequirements = ["alpha"]\n',

@@ -1,4 +1,4 @@
-"""``refresh`` by what is kept of the package index, where nothing newer can be had."""
+"""``refresh`` with old answers of the package index, when it gives no new ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_old_answer_removes_no_stack(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It was given before the release was out, and another machine has asked since."""
+    """It is from before the release. Another machine has read the index since then."""
     add(root, RELEASES)
     assert 0 == refresh(root)
     served.add("alpha", "1.2", "2026-03-01")
@@ -39,8 +39,8 @@ def test_an_old_answer_removes_no_stack(
     capsys.readouterr()
     assert 2 == refresh(root)
     assert (
-        "Nothing was written: by old answers of the package index these stacks would go: alpha-1.2."
-        in capsys.readouterr().err
+        "Nothing was written: old answers of the package index would remove these stacks: "
+        "alpha-1.2." in capsys.readouterr().err
     )
     assert written == (root / "results" / "locks" / "_matrix.json").read_bytes()
     assert b"alpha-1.2" in written
@@ -49,7 +49,7 @@ def test_an_old_answer_removes_no_stack(
 def test_news_are_of_the_day_of_the_answers(
     root: Path, served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And say that they are old, as data too."""
+    """The output and the data say that the answers are old."""
     then, now = dt.datetime(2026, 2, 3, 12, tzinfo=dt.UTC), dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
     cache = IndexCache(tmp_path / "cache")
     Index(served.url, cache=cache, clock=lambda: then).releases("alpha")

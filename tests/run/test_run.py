@@ -1,4 +1,4 @@
-"""One stack's run: plan, lock, install, launch, verdict, store, with a server that only pretends."""
+"""The run of one stack, from its plan to its records, with a pretended server."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CONFLICT = Failure(outcome="resolve:conflict", message="a needs b<1, c needs b>2
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world in which every stack is installed and every cell trains, unless told otherwise."""
+    """Every stack is installed and every cell trains, unless a test says otherwise."""
     return pretend(monkeypatch)
 
 
 @pytest.fixture
 def uninstallable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No environment may be asked for."""
+    """A test that must not ask for an environment."""
 
     def ensure(*_: object, **__: object) -> Environment:
         pytest.fail("nothing need be installed")
@@ -47,7 +47,7 @@ def uninstallable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_cell_is_run_and_recorded(tmp_path: Path, world: World) -> None:
-    """From one server, in the order of the plan; what is unsupported is settled without it."""
+    """One server runs them in the order of the plan. An unsupported cell is settled without it."""
     run = make_run(tmp_path)
     summary = run.execute(EVERYTHING)
     assert (3, 0, 1) == (summary.executed, summary.kept, summary.settled)
@@ -61,7 +61,10 @@ def test_every_cell_is_run_and_recorded(tmp_path: Path, world: World) -> None:
 
 
 def test_a_summary_has_the_seconds_of_imports_and_cells(tmp_path: Path, world: World) -> None:
-    """Imports of the server and those of its cells apart from the cells' own time; the build's notice too."""
+    """Import times of the server and of cells are separate from the cells' own time.
+
+    The build's notice is there too.
+    """
     summary = make_run(tmp_path).execute(EVERYTHING)
     assert (8.0 + 3 * 0.25, 3 * 0.5, "a larger build") == (
         summary.import_s,
@@ -71,7 +74,7 @@ def test_a_summary_has_the_seconds_of_imports_and_cells(tmp_path: Path, world: W
 
 
 def test_a_record_holds_what_was_seen_and_how_it_was_run(tmp_path: Path, world: World) -> None:
-    """The observation, the build, the isolation, the run."""
+    """It has the observation, the build, the isolation and the run."""
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
     record = run.store.recorded_here("stack")[make_cell(scenario="one", variant="b")]
@@ -85,8 +88,8 @@ def test_a_record_holds_what_was_seen_and_how_it_was_run(tmp_path: Path, world: 
     assert TRAINED.observation == record.observation
 
 
-def test_whoever_watches_is_told(tmp_path: Path, world: World) -> None:
-    """The plan, each stage, each cell with what it printed."""
+def test_a_run_reports_its_progress(tmp_path: Path, world: World) -> None:
+    """Progress gets the plan, each stage, and each cell with its output."""
     watcher = Watcher()
     make_run(tmp_path, watcher=watcher).execute(EVERYTHING)
     assert [4] == watcher.plans
@@ -118,7 +121,7 @@ def test_settled_cells_need_no_environment(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("uninstallable")
 def test_a_lock_that_failed_fills_its_column(tmp_path: Path) -> None:
-    """Each cell has the stack's own failure, also the unsupported one."""
+    """Each cell gets the stack's own failure, an unsupported one too."""
     run = make_run(tmp_path, lock=make_lock(versions={}, digest="", failure=CONFLICT))
     summary = run.execute(EVERYTHING)
     assert dict.fromkeys(("a", "b", "c", "unsupported"), "resolve:conflict") == outcomes(run)
@@ -148,7 +151,7 @@ def failing_install(monkeypatch: pytest.MonkeyPatch, outcome: str) -> None:
 def test_an_install_that_failed_fills_what_was_to_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is unsupported stays so: that needed no environment."""
+    """An unsupported cell stays unsupported: it needed no environment."""
     failing_install(monkeypatch, "install:build")
     run = make_run(tmp_path)
     summary = run.execute(EVERYTHING)
@@ -160,10 +163,10 @@ def test_an_install_that_failed_fills_what_was_to_be_run(
 
 
 @pytest.mark.parametrize("outcome", ["install:network", "install:disk-full"])
-def test_a_failure_of_the_machine_is_recorded_and_then_told(
+def test_a_failure_of_the_machine_is_recorded_and_then_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
-    """The stack was not judged; the same command takes it up again."""
+    """The stack was not judged. The same command can continue it."""
     failing_install(monkeypatch, outcome)
     run = make_run(tmp_path)
     with pytest.raises(UserError, match=f"Stack stack was not judged: {outcome}."):
@@ -184,7 +187,7 @@ def test_after_a_failure_of_the_machine_the_cells_are_run(
 
 
 def test_a_stopped_run_keeps_what_had_ended(tmp_path: Path, world: World) -> None:
-    """And the next one takes up the rest."""
+    """The next run does the rest."""
 
     class Impatient(Watcher):
         """Interrupts after the second cell."""
@@ -203,7 +206,7 @@ def test_a_stopped_run_keeps_what_had_ended(tmp_path: Path, world: World) -> Non
 
 
 def test_a_long_message_is_cut(tmp_path: Path, world: World) -> None:
-    """All of it is in the observation."""
+    """The observation has all of it."""
     broken = make_observation(raised=make_raised("x" * 2000), reached="step")
     world.answers["a"] = [Answer(broken, Ended(exit=0), wall_s=0.5)]
     run = make_run(tmp_path)
@@ -213,7 +216,7 @@ def test_a_long_message_is_cut(tmp_path: Path, world: World) -> None:
 
 
 def test_the_resolvers_explanation_is_kept(tmp_path: Path) -> None:
-    """It fills a column, and nothing else holds it."""
+    """It fills a column, and no other place has it."""
     run = make_run(
         tmp_path,
         lock=make_lock(versions={}, digest="", failure=replace(CONFLICT, message="x" * 6000)),
@@ -222,11 +225,11 @@ def test_the_resolvers_explanation_is_kept(tmp_path: Path) -> None:
     assert {5000} == {len(record.message) for record in run.store.recorded_here("stack").values()}
 
 
-def test_a_run_has_the_environment_to_itself(tmp_path: Path, world: World) -> None:
-    """While its cells run."""
+def test_only_one_run_uses_an_environment(tmp_path: Path, world: World) -> None:
+    """No other run uses the environment while its cells run."""
 
     class Curious(Watcher):
-        """Looks whether it does."""
+        """Checks whether the environment is held."""
 
         def ended(self, record: Record, output: str) -> None:
             assert files.is_held(tmp_path / "environments" / ".stack.lock")
@@ -242,14 +245,14 @@ def test_a_run_has_the_environment_to_itself(tmp_path: Path, world: World) -> No
 def test_what_another_run_recorded_meanwhile_is_kept(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that had to wait for the records plans again, and says that it waits."""
+    """A run that waited for the records makes its plan again, and reports that it waits."""
     watcher = Watcher()
     run = make_run(tmp_path, watcher=watcher)
     with monkeypatch.context() as patched:
 
         @contextmanager
         def another_first(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
-            """A lock that the same run in another terminal holds until it is done."""
+            """A lock that another process with the same run holds until it is done."""
             patched.undo()
             waiting()
             make_run(tmp_path).execute(EVERYTHING)
@@ -265,7 +268,7 @@ def test_what_another_run_recorded_meanwhile_is_kept(
 
 
 def test_what_a_killed_run_left_is_deleted(tmp_path: Path) -> None:
-    """Its process is gone, and the lock with it; one that lives is left alone."""
+    """Its process has ended, so its lock is free. The folder of a living process is not touched."""
     for name in ("living", "dead"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.lock").touch()
@@ -278,7 +281,7 @@ def test_what_a_killed_run_left_is_deleted(tmp_path: Path) -> None:
 
 
 def test_failed_cells_are_the_judged_ones_with_misuse_last() -> None:
-    """For the list at the end of a run."""
+    """They are listed at the end of a run."""
     records = [
         make_record("update:none", make_cell(variant="a"), role=Role.MISUSE),
         make_record("step:exception", make_cell(variant="c")),
@@ -290,7 +293,7 @@ def test_failed_cells_are_the_judged_ones_with_misuse_last() -> None:
 
 
 def test_a_runs_name_tells_when_it_began() -> None:
-    """And sorts by it."""
+    """Names sort by time."""
     moment = dt.datetime.strptime(new_run_id().partition("-")[0], "%Y%m%dT%H%M%S").replace(
         tzinfo=dt.UTC
     )

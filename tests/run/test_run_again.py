@@ -1,4 +1,4 @@
-"""A stack that was changed, run, and changed back: what is known of it counts again, and nothing is run."""
+"""A stack is changed, run, and changed back: its earlier records count again, and nothing runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_every_key_of_a_cell_is_remembered(store: Store) -> None:
-    """The newest one of each."""
+    """The newest record of each key is kept."""
     found = store.recorded_under(make_cell().stack)
     assert {"good": "trains", "bad": "resolve:conflict"} == {
         key: r.outcome for (_, key), r in found.items()
@@ -36,7 +36,7 @@ def test_every_key_of_a_cell_is_remembered(store: Store) -> None:
 
 
 def test_a_missing_device_replaces_a_stack_that_did_not_resolve(store: Store) -> None:
-    """Nobody ever ran that cell: what hides it is no result."""
+    """That cell never ran, so no result is hidden."""
     store.append(
         make_record("setup:no-device", passed=None, recorded_at=NOON + dt.timedelta(hours=2))
     )
@@ -44,7 +44,7 @@ def test_a_missing_device_replaces_a_stack_that_did_not_resolve(store: Store) ->
 
 
 def test_a_file_is_read_again_when_it_has_grown(store: Store) -> None:
-    """The same store serves before and after a run."""
+    """The same store is used before and after a run."""
     cell = make_cell()
     store.recorded_here(cell.stack)
     store.append(make_record("update:none", key="good", recorded_at=NOON + dt.timedelta(hours=3)))

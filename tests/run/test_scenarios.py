@@ -16,7 +16,8 @@ from tests.factories import make_lock, make_variant
 
 FOLDER = Path(__file__).parent.parent.parent / "scenarios"
 
-# The names are a contract: results are looked up by them. c control, r reported, m remedy, i misuse.
+# The names are a contract, because results are found by them. The roles are c (control),
+# r (reported), m (remedy) and i (misuse).
 CONTRACT = {
     "t5_classifier": """
         c torch_adamw
@@ -84,14 +85,14 @@ def load(folder: Path, text: str) -> Scenario:
 
 
 def complaint(folder: Path, text: str) -> str:
-    """What a user reads about a script with this text."""
+    """The error that a user reads about a script with this text."""
     with pytest.raises(UserError) as raised:
         load(folder, text)
     return str(raised.value)
 
 
 def test_a_script_is_read_and_not_run(tmp_path: Path) -> None:
-    """Neither its imports nor its statements happen."""
+    """Its imports and statements are not executed."""
     scenario = load(tmp_path, SCRIPT)
     assert ("sums", "Sums of two", (Relation(first="plain", second="even"),)) == (
         scenario.name,
@@ -101,7 +102,7 @@ def test_a_script_is_read_and_not_run(tmp_path: Path) -> None:
 
 
 def test_variants_keep_their_order_and_take_the_scripts_needs(tmp_path: Path) -> None:
-    """Unless they name their own."""
+    """A variant may have its own requirements instead."""
     found = [(v.name, v.role, v.summary, v.needs) for v in load(tmp_path, SCRIPT).variants]
     assert [
         ("plain", Role.CONTROL, "as it is", ("torch>=2.0", "trl")),
@@ -111,7 +112,7 @@ def test_variants_keep_their_order_and_take_the_scripts_needs(tmp_path: Path) ->
 
 
 def test_a_variant_may_say_what_it_cures(tmp_path: Path) -> None:
-    """Causes of a missing gradient; most have none."""
+    """It names causes of a missing gradient. Most variants have none."""
     found = {variant.name: variant.cures for variant in load(tmp_path, SCRIPT).variants}
     assert {"plain": (), "even": ("frozen", "zero"), "odd": ()} == found
 
@@ -132,7 +133,7 @@ def test_a_variant_may_say_what_it_cures(tmp_path: Path) -> None:
 def test_a_relation_may_state_its_tolerance_and_what_it_is_about(
     tmp_path: Path, options: dict[str, object], expected: Relation
 ) -> None:
-    """In a third part; by default losses and gradient norms within one in a thousand."""
+    """A third part has both. By default losses and gradient norms must agree within 0.1 %."""
     scenario = load(
         tmp_path, SCRIPT.replace('("plain", "even")]', f'("plain", "even", {options!r})]')
     )
@@ -140,7 +141,7 @@ def test_a_relation_may_state_its_tolerance_and_what_it_is_about(
 
 
 def test_the_digest_is_of_what_the_code_does(tmp_path: Path) -> None:
-    """Other words for people, another variant or relation are the same code; another operator is not."""
+    """Prose, variants and relations may change. Another operator gives another digest."""
     digest = load(tmp_path, SCRIPT).source_digest
     assert (
         digest
@@ -150,7 +151,7 @@ def test_the_digest_is_of_what_the_code_does(tmp_path: Path) -> None:
 
 
 def test_only_variants_must_be_there(tmp_path: Path) -> None:
-    """Without a docstring the title is the name; nothing needed, nothing that must agree."""
+    """Without a docstring the name is the title. Requirements and relations are optional."""
     scenario = load(tmp_path, 'VARIANTS: dict = {"plain": {"role": "control", "summary": "x"}}')
     assert ("sums", (), ()) == (scenario.title, scenario.variants[0].needs, scenario.agree)
 
@@ -189,7 +190,10 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         (
             '"misuse"',
             '"abuse"',
-            "sums.py variant 'odd' has the unknown role 'abuse' (one of control, reported, remedy, misuse).",
+            (
+                "sums.py variant 'odd' has the unknown role 'abuse' "
+                "(one of control, reported, remedy, misuse)."
+            ),
         ),
         ('"misuse"', "[]", "sums.py variant 'odd' has the unknown role []"),
         (
@@ -276,19 +280,19 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_the_file(
+def test_what_is_wrong_is_reported_with_the_file(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
-    """What is wrong, why it matters, where to look."""
-    told = complaint(tmp_path, SCRIPT.replace(old, new, 1))
-    assert expected in told
+    """The error says what is wrong, why it matters, and where to look."""
+    message = complaint(tmp_path, SCRIPT.replace(old, new, 1))
+    assert expected in message
     assert ["  why:  a scenario", "  next: "] == [
-        line[:length] for line, length in zip(told.splitlines()[1:], (18, 8), strict=True)
+        line[:length] for line, length in zip(message.splitlines()[1:], (18, 8), strict=True)
     ]
 
 
 def test_a_folder_is_read_without_its_private_files(tmp_path: Path) -> None:
-    """By name, in the order of the names."""
+    """Scenarios are sorted by name."""
     for name in ("b", "a", "_shared"):
         (tmp_path / f"{name}.py").write_text(SCRIPT, encoding="utf-8")
     assert ["a", "b"] == list(scenarios.load_all(tmp_path))
@@ -306,17 +310,17 @@ def test_a_folder_is_read_without_its_private_files(tmp_path: Path) -> None:
         (("torch", "peft", "trl<0.1"), "needs peft, which this stack does not have"),
     ],
 )
-def test_the_first_need_that_is_not_met_is_told(
+def test_the_first_need_that_is_not_met_is_reported(
     needs: tuple[str, ...], expected: str | None
 ) -> None:
-    """Names are compared as the package index does, and a pre-release counts as what it is."""
+    """Names are compared as the package index does. A pre-release counts as what it is."""
     lock = make_lock(versions={"torch": "2.6.0", "trl": "0.15.0rc1"})
     assert expected == scenarios.unmet(make_variant(needs=needs), lock)
 
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_a_scenario_of_ours_has_the_variants_and_roles_of_its_contract(name: str) -> None:
-    """It may have more."""
+    """It may have more variants."""
     found = {
         variant.name: variant.role for variant in scenarios.load(FOLDER / f"{name}.py").variants
     }
@@ -326,7 +330,7 @@ def test_a_scenario_of_ours_has_the_variants_and_roles_of_its_contract(name: str
 
 
 def test_the_scenarios_under_contract_are_all_there() -> None:
-    """Results are looked up by their names; further scenarios are welcome."""
+    """Results are found by their names. There may be more scenarios."""
     assert set(CONTRACT) <= set(scenarios.load_all(FOLDER))
 
 
@@ -362,7 +366,7 @@ def test_a_scenario_of_ours_runs_by_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_a_scenario_of_ours_cures_known_causes(name: str) -> None:
-    """They are the words of a diagnosis, which looks for them here."""
+    """They are the causes of a diagnosis, which looks for remedies here."""
     cures = {
         cause
         for variant in scenarios.load(FOLDER / f"{name}.py").variants
@@ -373,7 +377,7 @@ def test_a_scenario_of_ours_cures_known_causes(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTRACT)
 def test_a_remedy_of_ours_says_what_it_cures(name: str) -> None:
-    """But for those against wrong weights and used memory, where no gradient is missing."""
+    """Remedies against wrong weights and used memory need not: no gradient is missing there."""
     remedies = [v for v in scenarios.load(FOLDER / f"{name}.py").variants if v.role is Role.REMEDY]
     others = {"two_updates_clear_cache", "iterative_cached"}
     assert set() == {variant.name for variant in remedies if not variant.cures} - others

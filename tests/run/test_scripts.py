@@ -1,4 +1,4 @@
-"""A user's own script as a scenario: its table in matrix.toml, its files, and what of it is published."""
+"""A user's own script as a scenario: its table in matrix.toml, its files, and what is published."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def load(folder: Path, text: str = SCRIPT) -> Scenario:
 
 
 def complaint(folder: Path, text: str) -> str:
-    """What a user reads about ``text``."""
+    """The error that a user reads about ``text``."""
     with pytest.raises(UserError) as raised:
         load(folder, text)
     return str(raised.value)
 
 
 def test_a_table_becomes_a_scenario_of_one_variant(folder: Path) -> None:
-    """What the table does not say is the least that can be meant."""
+    """Missing keys get their defaults."""
     scenario = load(folder)
     plain = Variant(name="script", role=Role.CONTROL, summary="train.py", needs=())
     assert ("mine", "train.py", (plain,), (), None) == (
@@ -80,7 +80,7 @@ def test_a_table_becomes_a_scenario_of_one_variant(folder: Path) -> None:
 
 
 def test_everything_that_a_table_may_say(folder: Path) -> None:
-    """The summary is the title; the variant tells what is run."""
+    """The summary is the title, and the variant says what is run."""
     scenario = load(folder, SCRIPT + FULL)
     variant = Variant(
         name="script", role=Role.REMEDY, summary="train.py --epochs 1", needs=("torch>=2.1",)
@@ -97,7 +97,7 @@ def test_everything_that_a_table_may_say(folder: Path) -> None:
 
 
 def test_a_path_may_be_absolute(folder: Path) -> None:
-    """A matrix of one's own may be anywhere."""
+    """A matrix file may be in any folder."""
     path = folder / "examples" / "train.py"
     assert str(path) == load(folder, SCRIPT.replace("examples/train.py", str(path))).path
 
@@ -140,12 +140,12 @@ def test_a_path_may_be_absolute(folder: Path) -> None:
         ('"mine"', '"Sums"', ["script name 'Sums', which is a scenario's"]),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_the_file(
+def test_what_is_wrong_is_reported_in_the_words_of_the_file(
     folder: Path, old: str, new: str, expected: list[str]
 ) -> None:
-    """Each mistake names the script, the key and what was expected."""
-    told = complaint(folder, (SCRIPT + FULL).replace(old, new, 1))
-    assert [text for text in expected if text not in told] == [], told
+    """Each error names the script, the key and what was expected."""
+    message = complaint(folder, (SCRIPT + FULL).replace(old, new, 1))
+    assert [text for text in expected if text not in message] == [], message
 
 
 def test_two_scripts_of_one_name_are_refused(folder: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_matrix_without_scenarios_and_scripts_is_refused(folder: Path) -> None
     "name", ["examples/train.py", "examples/model.py", "data/rows.txt", "data/deep/rows.txt"]
 )
 def test_a_change_of_an_input_makes_the_cells_stale(folder: Path, name: str) -> None:
-    """The script itself, what a pattern names, and all that is in a folder."""
+    """Inputs are the script itself, files of a pattern, and all files of a folder."""
     before = load(folder, SCRIPT + FULL).source_digest
     (folder / name).write_text("# changed\n", encoding="utf-8")
     assert before != load(folder, SCRIPT + FULL).source_digest
@@ -188,7 +188,7 @@ def test_a_change_of_the_table_makes_the_cells_stale(folder: Path, old: str, new
 
 
 def test_what_takes_no_part_changes_nothing(folder: Path) -> None:
-    """A file that no pattern names, what Python compiled, a summary."""
+    """This is a file that no pattern names, compiled Python, or a summary."""
     before = load(folder, SCRIPT + FULL).source_digest
     (folder / "data" / "__pycache__").mkdir()
     for name in ("notes.txt", "data/__pycache__/rows.pyc"):
@@ -197,9 +197,12 @@ def test_what_takes_no_part_changes_nothing(folder: Path) -> None:
 
 
 def test_no_folder_of_the_machine_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those above the script, above its directory, and the home of whoever runs it; other paths stay."""
+    """Folders above the script, above its directory, and the home folder are removed.
+
+    Other paths stay.
+    """
     monkeypatch.setenv("HOME", "/somebody/home")
-    told = {
+    printed = {
         "message": f"no {folder}/data/x.txt, but '{folder.parent}/y.txt'",
         "warnings": [
             "/somebody/home/.cache/z",
@@ -212,4 +215,4 @@ def test_no_folder_of_the_machine_is_left(folder: Path, monkeypatch: pytest.Monk
     assert {
         "message": "no x.txt, but 'y.txt'",
         "warnings": [".cache/z", "https://example.org/somebody/home/x", "a/b", 1, None],
-    } == scenarios.without_folders(told, [folder / "examples", folder / "data"])
+    } == scenarios.without_folders(printed, [folder / "examples", folder / "data"])

@@ -1,4 +1,4 @@
-"""Users' own scripts in real environments, the oldest and the newest: run as ``python path arguments`` would be."""
+"""Users' own scripts run in real environments as ``python path arguments`` would run them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
     **{
         how: ("ending.py", [how])
         for how in (
-            "early", "early_exit_0", "early_exit_3", "early_exit_words", "early_exception", "early_skip", "late",
-            "late_cleaning_up", "late_and_swallowing",
+            "early", "early_exit_0", "early_exit_3", "early_exit_words", "early_exception",
+            "early_skip", "late", "late_cleaning_up", "late_and_swallowing",
         )
     },
 }  # fmt: skip
@@ -73,7 +73,7 @@ Records = dict[tuple[str, str], "Record"]
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A matrix of one's own: no scenario, all the scripts, the stacks of this checkout."""
+    """A matrix file with all the scripts and the stacks of this checkout, but no scenario."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "data").mkdir()
     (folder / "data" / "numbers.txt").write_text("1 2 3\n", encoding="ascii")
@@ -113,7 +113,7 @@ def ran(project: Path) -> Records:
 
 @pytest.fixture(scope="module")
 def ran_fresh(project: Path, ran: Records) -> Records:
-    """Some of them in processes of their own."""
+    """Some of them in a fresh process each."""
     words = [word for name in IN_FRESH_PROCESSES for word in ("--cell", f"{name}/script")]
     assert 1 == command(
         project, "isolation", NEWEST, *words
@@ -124,7 +124,7 @@ def ran_fresh(project: Path, ran: Records) -> Records:
 @pytest.mark.parametrize("stack", [OLDEST, NEWEST])
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_a_script_gets_its_outcome(ran: Records, stack: str, name: str) -> None:
-    """However it ends: what it trained until then is judged, an exit code other than 0 is told."""
+    """What it trained until its end is judged. An exit code other than 0 is reported."""
     record = ran[stack, name]
     assert OUTCOMES[name] == record.outcome, record.message
     assert () == (record.observation.observer_errors if record.observation else ())
@@ -132,7 +132,7 @@ def test_a_script_gets_its_outcome(ran: Records, stack: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", IN_FRESH_PROCESSES)
 def test_a_fresh_process_runs_it_as_well(ran_fresh: Records, name: str) -> None:
-    """There nothing is imported ahead."""
+    """Nothing is imported ahead there."""
     assert (IN_FRESH_PROCESSES[name], "fresh") == (
         ran_fresh[NEWEST, name].outcome,
         ran_fresh[NEWEST, name].isolation,
@@ -145,7 +145,7 @@ def test_a_fresh_process_runs_it_as_well(ran_fresh: Records, name: str) -> None:
 def test_a_script_is_stopped_after_its_last_timed_step(
     ran: Records, name: str, steps: int, timed: int
 ) -> None:
-    """Unless it ends before."""
+    """It may also end before that."""
     seen = ran[NEWEST, name].observation
     assert seen is not None
     assert (steps, timed, "done", None) == (
@@ -167,13 +167,13 @@ def test_a_script_is_stopped_after_its_last_timed_step(
         ("unsupported", "needs torch>=99"),
     ],
 )
-def test_the_message_tells_what_the_script_said(ran: Records, name: str, message: str) -> None:
-    """Without the folders in which it said so."""
+def test_the_message_has_what_the_script_printed(ran: Records, name: str, message: str) -> None:
+    """The folders in the script's message are removed."""
     assert message in ran[NEWEST, name].message
 
 
 def test_no_folder_of_this_machine_is_recorded(project: Path, ran: Records) -> None:
-    """Neither the script's nor that of the cell."""
+    """The folders of the script and of the cell are removed."""
     files = [
         path
         for path in (project / "results").rglob("*.*")
@@ -194,7 +194,7 @@ def test_an_unchanged_script_is_not_run_again(
 def test_scripts_are_listed_and_published_like_scenarios(
     project: Path, ran: Records, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The list has what is run, the matrix has a row."""
+    """The list shows what is run, and the matrix has a row."""
     assert 0 == command(project, "list")
     assert (
         "script                         control   plain.py --steps 100" in capsys.readouterr().out

@@ -163,7 +163,7 @@ def test_two_runs_with_one_results_folder_wait_for_each_other(tmp_path: Path) ->
 
 
 def test_everything_takes_the_newer_of_published_and_journal(store: Store) -> None:
-    """A checkout starts from what was published, and its own runs come on top."""
+    """A checkout starts with the published records and adds its own."""
     mine, theirs = (
         make_record(cell=make_cell(variant="mine")),
         make_record(cell=make_cell(variant="theirs")),
@@ -175,14 +175,14 @@ def test_everything_takes_the_newer_of_published_and_journal(store: Store) -> No
 
 
 def test_what_is_only_published_was_not_recorded_here(store: Store) -> None:
-    """Another machine's result does not keep a cell from being run on this one."""
+    """A result of another machine does not prevent a cell from running here."""
     store.publish("stack", [make_record()])
     assert {} == store.recorded_here("stack")
 
 
 @pytest.mark.parametrize("keep", [1, 40, -2])
 def test_half_a_line_is_skipped_and_reported(store: Store, keep: int) -> None:
-    """A killed run left it; the records around it are read."""
+    """A killed run left it. The records around it are read."""
     first, last = make_record(), make_record(cell=make_cell(variant="last"))
     store.append(first)
     path = store.journal / "stack.jsonl"
@@ -198,7 +198,7 @@ def test_half_a_line_is_skipped_and_reported(store: Store, keep: int) -> None:
     "line", [b"nonsense", b"{}", b'{"schema": 1}', b"[]", b'{"key": "\xff\xfe"}']
 )
 def test_a_line_that_is_no_record_is_skipped_and_reported(store: Store, line: bytes) -> None:
-    """Bytes that are no UTF-8 included."""
+    """The line may not even be UTF-8."""
     store.append(make_record())
     path = store.journal / "stack.jsonl"
     path.write_bytes(line + b"\n" + path.read_bytes())
@@ -209,7 +209,7 @@ def test_a_line_that_is_no_record_is_skipped_and_reported(store: Store, line: by
 
 
 def test_a_record_of_another_schema_is_refused_with_its_number(store: Store) -> None:
-    """It is told apart from a broken line, also where its keys are unknown."""
+    """It is not taken for a broken line, even if its keys are unknown."""
     store.journal.mkdir()
     (store.journal / "stack.jsonl").write_bytes(b'{"schema": 7, "colour": "blue"}\n')
     assert {} == store.recorded_here("stack")
@@ -219,7 +219,7 @@ def test_a_record_of_another_schema_is_refused_with_its_number(store: Store) -> 
 
 
 def test_empty_lines_are_no_problem(store: Store) -> None:
-    """Nothing to read, nothing to report."""
+    """Nothing is read and nothing is reported."""
     store.append(make_record())
     path = store.journal / "stack.jsonl"
     path.write_bytes(b"\n" + path.read_bytes() + b"\n\n")
@@ -227,7 +227,7 @@ def test_empty_lines_are_no_problem(store: Store) -> None:
 
 
 def test_published_records_have_a_stable_order(store: Store) -> None:
-    """By cell, whatever order they come in."""
+    """They are sorted by cell."""
     cells = [
         make_cell(scenario=s, variant=v, device=d)
         for s in "ba"
@@ -240,7 +240,7 @@ def test_published_records_have_a_stable_order(store: Store) -> None:
 
 
 def test_publishing_what_was_published_changes_no_byte(store: Store) -> None:
-    """A second time, from what the first one wrote, in another order."""
+    """The second time the records come from the first file, in another order."""
     store.publish("one", [make_record(cell=make_cell("one", variant=v)) for v in "abc"])
     files = sorted(store.published.iterdir())
     before = [(path.name, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
@@ -255,7 +255,7 @@ def test_publishing_leaves_no_partial_file(store: Store) -> None:
 
 
 def test_an_unknown_outcome_is_skipped_and_reported(store: Store) -> None:
-    """A newer release, or a hand, wrote it."""
+    """A newer release or a person wrote it."""
     store.append(make_record())
     path = store.journal / "stack.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"trains"', b'"step:bored"') + path.read_bytes())
@@ -268,7 +268,7 @@ def test_an_unknown_outcome_is_skipped_and_reported(store: Store) -> None:
 def test_a_line_that_is_taken_in_parts_is_written_whole(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A write may end early on a nearly full disk."""
+    """A write may stop early on a nearly full disk."""
 
     class Reluctant(io.FileIO):
         """Takes seven bytes at a time."""
@@ -283,10 +283,10 @@ def test_a_line_that_is_taken_in_parts_is_written_whole(
 
 
 @pytest.mark.parametrize("outcome", ["setup:no-device", "install:network", "process:lost"])
-def test_what_speaks_of_a_machine_does_not_hide_what_speaks_of_the_stack(
+def test_a_record_about_the_machine_does_not_hide_one_about_the_stack(
     tmp_path: Path, outcome: str
 ) -> None:
-    """Who runs the matrix without a GPU keeps what one with a GPU has published."""
+    """A run on a machine without a GPU keeps what one with a GPU has published."""
     store = Store(tmp_path / "journal", tmp_path / "published")
     judged = make_record()
     later = make_record(outcome, passed=None, recorded_at=judged.recorded_at + dt.timedelta(days=1))
@@ -297,7 +297,7 @@ def test_what_speaks_of_a_machine_does_not_hide_what_speaks_of_the_stack(
 
 
 def test_records_of_another_schema_are_not_written_over(store: Store) -> None:
-    """Another release wrote them; what this one cannot read it must not lose."""
+    """Another release wrote them. This one cannot read them and must not lose them."""
     store.published.mkdir(parents=True)
     path = store.published / "stack.jsonl"
     foreign = b'{"schema":2,"cell":"somehow"}\n'
@@ -314,7 +314,7 @@ def test_records_of_another_schema_are_not_written_over(store: Store) -> None:
 
 
 def test_a_published_line_that_was_cut_off_is_reported(store: Store) -> None:
-    """The others are read, and the problem is said once however often the file is."""
+    """The other lines are read. The problem is reported once, even if the file is read often."""
     store.published.mkdir(parents=True)
     whole = encode(make_record())
     (store.published / "stack.jsonl").write_bytes(whole + whole[:100])
@@ -324,7 +324,7 @@ def test_a_published_line_that_was_cut_off_is_reported(store: Store) -> None:
 
 
 def test_a_record_of_another_stack_is_skipped_and_reported(store: Store) -> None:
-    """A file is of one stack; a name in a record leads nowhere else."""
+    """A file belongs to one stack, whatever name a record has."""
     theirs = make_record(cell=make_cell("../other"))
     store.publish("stack", [make_record(), theirs])
     assert [make_record()] == list(store.of_stack("stack").values())
@@ -334,7 +334,7 @@ def test_a_record_of_another_stack_is_skipped_and_reported(store: Store) -> None
 def test_a_file_that_is_current_is_not_written(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is what would be written."""
+    """The records that were read are the ones that would be written."""
     store.publish("stack", [make_record()])
     encoded: list[Record] = []
     monkeypatch.setattr("gradmatrix.run.store.encode", encoded.append)
@@ -343,7 +343,7 @@ def test_a_file_that_is_current_is_not_written(
 
 
 def test_a_line_that_could_not_be_read_stays(store: Store) -> None:
-    """At the end, for a person to mend; a second publication neither loses nor repeats it."""
+    """It stays at the end for a person to repair. Publishing again neither loses nor repeats it."""
     store.publish("stack", [make_record()])
     path = store.published / "stack.jsonl"
     cut = path.read_bytes()[:50]
@@ -357,7 +357,7 @@ def test_a_line_that_could_not_be_read_stays(store: Store) -> None:
 
 
 def test_a_cell_that_was_settled_again_keeps_its_record(store: Store) -> None:
-    """Its line would differ by a time only; another key, outcome or message is news."""
+    """The new line would differ in its time only. Another key, outcome or message counts as new."""
     settled = make_record("setup:unsupported", passed=None, observation=None, message="needs trl")
     again = replace(settled, recorded_at=NOON + dt.timedelta(hours=1))
     moved = replace(again, key="other", recorded_at=NOON + dt.timedelta(hours=2))

@@ -36,14 +36,14 @@ def load(folder: Path, text: str) -> config.Matrix:
 
 
 def complaint(folder: Path, text: str) -> str:
-    """What a user reads about ``text``."""
+    """The error that a user reads about ``text``."""
     with pytest.raises(UserError) as raised:
         load(folder, text)
     return str(raised.value)
 
 
 def test_the_projects_own_matrix_is_valid() -> None:
-    """The published matrix.toml reads, and its core stacks are three."""
+    """The published matrix.toml can be read, and it has three core stacks."""
     root = Path(__file__).parent.parent.parent
     names = [path.stem for path in (root / "scenarios").glob("*.py")]
     loaded = config.load(root / "matrix.toml", names)
@@ -55,7 +55,10 @@ def test_the_projects_own_matrix_is_valid() -> None:
 
 
 def test_every_stack_of_ours_pins_both_lightnings_alike() -> None:
-    """Pulled in by lightning, pytorch-lightning is not pinned: each stack asks for the same version of both."""
+    """The package lightning requires pytorch-lightning without a pin.
+
+    Each stack asks for the same version of both.
+    """
     root = Path(__file__).parent.parent.parent
     names = [path.stem for path in (root / "scenarios").glob("*.py")]
     for stack in config.load(root / "matrix.toml", names).stacks:
@@ -92,13 +95,13 @@ def test_an_unknown_stack_gets_a_suggestion(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_says_where_to_run(tmp_path: Path) -> None:
-    """No matrix.toml: told to run in the root of the project."""
+    """The error says that the command must run in a checkout."""
     with pytest.raises(UserError, match=r"no file matrix\.toml"):
         config.load(tmp_path / "matrix.toml", SCENARIOS, TODAY)
 
 
 def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
-    """TOML that cannot be read: file and line."""
+    """The error has the file and the line."""
     assert "at line 2," in complaint(tmp_path, "[run]\ndevices == 1\n")
 
 
@@ -133,12 +136,12 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
         ("[run]", "[runs]", ["unknown key 'runs'", "perhaps you meant 'run'"]),
     ],
 )
-def test_what_is_wrong_is_told_in_the_words_of_the_file(
+def test_what_is_wrong_is_reported_in_the_words_of_the_file(
     tmp_path: Path, old: str, new: str, expected: list[str]
 ) -> None:
-    """Each mistake names the table, the key and what was expected."""
-    told = complaint(tmp_path, (RUN + STACK).replace(old, new, 1))
-    assert [text for text in expected if text not in told] == [], told
+    """Each error names the table, the key and what was expected."""
+    message = complaint(tmp_path, (RUN + STACK).replace(old, new, 1))
+    assert [text for text in expected if text not in message] == [], message
 
 
 def test_stack_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
@@ -148,8 +151,8 @@ def test_stack_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> Non
     )
 
 
-def test_an_unknown_key_of_the_second_stack_is_told_by_its_name(tmp_path: Path) -> None:
-    """The place is the stack's name, not a number."""
+def test_an_unknown_key_of_the_second_stack_is_reported_by_its_name(tmp_path: Path) -> None:
+    """The error has the stack's name and not a number."""
     second = STACK.replace('"old"', '"new"') + "cor = true\n"
     assert "unknown key 'cor' in stack 'new'" in complaint(tmp_path, RUN + STACK + second)
 
@@ -161,11 +164,10 @@ ALL = STACK + SNAPSHOTS + RELEASES + WINDOW
 
 
 def test_five_lines_are_a_matrix(tmp_path: Path) -> None:
-    """A table of snapshots, and nothing else: every scenario, every device, the usual steps."""
+    """It has a table of snapshots only. Scenarios, devices and steps have defaults."""
     loaded = load(tmp_path, SNAPSHOTS + 'python = "3.11"\nrequirements = ["torch", "trl"]\n')
-    names = ["snapshot-2024-12-31", "snapshot-2025-03-31", "snapshot-2025-06-30", "snapshot-2025-09-30",
-             "snapshot-2025-12-31"]  # fmt: skip
-    assert names == [stack.name for stack in loaded.stacks]
+    days = ["2024-12-31", "2025-03-31", "2025-06-30", "2025-09-30", "2025-12-31"]
+    assert [f"snapshot-{day}" for day in days] == [stack.name for stack in loaded.stacks]
     assert (("cpu", "cuda"), ("frozen_parameters", "t5_classifier")) == (
         loaded.run.devices,
         loaded.run.scenarios,
@@ -173,26 +175,26 @@ def test_five_lines_are_a_matrix(tmp_path: Path) -> None:
 
 
 def test_the_example_is_eight_quarters_in_five_lines() -> None:
-    """The claim, and the file that it is about."""
+    """The sentence in the documentation and its example file agree."""
     path = Path(__file__).parent.parent / "examples" / "eight_quarters.toml"
     assert 5 == len(path.read_text(encoding="utf-8").splitlines())
     assert 8 == len(config.load(path, ["sums"], dt.date(2026, 11, 21)).stacks)
 
 
 def test_typed_stacks_come_first(tmp_path: Path) -> None:
-    """In the order of the file, and then those of the rules."""
+    """They keep the order of the file. The stacks of rules follow."""
     names = [stack.name for stack in load(tmp_path, RUN + ALL).stacks]
     assert ["old", "snapshot-2024-12-31"] == names[:2]
 
 
 def test_generated_stacks_are_core_only_where_the_table_says_so(tmp_path: Path) -> None:
-    """A quick run stays quick."""
+    """A quick run must stay quick."""
     assert [] == [stack.name for stack in load(tmp_path, SNAPSHOTS).core]
     assert 5 == len(load(tmp_path, SNAPSHOTS + "core = true\n").core)
 
 
 def test_tables_are_read_as_rules(tmp_path: Path) -> None:
-    """With the defaults of what is left out, and the base that a rule names."""
+    """Missing keys get their defaults, and the base is the stack that the rule names."""
     snapshots, releases, window = load(tmp_path, ALL).rules
     assert Snapshots(every="quarter", since=dt.date(2024, 12, 31)) == snapshots.rule
     assert (Releases(package="trl", base="old"), "old") == (
@@ -203,7 +205,7 @@ def test_tables_are_read_as_rules(tmp_path: Path) -> None:
 
 
 def test_there_may_be_several_tables_of_a_kind(tmp_path: Path) -> None:
-    """Each with its number as its place."""
+    """The place of each has its number."""
     text = STACK + RELEASES.replace("[generate.releases]", "[[generate.releases]]")
     placed = load(tmp_path, text + '[[generate.releases]]\npackage = "torch"\nbase = "old"\n').rules
     places = ["[[generate.releases]] number 1", "[[generate.releases]] number 2"]
@@ -313,27 +315,27 @@ def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
         (SNAPSHOTS, "[generate]\nsnapshots = 3\n", ["no table in [generate.snapshots]"]),
     ],
 )
-def test_what_is_wrong_is_told_with_the_name_of_the_table(
+def test_what_is_wrong_is_reported_with_the_name_of_the_table(
     tmp_path: Path, old: str, new: str, expected: list[str]
 ) -> None:
-    """Each mistake names the table, the key and what was expected."""
+    """Each error names the table, the key and what was expected."""
     assert ALL.count(old) == 1
-    told = complaint(tmp_path, ALL.replace(old, new))
-    assert [text for text in expected if text not in told] == [], told
+    message = complaint(tmp_path, ALL.replace(old, new))
+    assert [text for text in expected if text not in message] == [], message
 
 
 def test_a_typed_stack_wins_where_it_is_the_same(tmp_path: Path) -> None:
-    """What is said about it stays, and there are not two."""
+    """Its summary stays, and there is only one stack."""
     typed = STACK.replace('"old"', '"snapshot-2025-03-31"') + 'summary = "mine"\n'
     loaded = load(tmp_path, typed + SNAPSHOTS + 'requirements = ["torch==2.6.0", "trl"]\n')
     assert (5, "mine") == (len(loaded.stacks), loaded.stack("snapshot-2025-03-31").summary)
 
 
-def test_a_typed_stack_that_is_another_is_told(tmp_path: Path) -> None:
-    """Results are looked up by the name."""
-    told = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
-    assert "a second stack 'snapshot-2025-03-31' in [generate.snapshots]" in told
-    assert "a [[stacks]] table gives another stack of that name; set a prefix" in told
+def test_a_typed_stack_that_is_another_is_reported(tmp_path: Path) -> None:
+    """Results are found by the name, so two stacks must not share it."""
+    message = complaint(tmp_path, STACK.replace('"old"', '"snapshot-2025-03-31"') + SNAPSHOTS)
+    assert "a second stack 'snapshot-2025-03-31' in [generate.snapshots]" in message
+    assert "a [[stacks]] table gives another stack of that name; set a prefix" in message
 
 
 def test_two_rules_may_not_give_unlike_stacks_of_one_name(tmp_path: Path) -> None:
@@ -346,23 +348,23 @@ def test_two_rules_may_not_give_unlike_stacks_of_one_name(tmp_path: Path) -> Non
 
 
 def test_rules_that_overlap_give_a_stack_once(tmp_path: Path) -> None:
-    """Every month has what every quarter has."""
+    """The last month of a quarter ends with the quarter."""
     table = SNAPSHOTS.replace("[generate.snapshots]", "[[generate.snapshots]]")
     assert 13 == len(load(tmp_path, table + table.replace("quarter", "month")).stacks)
 
 
 def test_a_rule_of_the_future_leaves_no_stack_and_that_is_none(tmp_path: Path) -> None:
-    """Until its first period is over."""
+    """It gives a stack when its first period is over."""
     assert () == load(tmp_path, SNAPSHOTS.replace("2024-12-31", "2026-01-31")).stacks
 
 
 def test_without_a_stack_and_a_rule_there_is_no_matrix(tmp_path: Path) -> None:
-    """Nothing could be run."""
+    """Nothing could run."""
     assert "names no stack" in complaint(tmp_path, RUN)
 
 
 def test_all_that_stacks_follow_from_is_asked(tmp_path: Path) -> None:
-    """A rule, its base and the base's requirements: where one changes, it is another question."""
+    """A changed rule, base or requirement of the base gives another question."""
     changes = ["", 'which = "all"\n', 'from = "1"\n', "from = 2025-01-01\n"]
     asked = [load(tmp_path, STACK + RELEASES + change).rules[0].asked() for change in changes]
     asked.append(load(tmp_path, STACK.replace("2.6.0", "2.6.1") + RELEASES).rules[0].asked())

@@ -31,7 +31,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageIndex]:
-    """An index with one package, which is the machine's; uv with an empty cache."""
+    """An index with one package, which this machine uses; uv has an empty cache."""
     with PackageIndex() as index:
         index.add("alpha", "1.0", "2024-01-01")
         monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
@@ -82,7 +82,7 @@ def test_a_lock_is_installed(lock: Lock, tmp_path: Path) -> None:
 
 
 def test_an_installed_lock_is_left_alone(lock: Lock, tmp_path: Path) -> None:
-    """The second time nothing is done, not even a build chosen."""
+    """The second time nothing is done, and no build is chosen."""
     first = ensure(lock, tmp_path, BuildChoice(Build.DEFAULT, notice="a large build"))
     again = environment.ensure(
         lock,
@@ -108,7 +108,7 @@ def test_another_lock_replaces_the_environment(
 
 
 def test_a_driver_asks_for_another_build(lock: Lock, tmp_path: Path) -> None:
-    """An environment made before the driver was there is made anew."""
+    """An environment from before the driver is installed again."""
     ensure(lock, tmp_path)
     made = environment.ensure(
         lock,
@@ -122,7 +122,7 @@ def test_a_driver_asks_for_another_build(lock: Lock, tmp_path: Path) -> None:
 
 
 def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path: Path) -> None:
-    """The lock without torch, then the wheel."""
+    """The lock is installed without torch, and then the wheel."""
     served.add("torch", "2.0", "2024-01-01", requires=("nvidia-fake",))
     served.add("nvidia-fake", "1.0", "2024-01-01")
     local = tmp_path / "torch-2.0+cpu-py3-none-any.whl"
@@ -141,13 +141,13 @@ def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path:
 def test_a_file_that_was_changed_is_a_hash_mismatch(
     served: PackageIndex, lock: Lock, tmp_path: Path
 ) -> None:
-    """What the index serves now is not what was locked."""
+    """The index serves another file than the locked one."""
     served.files[0].content = wheel("alpha", "1.0", requires=("evil",))
     assert failure(lock, tmp_path).outcome == "install:hash-mismatch"
 
 
 def test_a_failed_install_leaves_nothing(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
-    """Half an environment is of no use."""
+    """An incomplete environment is deleted."""
     served.files[0].content = b""
     failure(lock, tmp_path)
     left = [path.name for path in (tmp_path / "environments").iterdir()]
@@ -155,7 +155,7 @@ def test_a_failed_install_leaves_nothing(served: PackageIndex, lock: Lock, tmp_p
 
 
 def test_an_environment_in_use_is_not_dropped_meanwhile(lock: Lock, tmp_path: Path) -> None:
-    """Whoever uses it has it to himself; another stack's is free."""
+    """Only one process uses it at a time. Another stack's environment is free."""
     root = tmp_path / "environments"
     ensure(lock, tmp_path)
     with environment.in_use(root, "demo"):
@@ -166,7 +166,10 @@ def test_an_environment_in_use_is_not_dropped_meanwhile(lock: Lock, tmp_path: Pa
 
 
 def test_one_stack_is_installed_at_a_time(lock: Lock, tmp_path: Path) -> None:
-    """So that each finds the room that the last one left; an installed one waits for nobody."""
+    """So each install sees the free disk space after the last one.
+
+    An installed stack does not wait.
+    """
     looked = []
     root = tmp_path / "environments"
 
@@ -189,17 +192,17 @@ def test_one_stack_is_installed_at_a_time(lock: Lock, tmp_path: Path) -> None:
 def test_an_index_that_is_gone_is_a_network_failure(
     lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It speaks of the machine, never of the stack."""
+    """The outcome says something about the machine, not about the stack."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
     assert failure(lock, tmp_path).outcome == "install:network"
 
 
-def test_a_full_disk_is_told_with_figures(lock: Lock, tmp_path: Path) -> None:
-    """Before anything is installed."""
-    told = failure(lock, tmp_path, free_gb=1)
-    assert told.outcome == "install:disk-full"
-    assert "may need 2.5 GiB (cpu build of torch), 1.0 GiB are free" in told.message
+def test_a_full_disk_is_reported_with_figures(lock: Lock, tmp_path: Path) -> None:
+    """The error comes before anything is installed."""
+    explained = failure(lock, tmp_path, free_gb=1)
+    assert explained.outcome == "install:disk-full"
+    assert "may need 2.5 GiB (cpu build of torch), 1.0 GiB are free" in explained.message
 
 
 def test_a_lock_that_failed_cannot_be_installed(lock: Lock, tmp_path: Path) -> None:
@@ -208,14 +211,14 @@ def test_a_lock_that_failed_cannot_be_installed(lock: Lock, tmp_path: Path) -> N
     assert failure(msgspec.structs.replace(lock, failure=conflict), tmp_path) == conflict
 
 
-def test_a_missing_python_is_told_with_the_next_command(lock: Lock, tmp_path: Path) -> None:
-    """Which version is missing, which are there, and how to get it."""
+def test_a_missing_python_is_reported_with_the_next_command(lock: Lock, tmp_path: Path) -> None:
+    """The error names the missing version, the ones that exist, and how to get it."""
     with pytest.raises(UserError) as raised:
         ensure(msgspec.structs.replace(lock, python="3.99"), tmp_path)
-    told = str(raised.value)
-    assert "needs Python 3.99" in told
-    assert f"uv found {PYTHON}" in told or f", {PYTHON}." in told
-    assert "next: pip install uv && uv python install 3.99" in told
+    explained = str(raised.value)
+    assert "needs Python 3.99" in explained
+    assert f"uv found {PYTHON}" in explained or f", {PYTHON}." in explained
+    assert "next: pip install uv && uv python install 3.99" in explained
 
 
 @pytest.mark.parametrize(
@@ -233,19 +236,22 @@ def test_a_missing_python_is_told_with_the_next_command(lock: Lock, tmp_path: Pa
             "install:build",
         ),
         (
-            "error: Failed to build `alpha==1.0`\n cause: Failed to fetch: the package index/setuptools",
+            (
+                "error: Failed to build `alpha==1.0`\n"
+                " cause: Failed to fetch: the package index/setuptools"
+            ),
             "install:network",
         ),
         ("error: something new", "install:build"),
     ],
 )
 def test_what_uv_says_is_classified(stderr: str, outcome: str) -> None:
-    """The machine's failures are told apart from the stack's."""
+    """Failures of the machine differ from failures of the stack."""
     assert environment.classify(stderr) == outcome
 
 
 def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
-    """It notes the folder in which it built a package as where that came from."""
+    """Conda notes the folder in which it built a package as the package's origin."""
     for name, installer in (("built", "conda"), ("checkout", "pip")):
         folder = tmp_path / f"{name}-1.dist-info"
         folder.mkdir()
@@ -263,9 +269,14 @@ def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
 
 TAG = next(str(tag) for tag in sys_tags())
 LOCK = Lock(
-    stack="demo", python=PYTHON, as_of=dt.date(2025, 3, 31), requirements=("torch",), digest="", resolver="",
+    stack="demo",
+    python=PYTHON,
+    as_of=dt.date(2025, 3, 31),
+    requirements=("torch",),
+    digest="",
+    resolver="",
     packages=(LockedPackage(name="torch", version="2.6.0"),),
-)  # fmt: skip
+)
 
 
 def choose(
@@ -278,17 +289,17 @@ def choose(
 
 
 def test_with_a_driver_the_lock_is_installed_as_it_is(tmp_path: Path) -> None:
-    """The index's wheel for Linux is the CUDA one."""
+    """The index's wheel for Linux is the CUDA build."""
     assert choose(tmp_path, driver=True) == environment.BuildChoice(Build.CUDA)
 
 
 def test_elsewhere_than_linux_the_default_is_a_cpu_build(tmp_path: Path) -> None:
-    """Wheels for macOS and Windows hold no CUDA."""
+    """Wheels for macOS and Windows have no CUDA."""
     assert choose(tmp_path, platform="darwin") == environment.BuildChoice(Build.CPU)
 
 
 def test_a_cpu_wheel_at_hand_is_taken(tmp_path: Path) -> None:
-    """Exactly the locked version, for this Python and platform."""
+    """It has exactly the locked version, for this Python and platform."""
     wheel = tmp_path / f"torch-2.6.0+cpu-{TAG}.whl"
     wheel.touch()
     assert choose(tmp_path) == environment.BuildChoice(Build.CPU, torch=(str(wheel),))
@@ -310,12 +321,12 @@ def test_another_wheel_is_not_taken(tmp_path: Path, name: str) -> None:
 
 
 def test_torchs_own_index_is_the_second_choice(tmp_path: Path) -> None:
-    """Where it is, uv knows."""
+    """Only uv knows its address."""
     assert choose(tmp_path, answers=True).torch == ("torch==2.6.0", "--torch-backend", "cpu")
 
 
 def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
-    """One sentence on what is installed and how to avoid it."""
+    """One sentence says what is installed and how to avoid it."""
     choice = choose(tmp_path)
     assert choice.notice
     assert "UV_FIND_LINKS" in choice.notice
@@ -323,7 +334,7 @@ def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
 
 
 def test_a_cpu_build_leaves_out_what_only_cuda_needs(tmp_path: Path) -> None:
-    """Torch is installed on its own, NVIDIA's libraries and triton not at all."""
+    """Torch is installed separately, NVIDIA's libraries and triton not at all."""
     choice = environment.BuildChoice(Build.CPU, torch=("torch.whl",))
     names = [
         "torch",
@@ -344,7 +355,7 @@ def test_the_default_build_leaves_out_nothing() -> None:
 def test_directories_of_wheels_are_read_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Addresses and missing directories are passed over."""
+    """Addresses and missing directories are ignored."""
     monkeypatch.setenv("UV_FIND_LINKS", f"{tmp_path},http://127.0.0.1:9/wheels")
     monkeypatch.setenv("PIP_FIND_LINKS", f"{tmp_path / 'missing'}")
     assert environment.find_links() == (tmp_path,)

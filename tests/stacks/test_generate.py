@@ -73,7 +73,7 @@ def chosen(**keys: Any) -> list[str]:  # noqa: ANN401  (as above)
 
 
 def test_a_snapshot_is_what_its_day_gave() -> None:
-    """Named after it, with the defaults of a rule that says no more."""
+    """It is named after its day. Missing keys of the rule get their defaults."""
     [first, *_] = snapshots(Snapshots(every="quarter", since=dt.date(2024, 12, 31)), TODAY)
     assert first == Stack(
         name="snapshot-2024-12-31",
@@ -104,7 +104,7 @@ def test_snapshots_end_with_the_last_complete_period() -> None:
 def test_snapshots_are_of_the_past_in_order_and_named_once(
     since: dt.date, until: dt.date | None, today: dt.date, every: Every
 ) -> None:
-    """Whatever the bounds; tomorrow takes none of them away."""
+    """This holds for any bounds, and a later day removes none of them."""
     rule = Snapshots(every=every, since=since, until=until)
     found = snapshots(rule, today)
     days = [stack.as_of for stack in found if stack.as_of != "today"]
@@ -131,19 +131,19 @@ def test_snapshots_are_of_the_past_in_order_and_named_once(
     ],
 )
 def test_the_wanted_releases(keys: dict[str, Any], expected: list[str]) -> None:
-    """By bounds and patches; yanked ones only exactly, pre-releases only if asked."""
+    """Bounds and patches apply. Yanked ones need a pin, pre-releases an option."""
     assert expected == chosen(**keys)
 
 
 def test_prereleases_are_wanted_where_a_package_has_nothing_else() -> None:
-    """At all: a final release outside of the bounds is something else."""
+    """A final release outside of the bounds counts as something else."""
     only, final = release("2.0rc1", "2026-01-02"), release("1.0", "2025-01-02")
     bounds = rule(since=dt.date(2026, 1, 1))
     assert ((only,), ()) == (wanted(bounds, (only,)), wanted(bounds, (final, only)))
 
 
 def test_a_release_without_a_day_is_within_no_days() -> None:
-    """And is as of its base's day where it is wanted by version."""
+    """Wanted by its version, it gets its base's day."""
     undated = (release("4.58.0", ""),)
     assert () == wanted(rule(since=dt.date(2020, 1, 1)), undated)
     [stack] = over_base(rule(), BASE, undated)
@@ -151,7 +151,7 @@ def test_a_release_without_a_day_is_within_no_days() -> None:
 
 
 def test_a_release_takes_its_place_in_the_base() -> None:
-    """Named after it, as of the later day of the two; everything else is the base's."""
+    """The stack is named after it, as of the later day of both. The rest is the base's."""
     first, second, _ = over_base(rule(core=True), BASE, RELEASES)
     assert ("transformers-4.56.1", "transformers-4.57.2") == (first.name, second.name)
     assert (dt.date(2025, 6, 30), dt.date(2025, 8, 1)) == (first.as_of, second.as_of)
@@ -164,7 +164,7 @@ def test_a_release_takes_its_place_in_the_base() -> None:
 
 
 def test_a_base_of_today_stays_of_today() -> None:
-    """Its lock moves, and so do theirs."""
+    """The locks of base and stack both move."""
     moving = Stack(name="latest", python="3.12", requirements=BASE.requirements, as_of="today")
     assert {"today"} == {stack.as_of for stack in over_base(rule(), moving, RELEASES)}
 
@@ -177,7 +177,7 @@ def test_a_version_keeps_extras_and_markers() -> None:
 
 
 def test_both_names_of_lightning_get_the_same_version() -> None:
-    """Where a stack asks for both."""
+    """This holds if a stack asks for both."""
     assert ("torch==2.9.0", "lightning==2.5.0", "pytorch-lightning==2.5.0") == pinned(
         BASE.requirements[:3], {"lightning": "2.5.0"}
     )
@@ -185,7 +185,7 @@ def test_both_names_of_lightning_get_the_same_version() -> None:
 
 
 def test_a_name_is_fit_for_a_file() -> None:
-    """Versions may have an epoch, or a local part."""
+    """Versions may have an epoch or a local part."""
     names = [
         stack.name for stack in over_base(rule(), BASE, [release("1!4.0"), release("4.0+cpu")])
     ]
@@ -210,26 +210,28 @@ ONE = dt.timedelta(days=1)
     ],
 )
 def test_a_period_ends_on_its_last_day(day: str, every: Every, expected: str) -> None:
-    """In leap years too."""
+    """This includes leap years."""
     assert dt.date.fromisoformat(expected) == end_of(dt.date.fromisoformat(day), every)
 
 
 def test_eight_quarters_end_in_two_years() -> None:
-    """The first and the last day count."""
+    """The first and the last day are included."""
     found = ends("quarter", dt.date(2024, 12, 31), dt.date(2026, 9, 30))
-    assert ["2024-12-31", "2025-03-31", "2025-06-30", "2025-09-30", "2025-12-31", "2026-03-31", "2026-06-30",
-            "2026-09-30"] == list(map(str, found))  # fmt: skip
+    assert [
+        "2024-12-31", "2025-03-31", "2025-06-30", "2025-09-30",
+        "2025-12-31", "2026-03-31", "2026-06-30", "2026-09-30",
+    ] == list(map(str, found))  # fmt: skip
 
 
 def test_a_period_that_is_not_over_has_no_end() -> None:
-    """On its last day but one."""
+    """The day before its last day gives nothing."""
     assert () == ends("month", dt.date(2026, 11, 1), dt.date(2026, 11, 29))
 
 
 @settings(deadline=None)  # the machine may be busy
 @given(day=DAYS, every=EVERY)
 def test_a_day_lies_in_its_period(day: dt.date, every: Every) -> None:
-    """Which begins on the first of a month, and after whose end another one begins."""
+    """A period begins on the first of a month, and the next one begins after its end."""
     start, end = start_of(day, every), end_of(day, every)
     assert start <= day <= end
     assert (1, 1) == (start.day, (end + ONE).day)
@@ -240,7 +242,7 @@ def test_a_day_lies_in_its_period(day: dt.date, every: Every) -> None:
 @settings(deadline=None)  # the machine may be busy
 @given(first=DAYS, length=st.integers(0, 2000), every=EVERY)
 def test_ends_are_all_ends_between_two_days(first: dt.date, length: int, every: Every) -> None:
-    """As counted day by day."""
+    """The result is the same as counting day by day."""
     last = first + dt.timedelta(days=length)
     days = (first + dt.timedelta(days=number) for number in range(length + 1))
     assert [day for day in days if end_of(day, every) == day] == list(ends(every, first, last))
@@ -249,7 +251,7 @@ def test_ends_are_all_ends_between_two_days(first: dt.date, length: int, every: 
 @settings(deadline=None)  # the machine may be busy
 @given(day=DAYS, months=st.integers(-480, 480))
 def test_months_are_counted_by_the_calendar(day: dt.date, months: int) -> None:
-    """The same day of the month, or its last where it has no such day."""
+    """It is the same day of the month, or the last day of a shorter month."""
     there = months_later(day, months)
     assert (there.year - day.year) * 12 + there.month - day.month == months
     assert there.day == day.day or (there.day < day.day and (there + ONE).day == 1)
@@ -290,17 +292,20 @@ def version(day: str, months: int = 24) -> str:
     ],
 )
 def test_support_ends_24_months_after_the_feature_release(day: str, expected: str) -> None:
-    """Not after its last patch; 2.5 came out with a release that was yanked, and is tested with the next."""
+    """The last patch does not count.
+
+    2.5 began with a yanked release, and is tested with the next one.
+    """
     assert expected == version(day)
 
 
 def test_the_newest_feature_release_is_supported_however_old_it_is() -> None:
-    """SPEC 0 is no reason to support nothing."""
+    """SPEC 0 would otherwise leave nothing."""
     assert "2.12.0" == version("2031-01-01")
 
 
 def test_without_releases_there_is_no_floor() -> None:
-    """All of them yanked, or before the first."""
+    """All are yanked, or the day is before the first."""
     assert (None, None) == (
         floor((), TODAY, 24),
         floor((release("1.0", yanked=True),), TODAY, 24),
@@ -322,12 +327,12 @@ def test_a_python_is_supported_for_36_months(day: str, expected: str) -> None:
 
 
 def test_no_python_is_missing_from_the_list_that_could_be_a_floor_now() -> None:
-    """Where this fails, PYTHONS needs the Pythons that have come out since."""
+    """If this fails, add the newer Pythons to PYTHONS."""
     assert generate.months_later(max(PYTHONS.values()), 36) > dt.datetime.now(dt.UTC).date()
 
 
 def test_the_window_of_this_quarter() -> None:
-    """Its floor and its newest, as of days that do not move within the quarter."""
+    """Its floor and newest stacks keep their days for the whole quarter."""
     rule = Window(requirements=("torch", "trl", "numpy<3"))
     oldest, newest = window(rule, BOTH, TODAY)
     assert (
@@ -351,16 +356,18 @@ def test_the_window_of_this_quarter() -> None:
 
 
 def test_the_floors_of_the_quarters_to_come() -> None:
-    """What may be dropped when, known by now."""
+    """It is known today when each version may be dropped."""
     found = window(Window(requirements=("torch",), quarters=3), BOTH, TODAY)
-    assert [("window-2026-q4-floor", ("torch==2.5.1",)), ("window-2027-q1-floor", ("torch==2.6.0",)),
-            ("window-2027-q2-floor", ("torch==2.12.0",)), ("window-2026-q4-newest", ("torch",))] == [
-        (stack.name, stack.requirements) for stack in found
-    ]  # fmt: skip
+    assert [
+        ("window-2026-q4-floor", ("torch==2.5.1",)),
+        ("window-2027-q1-floor", ("torch==2.6.0",)),
+        ("window-2027-q2-floor", ("torch==2.12.0",)),
+        ("window-2026-q4-newest", ("torch",)),
+    ] == [(stack.name, stack.requirements) for stack in found]
 
 
 def test_each_package_alone_at_its_floor() -> None:
-    """With everything else as new as the resolver can have it."""
+    """Everything else is as new as the resolver allows."""
     found = window(Window(requirements=("torch", "trl"), each=True), BOTH, TODAY)
     assert {
         "window-2026-q4-torch-2.5.1": ("torch==2.5.1", "trl"),
@@ -369,13 +376,13 @@ def test_each_package_alone_at_its_floor() -> None:
 
 
 def test_a_floor_is_as_of_a_day_that_has_its_python() -> None:
-    """Wheels for it came no earlier."""
+    """There were no wheels for that Python before."""
     [oldest, _] = window(Window(requirements=("trl",), python="3.14"), BOTH, TODAY)
     assert ("3.14", dt.date(2025, 10, 7)) == (oldest.python, oldest.as_of)
 
 
 def test_two_names_of_one_project_have_one_window() -> None:
-    """What a rule pins itself has none."""
+    """A package that the rule pins has no window."""
     rule = Window(requirements=("lightning", "pytorch-lightning", "torch<3"))
     assert ("lightning",) == packages(rule)
     [oldest, _] = window(rule, {"lightning": (release("2.5.0.post0", "2024-12-21"),)}, TODAY)
@@ -387,7 +394,10 @@ def test_two_names_of_one_project_have_one_window() -> None:
 
 
 def test_a_stack_is_as_of_no_day_before_what_it_asks_for() -> None:
-    """A version that came out after the oldest of the others, and a package that came out within the quarter."""
+    """A version may be newer than the oldest of the others.
+
+    A package may be new in this quarter.
+    """
     oldest, *_ = window(Window(requirements=("torch>=2.12", "trl")), BOTH, TODAY)
     assert (dt.date(2026, 8, 1), ("torch>=2.12", "trl==0.12.0")) == (
         oldest.as_of,
@@ -399,7 +409,7 @@ def test_a_stack_is_as_of_no_day_before_what_it_asks_for() -> None:
 
 
 def test_a_version_that_a_rule_gives_one_of_two_names_is_left_as_it_is() -> None:
-    """The other name has no window either; the day on which that version came out must be known."""
+    """The other name has no window either. The day of that version must be known."""
     rule = Window(requirements=("lightning==2.5.0", "pytorch-lightning", "torch"))
     assert (("torch",), ("torch", "lightning")) == (packages(rule), needed(rule))
     [oldest, _] = window(
@@ -409,7 +419,7 @@ def test_a_version_that_a_rule_gives_one_of_two_names_is_left_as_it_is() -> None
 
 
 def test_a_quarter_begins_when_its_first_day_is_over() -> None:
-    """A lock of that day made in the morning would stay without what came out in the evening."""
+    """A lock made in the morning would lack the releases of that evening."""
     names = [
         window(Window(requirements=("torch",)), BOTH, dt.date(2026, 10, day))[0].name
         for day in (1, 2)

@@ -1,4 +1,4 @@
-"""The committed file of the stacks that the index gave: where it is not of these rules, ``refresh`` must run."""
+"""The committed file of generated stacks. If it does not fit the rules, ``refresh`` must run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = ["transformers-4.56.1", "transformers-4.57.2", "transformers-5.0.0"]
 
 
 def read(folder: Path, text: str = STACK + RULE) -> Matrix:
-    """matrix.toml of ``text``, without what the index gives."""
+    """The matrix in ``text``, without stacks from the index."""
     return load_matrix(folder, text)
 
 
@@ -53,7 +53,7 @@ def complete(folder: Path, matrix: Matrix) -> list[str]:
 
 
 def test_what_was_written_is_there(tmp_path: Path) -> None:
-    """After the typed stacks, whole."""
+    """Generated stacks come after the typed ones, with all their fields."""
     matrix = read(tmp_path)
     assert write(tmp_path, matrix)
     assert NAMES == complete(tmp_path, matrix)
@@ -64,7 +64,7 @@ def test_what_was_written_is_there(tmp_path: Path) -> None:
 
 
 def test_a_base_of_today_is_read_as_that(tmp_path: Path) -> None:
-    """A date and a word share the key."""
+    """One key holds a date or a word."""
     matrix = read(tmp_path, STACK.replace("2025-03-31", '"today"') + RULE)
     write(tmp_path, matrix)
     whole = generated.complete(matrix, tmp_path / "_matrix.json", tmp_path / "matrix.toml")
@@ -75,7 +75,7 @@ def test_a_base_of_today_is_read_as_that(tmp_path: Path) -> None:
 def test_without_a_file_or_with_that_of_another_base_refresh_must_run(
     tmp_path: Path, text: str
 ) -> None:
-    """The table is named, and the command."""
+    """The error names the table and the command."""
     if text != STACK + RULE:
         write(tmp_path, read(tmp_path))
     with pytest.raises(UserError) as raised:
@@ -85,21 +85,21 @@ def test_without_a_file_or_with_that_of_another_base_refresh_must_run(
 
 
 def test_without_rules_no_file_is_read(tmp_path: Path) -> None:
-    """Nor is a damaged one looked at."""
+    """Even a damaged file is not read."""
     (tmp_path / "_matrix.json").write_text("{")
     assert [] == complete(tmp_path, read(tmp_path, STACK))
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"schema":2,"entries":[]}', b"[]", b"\xff"])
-def test_a_damaged_file_is_told(tmp_path: Path, content: bytes) -> None:
-    """With what to do about it."""
+def test_a_damaged_file_is_reported(tmp_path: Path, content: bytes) -> None:
+    """The error says what to do."""
     (tmp_path / "_matrix.json").write_bytes(content)
     with pytest.raises(UserError, match="generated stacks in _matrix"):
         complete(tmp_path, read(tmp_path))
 
 
-def test_a_date_that_is_none_is_told(tmp_path: Path) -> None:
-    """Edited by hand."""
+def test_a_date_that_is_none_is_reported(tmp_path: Path) -> None:
+    """A person edited the file."""
     matrix = read(tmp_path)
     write(tmp_path, matrix)
     path = tmp_path / "_matrix.json"
@@ -109,7 +109,7 @@ def test_a_date_that_is_none_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_known_is_listed_before_refresh_ran(tmp_path: Path) -> None:
-    """Nox must be able to start it."""
+    """Nox must be able to start ``refresh``."""
     path, file = tmp_path / "_matrix.json", tmp_path / "matrix.toml"
     matrix = read(tmp_path)
     assert ["base"] == [
@@ -121,8 +121,8 @@ def test_what_is_known_is_listed_before_refresh_ran(tmp_path: Path) -> None:
     ]
 
 
-def test_a_session_of_an_unknown_stack_is_told_what_to_run(tmp_path: Path) -> None:
-    """A checkout lists what it knows; only who names more must refresh first."""
+def test_a_session_of_an_unknown_stack_is_an_error_with_the_next_command(tmp_path: Path) -> None:
+    """A checkout lists the stacks it knows. Another name needs ``refresh`` first."""
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "sums.py").write_text(SUMS.lstrip(), encoding="utf-8")
     (tmp_path / "matrix.toml").write_text(STACK + RULE, encoding="utf-8")
@@ -135,13 +135,13 @@ def test_a_session_of_an_unknown_stack_is_told_what_to_run(tmp_path: Path) -> No
 
 
 def test_what_is_the_same_is_not_written_again(tmp_path: Path) -> None:
-    """A night without news changes nothing."""
+    """A night without changes writes nothing."""
     matrix = read(tmp_path)
     assert [True, False] == [write(tmp_path, matrix), write(tmp_path, matrix)]
 
 
 def test_without_any_rule_the_file_goes(tmp_path: Path) -> None:
-    """What no rule asks for is not kept."""
+    """Stacks that no rule asks for are not kept."""
     write(tmp_path, read(tmp_path))
     assert write(tmp_path, read(tmp_path, STACK))
     assert not (tmp_path / "_matrix.json").exists()
@@ -149,7 +149,7 @@ def test_without_any_rule_the_file_goes(tmp_path: Path) -> None:
 
 
 def test_a_typed_stack_of_a_generated_name_must_be_the_same(tmp_path: Path) -> None:
-    """As with snapshots."""
+    """The rule is the same as for snapshots."""
     matrix = read(tmp_path, STACK + STACK.replace('"base"', '"transformers-5.0.0"') + RULE)
     write(tmp_path, matrix)
     with pytest.raises(
@@ -159,7 +159,7 @@ def test_a_typed_stack_of_a_generated_name_must_be_the_same(tmp_path: Path) -> N
 
 
 def test_a_release_that_one_of_two_names_never_had_gives_no_stack(tmp_path: Path) -> None:
-    """Nothing could be locked; the others are as of the day on which both were out."""
+    """It could not be locked. Other stacks are as of the day on which both were out."""
     text = (STACK + RULE).replace('"torch", "transformers"', '"lightning", "pytorch-lightning"')
     [rule] = read(
         tmp_path, text.replace('package = "transformers"', 'package = "pytorch-lightning"')
@@ -175,7 +175,7 @@ def test_a_release_that_one_of_two_names_never_had_gives_no_stack(tmp_path: Path
 
 
 def test_a_release_of_today_has_no_stack_yet(tmp_path: Path) -> None:
-    """A lock is of a whole day."""
+    """A lock needs a complete day."""
     [rule] = read(tmp_path).rules
     days = (dt.date(2025, 10, 1), dt.date(2025, 10, 2))
     given = [generated.given_by(rule, {"transformers": RELEASES}, day) for day in days]
@@ -183,7 +183,7 @@ def test_a_release_of_today_has_no_stack_yet(tmp_path: Path) -> None:
 
 
 def test_a_matrix_of_another_folder_has_a_file_of_its_own(tmp_path: Path) -> None:
-    """Whatever it is called; another of the root is told apart by its name."""
+    """Its name does not matter. Another matrix in the root has a file with its own name."""
     places = ("matrix.toml", "other.toml", "other/matrix.toml", "another/matrix.toml")
     paths = [generated.path_in(tmp_path / "locks", tmp_path / place, tmp_path) for place in places]
     paths.append(generated.path_in(tmp_path / "locks", tmp_path.parent / "matrix.toml", tmp_path))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def release(version: str, day: str = "2025-01-01", *, yanked: bool = False) -> Release:
-    """A release; whether it is a pre-release is in its version."""
+    """A release. Its version says whether it is a pre-release."""
     uploaded = dt.date.fromisoformat(day) if day else None
     return Release(
         version=version, uploaded=uploaded, yanked=yanked, prerelease=Version(version).is_prerelease
@@ -42,13 +42,13 @@ def versions(
 
 
 def test_a_yanked_release_is_taken_only_where_it_is_pinned() -> None:
-    """As uv does."""
+    """This is what uv does."""
     both = (release("1.0"), release("1.1", yanked=True))
     assert (["1.0"], ["1.0", "1.1"]) == (versions(*both), versions(*both, exactly=("1.1.0",)))
 
 
 def test_a_prerelease_is_taken_only_where_it_is_asked_for() -> None:
-    """By name, or all of them."""
+    """It is asked for by its version, or with all others."""
     both = (release("2.0rc1"), release("1.0"))
     assert ["1.0"] == versions(*both)
     assert ["1.0", "2.0rc1"] == versions(*both, prereleases=True)
@@ -56,7 +56,7 @@ def test_a_prerelease_is_taken_only_where_it_is_asked_for() -> None:
 
 
 def test_prereleases_are_taken_where_there_is_nothing_else() -> None:
-    """A yanked final release is nothing."""
+    """A yanked final release does not count."""
     assert ["1.0a1", "1.0b1"] == versions(
         release("1.0b1"), release("1.0a1"), release("1.0", yanked=True)
     )
@@ -68,7 +68,7 @@ def test_versions_are_sorted_as_versions() -> None:
 
 
 def test_a_post_release_is_of_its_minor() -> None:
-    """As 2.5.0.post0 is of 2.5; an epoch keeps releases apart."""
+    """So 2.5.0.post0 belongs to 2.5. Another epoch is another release."""
     assert [(0, 2, 5), (1, 2, 5)] == [minor(release("2.5.0.post0")), minor(release("1!2.5.0"))]
 
 
@@ -85,14 +85,14 @@ def test_a_package_of_prereleases_only_has_a_newest() -> None:
 
 
 def test_two_names_share_what_both_have() -> None:
-    """As of the day on which the second of them was out, if any is known."""
+    """The day is the later one of both, if one is known."""
     ours = (release("1.5.10", "2022-02-08"), release("2.0", "2023-03-15"), release("2.1", ""))
     twins = (release("2.0.0", "2023-03-16"), release("2.1", ""))
     assert [release("2.0", "2023-03-16"), release("2.1", "")] == both(ours, twins)
 
 
 def test_a_release_fits_where_a_python_may_install_it() -> None:
-    """Any patch release of one of them; what cannot be read forbids nothing, and who names no Python may have any."""
+    """One patch release must be allowed. An unreadable rule allows all, and so does no Python."""
     asked = ("", ">=3.11", "==3.11.*", "no specifier", ">=3.12", "<3.11")
     asking = [replace(release("1.0"), requires_python=text) for text in asked]
     assert [True, True, True, True, False, False] == [each.fits(["3.11"]) for each in asking]
@@ -136,14 +136,14 @@ def test_a_release_knows_its_day_yank_and_prerelease(served: PackageIndex) -> No
 
 
 def test_newest_is_what_a_plain_install_would_take(served: PackageIndex) -> None:
-    """Neither the yanked release nor the release candidate."""
+    """It is neither yanked nor a release candidate."""
     release = Index(served.url).newest("alpha", dt.date(2026, 1, 1))
     assert release
     assert release.version == "1.10"
 
 
 def test_newest_counts_the_as_of_date_itself(served: PackageIndex) -> None:
-    """A release of that day is there, one of the next day is not."""
+    """A release of that day counts, one of the next day does not."""
     index = Index(served.url)
     versions = [
         getattr(index.newest("alpha", dt.date(2025, *day)), "version", None)
@@ -190,8 +190,8 @@ def test_file_names_from_before_the_rules_are_skipped() -> None:
         assert Index(served.url).releases("alpha") == ()
 
 
-def test_an_unreachable_index_is_told_without_its_host() -> None:
-    """The error says what happened; where the index is stays out of published text."""
+def test_an_unreachable_index_is_reported_without_its_host() -> None:
+    """The error says what happened, but does not contain the host."""
     with pytest.raises(IndexUnreachable, match=r"did not answer for alpha") as raised:
         Index(NOBODY, attempts=1).releases("alpha")
     assert "127.0.0.1" not in str(raised.value)
@@ -206,7 +206,7 @@ def test_the_configured_index_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_settings_uv_tells_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No host name is written in this project."""
+    """This project contains no host name."""
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     assert Index().url.startswith("http")
@@ -219,7 +219,7 @@ def page(*files: Mapping[str, object]) -> bytes:
 
 
 def test_files_of_another_name_are_no_releases() -> None:
-    """A build number or a date that follows a version is none; names are the same as indexes take them."""
+    """A build number or a date after a version is not one. Names are compared as indexes do."""
     names = ("alpha-1.0-1.tar.gz", "alpha-1.0-20180101.zip", "beta-3.0.tar.gz", "Alpha-1.1.tar.gz",
              "alpha-1.2-1-py3-none-any.whl")  # fmt: skip
     found = releases_of("application/json", page(*({"filename": name} for name in names)), "alpha")
@@ -227,22 +227,22 @@ def test_files_of_another_name_are_no_releases() -> None:
 
 
 def test_a_yank_of_null_is_none() -> None:
-    """As uv reads it; an empty reason is one."""
-    found = releases_of("application/json", page(
-        {"filename": "alpha-1.0.tar.gz", "yanked": None}, {"filename": "alpha-1.1.tar.gz", "yanked": ""}
-    ), "alpha")  # fmt: skip
+    """This is how uv reads it. An empty reason is a yank."""
+    no = {"filename": "alpha-1.0.tar.gz", "yanked": None}
+    yes = {"filename": "alpha-1.1.tar.gz", "yanked": ""}
+    found = releases_of("application/json", page(no, yes), "alpha")
     assert [False, True] == [release.yanked for release in found]
 
 
 @pytest.mark.parametrize("kind", ["text/plain; charset=utf-8", "application/octet-stream"])
 def test_what_is_no_page_of_the_simple_api_is_not_read_as_one(kind: str) -> None:
-    """Without anchors it would be a package without releases, in place of what is kept."""
+    """A page without links would replace a kept answer by no releases."""
     with pytest.raises(ValueError, match=kind.partition(";")[0]):
         releases_of(kind, page({"filename": "alpha-1.0.tar.gz"}), "alpha")
 
 
 def test_a_release_knows_the_pythons_of_its_least_choosy_file() -> None:
-    """In both formats."""
+    """This holds in both formats."""
     asked = (">=3.10,<3.14", ">=3.9", None)
     files = [
         {"filename": f"alpha-1.0-{n}-py3-none-any.whl", "requires-python": text}

@@ -1,4 +1,4 @@
-"""How the package index is asked (rarely, patiently, or not at all), and how its answers are kept."""
+"""When the package index is asked, with which pauses, and how its answers are kept."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ def written(folder: Path) -> Path:
 
 
 def test_an_answer_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Releases, moment and validators."""
+    """It has the releases, the time and the validators."""
     written(tmp_path)
     cache = IndexCache(tmp_path)
     assert (ANSWER, ()) == (cache.read(ADDRESS, "alpha"), cache.notices)
 
 
 def test_nothing_is_known_at_first(tmp_path: Path) -> None:
-    """That is no trouble, and worth no notice."""
+    """This gives no notice."""
     cache = IndexCache(tmp_path / "not-there")
     assert (None, ()) == (cache.read(ADDRESS, "alpha"), cache.notices)
 
 
 def test_another_index_has_answers_of_its_own(tmp_path: Path) -> None:
-    """The same package, elsewhere."""
+    """It may have another package with the same name."""
     written(tmp_path)
     assert IndexCache(tmp_path).read("https://other.example/simple", "alpha") is None
 
 
 def test_no_address_is_stored(tmp_path: Path) -> None:
-    """Neither in a name nor in a file."""
+    """It is neither in a file name nor in a file."""
     path = written(tmp_path)
     assert ("example" in str(path.relative_to(tmp_path)), b"example" in path.read_bytes()) == (
         False,
@@ -78,7 +78,7 @@ def test_no_address_is_stored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 64, 100, -1])
 def test_a_file_that_was_cut_off_is_not_used(tmp_path: Path, length: int) -> None:
-    """A notice says so, and the next answer takes its place."""
+    """A notice says so, and the next answer replaces it."""
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:length])
     cache = IndexCache(tmp_path)
@@ -89,7 +89,7 @@ def test_a_file_that_was_cut_off_is_not_used(tmp_path: Path, length: int) -> Non
 
 
 def test_a_folder_that_cannot_be_written_is_a_notice(tmp_path: Path) -> None:
-    """Reading releases goes on without it."""
+    """Releases can still be read."""
     (tmp_path / "file").write_text("")
     cache = IndexCache(tmp_path / "file")
     cache.write(ADDRESS, ANSWER)
@@ -105,7 +105,7 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
 
 
 def test_the_users_folder_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a machine whose home is not writable."""
+    """A home folder may not be writable."""
     monkeypatch.setenv("GRADMATRIX_CACHE_DIR", str(tmp_path))
     assert tmp_path == user_folder()
 
@@ -126,22 +126,22 @@ BEGAN = dt.datetime(2026, 11, 20, 14, 3, tzinfo=dt.UTC)
 
 @dataclass
 class Clock:
-    """A clock that moves when somebody sleeps, or when it is told to."""
+    """A clock that moves during a sleep, or when a test moves it."""
 
     now: dt.datetime = BEGAN
     slept: list[float] = field(default_factory=list)
 
     def __call__(self) -> dt.datetime:
-        """What time it is."""
+        """The time."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Wait, at once."""
+        """Move the clock instead of waiting."""
         self.slept.append(seconds)
         self.now += dt.timedelta(seconds=seconds)
 
     def after(self, **duration: float) -> None:
-        """Time passes."""
+        """Move the clock."""
         self.now += dt.timedelta(**duration)
 
 
@@ -155,12 +155,12 @@ def served() -> Iterator[PackageIndex]:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Two minutes past two in the afternoon, and one more."""
+    """A clock that starts at 14:03."""
     return Clock()
 
 
 def reader(url: str, folder: Path, clock: Clock, attempts: int = 3, offline: str = "") -> Index:
-    """An index as a process of its own would have it."""
+    """An index as another process would make it."""
     cache = IndexCache(folder)
     return Index(
         url, attempts=attempts, cache=cache, offline=offline, clock=clock, sleep=clock.sleep
@@ -175,7 +175,7 @@ def versions(index: Index) -> list[str]:
 def test_within_minutes_it_is_not_asked_again(
     served: PackageIndex, tmp_path: Path, clock: Clock
 ) -> None:
-    """By another process either."""
+    """Another process does not ask it either."""
     versions(reader(served.url, tmp_path, clock))
     clock.after(seconds=FRESH_S - 1)
     assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
@@ -185,11 +185,12 @@ def test_within_minutes_it_is_not_asked_again(
 def test_later_it_is_asked_what_was_modified(
     served: PackageIndex, tmp_path: Path, clock: Clock
 ) -> None:
-    """And "nothing" renews what is kept."""
+    """The answer "not modified" renews the kept one."""
     versions(reader(served.url, tmp_path, clock))
     clock.after(seconds=FRESH_S)
     assert ["1.0"] == versions(reader(served.url, tmp_path, clock))
-    assert (served.validators(served.page("alpha")[1])["ETag"], MODIFIED) == (  # type: ignore[index]
+    etag = served.validators(served.page("alpha")[1])["ETag"]  # type: ignore[index]
+    assert (etag, MODIFIED) == (
         served.asked[1]["If-None-Match"],
         served.asked[1]["If-Modified-Since"],
     )
@@ -199,7 +200,7 @@ def test_later_it_is_asked_what_was_modified(
 
 
 def test_what_was_modified_is_taken(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
-    """A release came out meanwhile."""
+    """A new release came out."""
     versions(reader(served.url, tmp_path, clock))
     served.add("alpha", "1.1", "2025-03-02")
     clock.after(seconds=FRESH_S)
@@ -209,7 +210,7 @@ def test_what_was_modified_is_taken(served: PackageIndex, tmp_path: Path, clock:
 def test_a_clock_that_was_set_back_does_not_keep_an_answer_for_ever(
     served: PackageIndex, tmp_path: Path, clock: Clock
 ) -> None:
-    """An answer of the future is asked about."""
+    """An answer from the future is checked again."""
     versions(reader(served.url, tmp_path, clock))
     clock.after(days=-3)
     versions(reader(served.url, tmp_path, clock))
@@ -219,7 +220,7 @@ def test_a_clock_that_was_set_back_does_not_keep_an_answer_for_ever(
 def test_an_index_that_does_not_answer_is_read_from_the_cache_which_says_so(
     tmp_path: Path, clock: Clock
 ) -> None:
-    """With the moment that the releases are as of."""
+    """The notice has the time of the releases."""
     with PackageIndex() as served:
         served.add("alpha", "1.0", "2025-03-01")
         versions(reader(served.url, tmp_path, clock))
@@ -232,7 +233,7 @@ def test_an_index_that_does_not_answer_is_read_from_the_cache_which_says_so(
 
 
 def test_an_answer_has_no_notice(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
-    """Kept or not."""
+    """It may be kept or new."""
     for _ in range(2):
         index = reader(served.url, tmp_path, clock)
         versions(index)
@@ -242,7 +243,7 @@ def test_an_answer_has_no_notice(served: PackageIndex, tmp_path: Path, clock: Cl
 def test_what_was_kept_before_the_day_was_over_does_not_cover_it(
     tmp_path: Path, clock: Clock
 ) -> None:
-    """A lock of that day would lack what came out in the evening."""
+    """A lock of that day would lack the releases of the evening."""
     with PackageIndex() as served:
         served.add("alpha", "1.0", "2025-03-01")
         versions(reader(served.url, tmp_path, clock))
@@ -256,7 +257,7 @@ def test_what_was_kept_before_the_day_was_over_does_not_cover_it(
 
 
 def test_offline_it_is_not_even_asked(served: PackageIndex, tmp_path: Path, clock: Clock) -> None:
-    """What is kept is told with its moment, and which variable forbids more."""
+    """The notice has the time of the kept answer and the variable that forbids asking."""
     versions(reader(served.url, tmp_path, clock))
     clock.after(hours=1)
     index = reader(served.url, tmp_path, clock, offline="UV_OFFLINE")
@@ -281,7 +282,7 @@ def test_offline_it_is_not_even_asked(served: PackageIndex, tmp_path: Path, cloc
 def test_an_environment_variable_forbids_asking(
     served: PackageIndex, monkeypatch: pytest.MonkeyPatch, name: str, value: str, asked: int
 ) -> None:
-    """Ours, or uv's."""
+    """It may be the variable of this project or of uv."""
     for other in ("UV_OFFLINE", "GRADMATRIX_OFFLINE"):
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setenv("UV_DEFAULT_INDEX", served.url)
@@ -296,7 +297,7 @@ def test_an_environment_variable_forbids_asking(
 
 
 def test_a_busy_index_is_asked_again_when_it_says(served: PackageIndex, clock: Clock) -> None:
-    """Retry-After in seconds, and as a moment."""
+    """Retry-After has seconds or a date."""
     moment = (BEGAN + dt.timedelta(seconds=17)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     served.failures = [(429, {"Retry-After": "7"}), (503, {"Retry-After": moment})]
     assert ["1.0"] == versions(Index(served.url, clock=clock, sleep=clock.sleep))
@@ -304,7 +305,7 @@ def test_a_busy_index_is_asked_again_when_it_says(served: PackageIndex, clock: C
 
 
 def test_an_index_that_wants_an_hour_is_not_waited_for(served: PackageIndex, clock: Clock) -> None:
-    """What is kept does for now."""
+    """The kept answer is used."""
     served.failures = [(429, {"Retry-After": "3600"})]
     with pytest.raises(IndexUnreachable, match="HTTP 429"):
         versions(Index(served.url, clock=clock, sleep=clock.sleep))
@@ -314,7 +315,7 @@ def test_an_index_that_wants_an_hour_is_not_waited_for(served: PackageIndex, clo
 def test_failures_that_pass_are_waited_for_longer_and_longer(
     served: PackageIndex, clock: Clock
 ) -> None:
-    """Not to the same moment for all who failed together."""
+    """The pauses are random, so that clients do not come back together."""
     served.failures = [(502, {})] * 3
     assert ["1.0"] == versions(Index(served.url, attempts=4, clock=clock, sleep=clock.sleep))
     bounds = [(0.25, 0.75), (0.5, 1.5), (1.0, 3.0)]
@@ -325,8 +326,8 @@ def test_failures_that_pass_are_waited_for_longer_and_longer(
 
 
 @pytest.mark.parametrize("status", [401, 403, 410])
-def test_a_refusal_is_not_argued_with(served: PackageIndex, clock: Clock, status: int) -> None:
-    """It would be the same again."""
+def test_a_refused_request_is_not_repeated(served: PackageIndex, clock: Clock, status: int) -> None:
+    """A second request would have the same answer."""
     served.failures = [(status, {})]
     with pytest.raises(IndexUnreachable, match=f"HTTP {status}"):
         versions(Index(served.url, clock=clock, sleep=clock.sleep))
@@ -334,7 +335,7 @@ def test_a_refusal_is_not_argued_with(served: PackageIndex, clock: Clock, status
 
 
 def test_an_index_that_is_down_is_left_alone_for_a_minute(clock: Clock) -> None:
-    """A lock has a hundred packages."""
+    """A lock has a hundred packages, and each would wait."""
     index = Index(NOBODY, clock=clock, sleep=clock.sleep, attempts=2)
     for _ in range(2):
         with pytest.raises(IndexUnreachable):
@@ -346,8 +347,8 @@ def test_an_index_that_is_down_is_left_alone_for_a_minute(clock: Clock) -> None:
     assert 2 == len(clock.slept)
 
 
-def test_questions_say_who_asks(served: PackageIndex) -> None:
-    """So that whoever runs the index can tell."""
+def test_requests_name_this_program(served: PackageIndex) -> None:
+    """The owner of the index can see which program asks."""
     versions(Index(served.url))
     assert [USER_AGENT] == [headers["User-Agent"] for headers in served.asked]
     assert "gradmatrix" in USER_AGENT
@@ -356,7 +357,7 @@ def test_questions_say_who_asks(served: PackageIndex) -> None:
 def test_credentials_are_sent_and_not_stored(
     served: PackageIndex, tmp_path: Path, clock: Clock
 ) -> None:
-    """With other ones, or none, the same answer is found."""
+    """The answer is found again with other credentials or none."""
     secret = served.url.replace("http://", "http://somebody:s3cret@")
     versions(reader(secret, tmp_path, clock))
     assert served.asked[0]["Authorization"].startswith("Basic ")
@@ -368,7 +369,7 @@ def test_credentials_are_sent_and_not_stored(
 
 
 def test_credentials_go_to_no_other_host(served: PackageIndex) -> None:
-    """Whatever the index points to; its own further pages get them."""
+    """Links to other hosts do not get them. Other pages of the index do."""
     with PackageIndex() as other:
         other.add("alpha", "2.0", "2025-03-01")
         address = f"{other.url}/alpha/"
@@ -379,7 +380,7 @@ def test_credentials_go_to_no_other_host(served: PackageIndex) -> None:
 
 
 def test_no_more_than_a_few_questions_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many packages are asked for."""
+    """This holds for any number of packages."""
     under_way, most, lock = 0, 0, threading.Lock()
     met = threading.Barrier(WORKERS, timeout=PATIENCE_S)
 
@@ -407,7 +408,7 @@ NAMES = [f"package-{number}" for number in range(5)]
 def test_an_index_that_wants_an_hour_is_asked_for_no_other_package(
     tmp_path: Path, clock: Clock, asked_s: str, left_s: float
 ) -> None:
-    """What is kept does for all of them; nobody is left alone for more than a day."""
+    """Kept answers are used for all. The longest pause is a day."""
     with PackageIndex() as served:
         for name in NAMES:
             served.add(name, "1.0", "2025-03-01")
@@ -430,7 +431,7 @@ def test_an_index_that_wants_an_hour_is_asked_for_no_other_package(
 def test_a_pause_of_nothing_is_a_pause_all_the_same(
     served: PackageIndex, clock: Clock, moment: str
 ) -> None:
-    """Our clock may be fast."""
+    """This machine's clock may be fast."""
     served.failures = [(503, {"Retry-After": moment})] * 2
     assert ["1.0"] == versions(Index(served.url, clock=clock, sleep=clock.sleep))
     assert [True, True] == [
@@ -442,7 +443,7 @@ def test_a_pause_of_nothing_is_a_pause_all_the_same(
 def test_an_answer_of_before_midnight_does_not_do_for_that_day_after_it(
     served: PackageIndex, tmp_path: Path, clock: Clock, process: str
 ) -> None:
-    """However fresh it is, in this process or another; before midnight it does."""
+    """It may be fresh, in this process or another. Before midnight it is good enough."""
     clock.now = dt.datetime(2026, 11, 20, 23, 58, tzinfo=dt.UTC)
     index = reader(served.url, tmp_path, clock)
     assert [1, 1] == [len(index.releases("alpha", clock.now.date())) for _ in range(2)]
@@ -457,7 +458,7 @@ def test_an_answer_of_before_midnight_does_not_do_for_that_day_after_it(
 def test_an_unknown_format_takes_no_place_of_what_is_kept(
     served: PackageIndex, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A proxy may answer, and say that all is well."""
+    """A proxy may answer with status 200."""
     versions(reader(served.url, tmp_path, clock))
     monkeypatch.setattr(served, "page", lambda _: ("text/plain", "{}"))
     clock.after(seconds=FRESH_S)

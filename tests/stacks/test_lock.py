@@ -51,7 +51,7 @@ def resolve(served: PackageIndex, asked: Stack, folder: Path) -> Lock:
 
 
 def test_a_dependency_is_of_the_as_of_date(served: PackageIndex, tmp_path: Path) -> None:
-    """Of beta, 1.1 came out that day and 1.2 on the next."""
+    """Version 1.1 of beta came out that day, and 1.2 on the next."""
     lock = resolve(served, stack("alpha"), tmp_path)
     assert {package.name: package.version for package in lock.packages} == {
         "alpha": "1.0",
@@ -60,14 +60,14 @@ def test_a_dependency_is_of_the_as_of_date(served: PackageIndex, tmp_path: Path)
 
 
 def test_today_is_the_day_of_locking(served: PackageIndex, tmp_path: Path) -> None:
-    """A stack of today gets the newest, and its lock a date."""
+    """A stack of today gets the newest releases, and its lock has a date."""
     lock = resolve(served, stack("alpha", as_of="today"), tmp_path)
     assert lock.version("alpha") == "2.0"
     assert abs((dt.datetime.now(dt.UTC).date() - lock.as_of).days) <= 1
 
 
 def test_a_package_knows_how_far_it_is_behind(served: PackageIndex, tmp_path: Path) -> None:
-    """Its own date, and the newest release of the day."""
+    """It has its own date and the newest release of the day."""
     lock = resolve(served, stack("beta==1.0"), tmp_path)
     assert lock.packages == (
         LockedPackage(
@@ -108,7 +108,7 @@ def test_the_text_holds_hashes_and_no_address(served: PackageIndex, tmp_path: Pa
 def test_local_wheels_do_not_enter_a_dated_stack(
     served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory of wheels has no dates: it would put today's wheel into a snapshot of last year."""
+    """A directory of wheels has no dates. Today's wheel would enter a snapshot of last year."""
     (tmp_path / "beta-1.1+local-py3-none-any.whl").write_bytes(wheel("beta", "1.1+local"))
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path))
     assert resolve(served, stack("beta"), tmp_path).version("beta") == "1.1"
@@ -117,7 +117,7 @@ def test_local_wheels_do_not_enter_a_dated_stack(
 def test_requests_that_exclude_each_other_are_a_conflict(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """The lock holds the outcome and uv's explanation, and is written."""
+    """The lock is written with the outcome and uv's explanation."""
     lock = resolve(served, stack("alpha==1.0", "beta==2.0", as_of=dt.date(2025, 12, 31)), tmp_path)
     assert lock.failure
     assert lock.failure.outcome == "resolve:conflict"
@@ -128,7 +128,7 @@ def test_requests_that_exclude_each_other_are_a_conflict(
 def test_what_the_index_never_had_leaves_the_older_lock(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """A mistyped version is a mistake in matrix.toml, and no finding about a stack."""
+    """A mistyped version is an error in matrix.toml, not a result."""
     good = resolve(served, stack("beta"), tmp_path)
     resolve(served, stack("beta<1"), tmp_path)
     assert good == locks.load("demo", tmp_path)
@@ -142,10 +142,10 @@ def test_what_the_index_never_had_leaves_the_older_lock(
         ("gamma", "The package index has no package gamma."),
     ],
 )
-def test_a_release_that_is_not_there_is_told(
+def test_a_release_that_is_not_there_is_reported(
     served: PackageIndex, tmp_path: Path, requirement: str, sentence: str
 ) -> None:
-    """no-release is told apart from conflict, with the date where there is one."""
+    """The outcome is no-release and not conflict, with the date if there is one."""
     lock = resolve(served, stack(requirement), tmp_path)
     assert lock.failure
     assert lock.failure.outcome == "resolve:no-release"
@@ -153,7 +153,7 @@ def test_a_release_that_is_not_there_is_told(
 
 
 def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path: Path) -> None:
-    """It says nothing about the stack: an older lock stays good."""
+    """It says nothing about the stack, so an older lock stays."""
     before = resolve(served, stack("beta"), tmp_path)
     lock = locks.resolve(
         stack("beta<1.1"), Index("http://127.0.0.1:9/simple", attempts=1), tmp_path
@@ -164,11 +164,13 @@ def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path:
     assert locks.load("demo", tmp_path) == before
 
 
+UNRESOLVED = "could not be resolved"
+NO_SPACE = "No space left on device (os error 28)"
 TROUBLES = {
-    "error: failed to write to the cache: No space left on device (os error 28)": "could not be resolved",
-    "error: Failed to fetch: `the package index/beta/`\n cause: No space left on device (os error 28)": "could not be",
-    "error: Failed to parse: `uv.toml`\n cause: TOML parse error at line 1": "could not be resolved",
-    "error: failed to create directory `cache`: Permission denied (os error 13)": "could not be resolved",
+    f"error: failed to write to the cache: {NO_SPACE}": UNRESOLVED,
+    f"error: Failed to fetch: `the package index/beta/`\n cause: {NO_SPACE}": UNRESOLVED,
+    "error: Failed to parse: `uv.toml`\n cause: TOML parse error at line 1": UNRESOLVED,
+    "error: failed to create directory `cache`: Permission denied (os error 13)": UNRESOLVED,
     "": "uv gave no reason",
 }
 
@@ -177,7 +179,7 @@ TROUBLES = {
 def test_a_uv_that_cannot_work_says_nothing_of_the_stack(
     served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str
 ) -> None:
-    """The reason is told, nothing is written, and an older lock stays good."""
+    """The reason is reported, nothing is written, and an older lock stays."""
     before = resolve(served, stack("beta"), tmp_path)
     monkeypatch.setattr(uv, "run", lambda *_, **__: uv.Ran(2, "", stderr))
     with pytest.raises(UserError, match=TROUBLES[stderr]):
@@ -198,7 +200,7 @@ def test_a_uv_that_cannot_work_says_nothing_of_the_stack(
 def test_what_another_day_may_change_is_not_written(
     served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, outcome: str
 ) -> None:
-    """It fills the column of this run; the next one resolves again."""
+    """It fills the column of this run. The next run resolves again."""
     before = resolve(served, stack("beta"), tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(uv, "run", lambda *_, **__: uv.Ran(1, "", stderr))
@@ -209,19 +211,19 @@ def test_what_another_day_may_change_is_not_written(
 
 
 def test_a_stack_without_a_lock_has_none(tmp_path: Path) -> None:
-    """No file is no error."""
+    """A missing file is not an error."""
     assert locks.load("demo", tmp_path) is None
 
 
 def test_a_lock_whose_text_was_changed_does_not_load(served: PackageIndex, tmp_path: Path) -> None:
-    """The two files belong together by their digest."""
+    """A digest connects the two files."""
     resolve(served, stack("beta"), tmp_path)
     (tmp_path / "demo.txt").write_text("beta==1.0\n")
     assert locks.load("demo", tmp_path) is None
 
 
-def test_a_damaged_lock_is_told(tmp_path: Path) -> None:
-    """With the file to delete."""
+def test_a_damaged_lock_is_reported(tmp_path: Path) -> None:
+    """The error names the file to delete."""
     (tmp_path / "demo.json").write_text("{")
     with pytest.raises(UserError, match=r"delete demo\.json"):
         locks.load("demo", tmp_path)
@@ -230,9 +232,14 @@ def test_a_damaged_lock_is_told(tmp_path: Path) -> None:
 def lock_of(asked: Stack, *packages: LockedPackage, as_of: dt.date = SPRING) -> Lock:
     """A lock without files."""
     return Lock(
-        stack=asked.name, python=asked.python, as_of=as_of, requirements=asked.requirements, packages=packages,
-        digest="", resolver="",
-    )  # fmt: skip
+        stack=asked.name,
+        python=asked.python,
+        as_of=as_of,
+        requirements=asked.requirements,
+        packages=packages,
+        digest="",
+        resolver="",
+    )
 
 
 def test_a_lock_is_current_until_the_stack_changes() -> None:
@@ -244,19 +251,22 @@ def test_a_lock_is_current_until_the_stack_changes() -> None:
 
 
 def test_a_lock_of_today_stays_current() -> None:
-    """It is made anew when asked for, not when the day changes."""
+    """It is made again on request, not when the day changes."""
     assert locks.is_current(stack("alpha", as_of="today"), lock_of(stack("alpha")))
 
 
 def test_only_what_was_not_pinned_falls_behind() -> None:
-    """A pin is a wish; a very old release without one is the resolver's doing."""
+    """A pin is on purpose. A very old release without a pin is the resolver's choice."""
     old = {
         "version": "1",
         "released": dt.date(2023, 1, 1),
         "newest": "9",
         "newest_released": SPRING,
     }
-    packages = [LockedPackage(name=name, **old) for name in ("alpha", "beta", "gamma")]  # type: ignore[arg-type]
+    packages = [
+        LockedPackage(name=name, **old)  # type: ignore[arg-type]
+        for name in ("alpha", "beta", "gamma")
+    ]
     lock = lock_of(stack("alpha", "beta==1"), *packages)
     assert [package.name for package in locks.fallen_behind(lock, ["alpha", "beta", "gamma"])] == [
         "alpha"
@@ -266,7 +276,7 @@ def test_only_what_was_not_pinned_falls_behind() -> None:
 def test_versions_of_another_lock_are_kept_where_they_can_be(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """And bounds hold on what nobody asks for by name."""
+    """Bounds also apply to packages that are not requested by name."""
     index, asked = Index(served.url, attempts=1), stack("alpha", as_of=dt.date(2025, 12, 31))
     found = [
         locks.resolve(asked, index, tmp_path, bounds).version("beta")
@@ -280,7 +290,7 @@ def test_versions_of_another_lock_are_kept_where_they_can_be(
 
 
 def test_a_lock_of_another_stack_is_an_error(tmp_path: Path) -> None:
-    """A copied file would be a column twice."""
+    """A copied file would give the same column twice."""
     (tmp_path / "other.json").write_bytes(msgspec.json.encode(make_lock("stack")))
     with pytest.raises(UserError, match=r"The lock other\.json belongs to another stack: stack"):
         locks.load("other", tmp_path)
@@ -299,7 +309,7 @@ delta @ git+https://example.org/delta@0123456789
 
 
 def test_packages_can_be_left_out_of_a_text() -> None:
-    """An entry goes with its hashes."""
+    """An entry is removed with its hashes."""
     assert lock.without(TEXT, lambda name: name == "alpha") == TEXT[TEXT.index("beta") :]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_hosts_and_credentials_are_scrubbed() -> None:
-    """What is published names no host."""
+    """Published text contains no host name."""
     text = "Failed to fetch: `https://user:secret@index.example:8080/simple/torch/`"
     assert uv.scrub(text) == "Failed to fetch: `the package index/simple/torch/`"
 
@@ -32,7 +32,7 @@ def test_hosts_and_credentials_are_scrubbed() -> None:
 def test_a_uv_that_may_not_ask_does_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: str, *, offline: bool
 ) -> None:
-    """Both variables are uv's --offline, whatever uv is told to do."""
+    """Both variables have the effect of uv's --offline."""
     for each in uv.OFFLINE:
         monkeypatch.delenv(each, raising=False)
     monkeypatch.setenv(name, value)
@@ -45,7 +45,7 @@ def test_a_uv_that_may_not_ask_does_not(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script pretends to be uv")
 def test_what_uv_is_doing_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Steps as they come; what is left is why it failed, without packages and without a host."""
+    """Steps are reported at once. The rest explains the failure, without packages and hosts."""
     fake = tmp_path / "uv"
     lines = [
         "Using Python 3.11.7 environment at: v",
@@ -73,7 +73,7 @@ def test_what_uv_is_doing_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script pretends to be uv")
 def test_a_uv_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A download may stall for ever."""
+    """A download may stall."""
     fake = tmp_path / "uv"
     fake.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     fake.chmod(0o755)
@@ -85,8 +85,10 @@ def test_a_uv_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 @pytest.mark.parametrize(
     "address", ["nonsense", "/a/folder", "https://", "secret@index.example/simple", "name=nonsense"]
 )
-def test_an_index_that_is_no_address_is_told(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    """By the variable's name: what it holds may be a secret."""
+def test_an_index_that_is_no_address_is_reported(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """The error has the variable's name, because its value may be a secret."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", address)
     with pytest.raises(
         UserError, match="UV_DEFAULT_INDEX holds no address of a package index"
@@ -102,13 +104,13 @@ def test_an_index_may_have_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_summary_is_one_line_without_warnings() -> None:
-    """The explanation without its layout."""
+    """It is the explanation without its layout."""
     stderr = "warning: old\nerror: No solution found\n  cause: Because a\n         and b.\n"
     assert uv.summary(stderr) == "No solution found: Because a and b."
 
 
 def test_a_uv_that_hangs_is_stopped() -> None:
-    """A timeout is an answer like any other."""
+    """A timeout is reported like any other failure."""
     assert "timed out" in uv.run(["--version"], timeout_s=0).stderr
 
 
@@ -120,6 +122,6 @@ def test_the_machines_settings_do_not_reach_a_resolution(monkeypatch: pytest.Mon
 
 
 def test_the_resolver_is_named_with_its_version() -> None:
-    """Name and version, nothing of the build."""
+    """It has the name and the version, but not the build."""
     assert uv.version().split()[0] == "uv"
     assert len(uv.version().split()) == 2

@@ -38,14 +38,14 @@ def make_audited(
     module: bool | None = None,
     line: bool | None = None,
 ) -> Audited:
-    """What was said of a fault."""
+    """The result for a fault."""
     return Audited(
         "stack", make_injection(fault), "gradient:none", detected=detected, module=module, line=line
     )
 
 
 def test_a_tally_counts_what_was_asked_for() -> None:
-    """A module that is not to blame is no miss."""
+    """A module that is not to blame counts as no miss."""
     audited = [
         make_audited(module=True, line=True),
         make_audited(module=None, line=False),
@@ -84,12 +84,12 @@ def test_a_tally_counts_what_was_asked_for() -> None:
     ],
 )
 def test_the_audit_falls_short(audited: Sequence[Audited], expected: list[str]) -> None:
-    """Of a fault that is missed, of a twentieth that is named wrong, of a finding where nothing is wrong."""
+    """A fault is missed, a twentieth is named wrongly, or a healthy run has a finding."""
     assert expected == audit.shortcomings(audited)
 
 
 def test_an_unknown_fault_is_bad_input() -> None:
-    """With a suggestion."""
+    """The error has a suggestion."""
     with pytest.raises(UserError, match="perhaps you meant 'detached_hidden'"):
         audit.chosen_faults(["detached_hiden"])
 
@@ -101,13 +101,13 @@ def test_an_unknown_fault_is_bad_input() -> None:
 def test_bad_input_ends_with_exit_code_2(
     words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One clear error."""
+    """There is one clear error."""
     assert 2 == main(["audit", *words], COMMANDS)
     assert expected in capsys.readouterr().err
 
 
 def test_healthy_runs_are_of_what_the_records_say_trains(tmp_path: Path) -> None:
-    """Every such variant once, then all of them with the next seed; what does not train there is left out."""
+    """Each variant that trains runs once, and then all of them again with the next seed."""
     project = Project.at(ROOT, results=tmp_path)
     cells = [
         make_cell(OLDEST, "t5_classifier", "torch_adamw"),
@@ -127,7 +127,7 @@ def test_healthy_runs_are_of_what_the_records_say_trains(tmp_path: Path) -> None
 
 
 def test_without_records_the_variants_of_the_faults_are_healthy(tmp_path: Path) -> None:
-    """As many as the stack has what they need for: the oldest one has no GRPO."""
+    """The stack must meet their requirements: the oldest one has no GRPO."""
     project = Project.at(ROOT, results=tmp_path)
     asked = audit.healthy_for(project, project.matrix.stack(OLDEST), 50)
     assert (50, False, True) == (
@@ -138,12 +138,12 @@ def test_without_records_the_variants_of_the_faults_are_healthy(tmp_path: Path) 
 
 
 def test_a_fault_that_does_not_get_in_is_a_miss(tmp_path: Path) -> None:
-    """The script wrote no truth, whatever else it did: nothing was tested."""
+    """The script did not write where the fault is, so nothing was tested."""
     seen = audit.compared("stack", make_injection(), make_finished("step:exception"), tmp_path)
     assert (True, "a fault that gets in") == (seen.missed, seen.expected)
 
 
-def test_a_fault_that_nobody_notices_is_a_miss(tmp_path: Path) -> None:
+def test_a_fault_that_is_not_noticed_is_a_miss(tmp_path: Path) -> None:
     """The cell trains."""
     (tmp_path / "truth.json").write_bytes(msgspec.json.encode(BLOCK))
     seen = audit.compared("stack", make_injection(), make_finished("trains"), tmp_path)
@@ -154,7 +154,7 @@ def test_a_fault_that_nobody_notices_is_a_miss(tmp_path: Path) -> None:
 def test_a_healthy_run_that_does_not_train_is_a_miss(
     outcome: str, missed: bool, tmp_path: Path
 ) -> None:
-    """Nothing was injected, nothing must be found."""
+    """Nothing was injected, so there must be no finding."""
     assert (
         missed
         is audit.compared(
@@ -172,7 +172,7 @@ def make_finished(outcome: str) -> Finished:
 @needs_fork
 @pytest.mark.parametrize("stack", [OLDEST, NEWEST])
 def test_faults_on_a_real_stack_are_detected_and_named(stack: str, tmp_path: Path) -> None:
-    """Something of each kind, and a run without any; the module and the line are the right ones."""
+    """There is a fault of each kind and a healthy run. Module and line are right."""
     python_of(stack)
     project = Project.at(ROOT, results=tmp_path)
     kinds = [

@@ -58,7 +58,7 @@ def bench(
 
 
 def test_what_was_measured_is_found_again(tmp_path: Path) -> None:
-    """Each trial is in the file at once."""
+    """Each trial is written to the file at once."""
     added = Ledger.at(tmp_path / "new" / "trials.jsonl").add(make_trial(per_cent=5.0, number=3))
     again = Ledger.at(tmp_path / "new" / "trials.jsonl")
     assert ([added], True, False) == (
@@ -79,7 +79,7 @@ def test_half_a_line_is_dropped_and_the_next_trial_readable(tmp_path: Path) -> N
 
 
 def test_a_line_that_is_no_trial_is_named(tmp_path: Path) -> None:
-    """Nothing of the file is changed."""
+    """The file is not changed."""
     path = tmp_path / "trials.jsonl"
     Ledger.at(path).add(make_trial())
     path.write_bytes(content := path.read_bytes() + b'{"tool": 1}\n')
@@ -89,7 +89,7 @@ def test_a_line_that_is_no_trial_is_named(tmp_path: Path) -> None:
 
 
 def test_trials_of_other_settings_are_not_gone_on_with(tmp_path: Path) -> None:
-    """Those in the file had 120 s."""
+    """The trials in the file had 120 s."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial())
     with pytest.raises(UserError, match="asked for are stack and 1 s"):
@@ -97,7 +97,7 @@ def test_trials_of_other_settings_are_not_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_trials_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
-    """What measures has changed since; a file of before there was a digest is no better."""
+    """The measuring code has changed. A file without a digest is refused too."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(msgspec.structs.replace(make_trial(), limit_s=1.0))
     with pytest.raises(UserError, match="by other code: unknown"):
@@ -117,7 +117,7 @@ def test_trials_of_other_code_are_not_gone_on_with(tmp_path: Path) -> None:
 def test_only_code_that_measures_changes_the_digest(
     module: str, addition: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A comment or a function that nobody calls does not; a constant does."""
+    """A comment or an unused function does not change it, but a constant does."""
     for room in ("measure", "observe"):
         shutil.copytree(PACKAGE / room, tmp_path / room)
     monkeypatch.setattr(bench_comparison, "PACKAGE", tmp_path)
@@ -136,7 +136,10 @@ def test_trials_of_a_known_earlier_digest_count(tmp_path: Path) -> None:
 
 
 def test_what_a_trial_was_judged_by_is_kept(tmp_path: Path) -> None:
-    """So that another estimate can be tried without another hour: each generation of each set."""
+    """Another estimate can be tried later without measuring again.
+
+    The file has each generation of each set.
+    """
     sets = [[np.full((3, 4, 2), 0.01), np.full((5, 4, 2), 0.02)], [np.full((1, 4, 2), 0.03)]]
     Ledger.at(tmp_path / "trials.jsonl").keep(make_trial(per_cent=5.0, number=7), sets)
     with np.load(tmp_path / "trials.jsonl.blocks" / "5-7.npz") as kept:
@@ -145,7 +148,7 @@ def test_what_a_trial_was_judged_by_is_kept(tmp_path: Path) -> None:
 
 
 def test_nothing_is_measured_again(tmp_path: Path) -> None:
-    """Where all trials are known, no server is started: there is no such Python."""
+    """If all trials are known, no server is started. Its Python does not exist."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     known = [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)]
     for per_cent, number in known:
@@ -170,7 +173,7 @@ def test_a_summary_of_a_file_measures_nothing(
 def test_a_narrow_terminal_shows_whole_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Numbers that are cut off are worse than long lines: eighty columns are what a pipe has."""
+    """A pipe has eighty columns. Long lines are better than numbers that are cut off."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(make_trial("faster", busy=True))
     ledger.add(make_trial())
@@ -185,7 +188,7 @@ def test_a_narrow_terminal_shows_whole_rows(
 def test_a_summary_says_where_other_code_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was right then may not be now."""
+    """Its verdicts may be different now."""
     ledger = Ledger.at(tmp_path / "trials.jsonl")
     ledger.add(msgspec.structs.replace(make_trial(), code=code_digest()))
     main(["bench-comparison", "--summary", "--output", str(ledger.path)], COMMANDS)
@@ -207,7 +210,7 @@ def test_a_summary_of_nothing_is_bad_input(tmp_path: Path) -> None:
     reason="needs two cores",
 )
 def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
-    """By a process that may run there alone, and that is gone afterwards."""
+    """A process runs on that core only, and ends afterwards."""
     with kept_busy() as pid:
         stat = Path(f"/proc/{pid}/stat")
         assert waits_until(lambda: stat.read_text(encoding="ascii").split()[13:15] != ["0", "0"])
@@ -220,7 +223,7 @@ def test_the_last_core_is_kept_busy_while_it_lasts() -> None:
 def test_a_round_compares_equal_sides_and_each_slowdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On real servers, two a side, as long as the shortest comparison takes."""
+    """Two real servers a side run for the shortest possible comparison."""
     monkeypatch.setattr(bench_comparison, "make_servers", partial(make_servers, per_side=2))
     made: list[Trial] = list(
         bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run()
@@ -235,7 +238,7 @@ def test_a_round_compares_equal_sides_and_each_slowdown(
     ("per_cent", "name"), [(0.0, "equal sides"), (2.0, "2 % more"), (5.0, "5 % more")]
 )
 def test_the_docs_say_what_was_measured(per_cent: float, name: str) -> None:
-    """A row of its table is what the published trials say, and the bounds of the performance contract are kept."""
+    """Each row of the table comes from published trials. The bounds of the contract are met."""
     found = {
         (tally.tool, tally.reading): tally
         for tally in tallies(Ledger.at(ROOT / "results" / "bench" / "comparison.jsonl").trials)

@@ -1,4 +1,7 @@
-"""The big matrix that is measured: real records under other names. What it costs is measured by a command, not here."""
+"""The large matrix that is measured: real records under other names.
+
+A command measures it, not this test.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Two published records of two stacks, one of which could not be resolved."""
+    """Published records of two stacks, one of which could not be resolved."""
     root = tmp_path / "checkout"
     (root / "scenarios").mkdir(parents=True)
     (root / "matrix.toml").write_text(MATRIX, encoding="utf-8")
@@ -48,7 +51,7 @@ def project(tmp_path: Path) -> Project:
 def test_a_checkout_with_as_many_records_is_made(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole copies of all stacks, which publish without a complaint."""
+    """It has whole copies of all stacks, and can be published."""
     monkeypatch.setattr(bench_page, "RECORDS", 5)
     assert 6 == bench_page.enlarge(project, tmp_path / "big")
     big = Project.at(tmp_path / "big")
@@ -58,7 +61,7 @@ def test_a_checkout_with_as_many_records_is_made(
 
 
 def test_nothing_published_is_an_error(project: Project, tmp_path: Path) -> None:
-    """There is nothing to make many of."""
+    """There are no records to copy."""
     for path in project.store.published.glob("*.jsonl"):
         path.write_bytes(b"")
     with pytest.raises(UserError, match="There are no records"):
@@ -67,8 +70,9 @@ def test_nothing_published_is_an_error(project: Project, tmp_path: Path) -> None
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has /proc")
 def test_memory_is_that_of_all_processes() -> None:
-    """One that was started, and what it starts."""
-    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    """It covers a process and those that it starts."""
+    child = "print(1, flush=True); input()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -86,7 +90,7 @@ def test_memory_is_that_of_all_processes() -> None:
 def test_without_a_browser_the_rest_is_measured(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And it says what is missing."""
+    """The output says what is missing."""
 
     @contextmanager
     def missing() -> Iterator[Any]:

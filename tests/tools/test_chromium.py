@@ -1,4 +1,4 @@
-"""Where Chromium is found, and how one is got where there is none."""
+"""Where Chromium is found, and how it is installed if it is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def program(folder: Path, name: str) -> str:
-    """A program of that name."""
+    """A program with this name."""
     path = folder / name
     path.write_text("#!/bin/sh\n", encoding="utf-8")
     path.chmod(0o755)
@@ -29,26 +29,26 @@ def test_the_first_name_on_the_path_is_taken(tmp_path: Path) -> None:
 
 
 def test_the_one_that_is_named_comes_first(tmp_path: Path) -> None:
-    """Also where it has an unusual name."""
+    """It may have an unusual name."""
     program(tmp_path, "chromium")
     expected = program(tmp_path, "my-browser")
     assert expected == on_path({"PATH": str(tmp_path), VARIABLE: expected})
 
 
 def test_a_name_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one would not be what was asked for, and a skipped test would hide it."""
+    """Another browser is not the requested one, and a skipped test would hide the error."""
     monkeypatch.setenv(VARIABLE, "/no/browser")
     with pytest.raises(UserError, match="there is no such program"), launched():
         pass
 
 
 def test_an_empty_path_has_none(tmp_path: Path) -> None:
-    """Then Playwright's own may be there."""
+    """Playwright may still have its own."""
     assert on_path({"PATH": str(tmp_path)}) is None
 
 
 def test_packages_are_installed_by_root_only() -> None:
-    """And only after the download has failed."""
+    """This happens only after the download has failed."""
     asked = {
         (root, apt): ways_to_get(root=root, apt=apt)
         for root in (True, False)

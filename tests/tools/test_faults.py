@@ -1,4 +1,4 @@
-"""The known faults: where they are made, which variants they concern, what counts as named right."""
+"""The known faults: where they are, which variants they concern, and which names count as right."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GUILTY = (Lines("blocks.py", 20, 22),)
 
 
 def frame(file: str, line: int) -> Frame:
-    """A place."""
+    """A frame of a stack."""
     return Frame(file=file, line=line, function="forward")
 
 
 def mistakes() -> dict[str, ast.FunctionDef]:
-    """Every function that makes a mistake, by name: those of faults/ that are given one of WHAT."""
+    """Every function in faults/ that makes a mistake, by name."""
     trees = [ast.parse(path.read_bytes()) for path in audit.FOLDER.glob("*.py")]
     functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {
@@ -37,17 +37,17 @@ def mistakes() -> dict[str, ast.FunctionDef]:
 
 
 def test_there_are_faults_of_many_kinds() -> None:
-    """At least twenty, under different names."""
+    """There are at least twenty, with different names."""
     assert len(audit.FAULTS) == len({fault.name for fault in audit.FAULTS}) >= 20
 
 
 def test_every_fault_is_made_somewhere_and_every_mistake_is_a_fault() -> None:
-    """The list on the host and the functions inside are one list in two places."""
+    """The list on the host and the functions in faults/ agree."""
     assert {fault.name for fault in audit.FAULTS} == set(mistakes())
 
 
 def test_every_guilty_line_is_marked() -> None:
-    """A fault without a mark could not be named right."""
+    """A fault without a mark could not be checked."""
     assert {fault.name for fault in audit.FAULTS} == set(audit.culprits())
 
 
@@ -72,7 +72,7 @@ def test_the_healthy_variants_are_in_the_scenarios() -> None:
 
 
 def test_a_fault_is_injected_with_each_seed() -> None:
-    """The seed decides what is hit."""
+    """The seed decides what is affected."""
     asked = audit.injections(
         [audit.fault("nan_output")], {"scenario": {"plain": frozenset()}}, seeds=2
     )
@@ -97,7 +97,10 @@ def test_a_fault_is_injected_with_each_seed() -> None:
 def test_a_fault_is_injected_where_it_is_a_mistake(
     needs: str, unless: str, traits: str, expected: bool
 ) -> None:
-    """What it needs must be there, what undoes it must not; the closure is for faults that need one."""
+    """The variant has the traits that it needs and none that undo it.
+
+    The closure is for faults that need one.
+    """
     fault = audit.fault("name", *needs.split(), unless=unless)
     healthy = {"scenario": {"plain": frozenset(traits.split())}}
     assert expected is bool(audit.injections([fault], healthy, seeds=1))
@@ -120,7 +123,7 @@ def test_a_fault_is_injected_where_it_is_a_mistake(
 def test_a_module_is_right_when_it_is_the_faulty_one_or_inside_it(
     named: str | None, expected: bool
 ) -> None:
-    """The class of the outermost module may stand in front, nothing else."""
+    """Only the class of the outermost module may come before its name."""
     assert expected is audit.module_is_right(named, BLOCK)
 
 
@@ -130,7 +133,7 @@ def test_no_module_is_asked_for_where_none_is_to_blame() -> None:
 
 
 def test_everything_is_inside_the_whole_model() -> None:
-    """Where the whole forward is to blame, any module of it will do, but one must be named."""
+    """If the whole forward is to blame, any module is right, but one must be named."""
     whole = Truth(modules=("",), root="Model", built_at=None)
     assert [True, True, False] == [
         audit.module_is_right(named, whole) for named in ("Model", "model.layers", None)
@@ -170,7 +173,7 @@ def test_a_statement_over_several_lines_is_guilty_as_a_whole() -> None:
     ],
 )
 def test_of_a_statement_with_a_body_its_head_is_guilty(source: str, line: int) -> None:
-    """The ``with``, the decorator: not what they contain."""
+    """This is the ``with`` or the decorator, without its content."""
     assert Lines("x.py", line, line) == marked(source, line)
 
 
@@ -184,7 +187,7 @@ def marked(source: str, line: int) -> Lines:
 def test_the_line_that_builds_the_optimizer_is_a_right_answer_where_nothing_else_can_be_seen() -> (
     None
 ):
-    """Beside the marked line."""
+    """The marked line is right too."""
     replaced = next(fault for fault in audit.FAULTS if fault.name == "parameter_replaced")
     assert Lines("script.py", 40, 40) in audit.guilty_lines(replaced, BLOCK)
     detached = next(fault for fault in audit.FAULTS if fault.name == "detached_hidden")
@@ -192,6 +195,6 @@ def test_the_line_that_builds_the_optimizer_is_a_right_answer_where_nothing_else
 
 
 def test_no_line_is_asked_for_where_none_is_to_blame() -> None:
-    """What a layer computed is not used: that stands in no line."""
+    """A layer's result is not used, and no line does that."""
     forgotten = next(fault for fault in audit.FAULTS if fault.name == "output_forgotten")
     assert () == audit.guilty_lines(forgotten, BLOCK)

@@ -1,4 +1,4 @@
-"""Records get today's keys only where the code provably does the same."""
+"""Records get today's keys only if the code provably does the same."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def record(outcome: str = "trains", **fields: object) -> Record:
 
 
 def kind(made: Record, base: Origin = BASE, scenario: Scenario = SCENARIO) -> str:
-    """What becomes of it."""
+    """What happened to the record."""
     return rekeyed(made, base, {"sums": scenario})[1]
 
 
 def test_a_proved_record_has_the_key_of_today() -> None:
-    """The lock and the rest of its inputs stay; nothing else of the record changes."""
+    """The lock and its other inputs stay. Nothing else changes."""
     before = record()
     after, what = rekeyed(before, BASE, {"sums": SCENARIO})
     expected = {**INPUTS, **plan.code_inputs(SCENARIO, SCENARIO.variants[0])}
@@ -77,7 +77,7 @@ def test_what_cannot_be_proved_stays_as_it_is(made: Record, base: Origin) -> Non
 
 
 def test_a_record_of_other_code_stays_as_it_is() -> None:
-    """Whoever made it, it was not that commit."""
+    """That commit did not make it."""
     assert OTHER_CODE == kind(record(inputs={**INPUTS, "observer": "a third"}))
     assert OTHER_CODE == kind(replace(record(), cell=make_cell(scenario="gone")))
 
@@ -89,7 +89,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 def test_a_comment_keeps_records_and_an_operator_does_not(tmp_path: Path) -> None:
-    """The code of a commit is read from git, and its records are written anew."""
+    """The code of a commit is read from git, and its records are written again."""
     shutil.copytree(ROOT / "harness", tmp_path / "harness")
     (tmp_path / "scenarios").mkdir()
     path = tmp_path / "scenarios" / "sums.py"
@@ -111,7 +111,7 @@ def test_a_comment_keeps_records_and_an_operator_does_not(tmp_path: Path) -> Non
 
 
 def test_an_unknown_commit_is_bad_input(tmp_path: Path) -> None:
-    """One error, with what to do."""
+    """There is one error that says what to do."""
     git(tmp_path, "init")
     with pytest.raises(UserError, match="The code of nowhere cannot be read"):
         read_base(tmp_path, "nowhere")

@@ -1,4 +1,4 @@
-"""What the other tools' output is read as."""
+"""How the output of other tools is read."""
 
 from __future__ import annotations
 
@@ -25,17 +25,20 @@ def slowed(by: float) -> list[float]:
     ],
 )
 def test_hyperfine_is_read_in_three_ways(by: float, expected: list[str]) -> None:
-    """Its "± u" once and twice, and its own t-test: each run has a standard deviation of 0.9 per cent."""
+    """Its "± u" counts once or twice, and it has a t-test.
+
+    Each run has a standard deviation of 0.9 %.
+    """
     assert expected == list(read_hyperfine(STEADY, slowed(by))[1].values())
 
 
 def test_the_ratio_is_the_candidates_mean_over_the_baselines() -> None:
-    """Also where hyperfine would print its inverse."""
+    """Hyperfine may print its inverse."""
     assert pytest.approx(0.9) == read_hyperfine(STEADY, slowed(0.9))[0]
 
 
 def test_pytest_benchmark_flags_what_is_past_its_threshold() -> None:
-    """By its mean and its min, each in either direction."""
+    """Its mean and its min are read, in both directions."""
     baseline, candidate = {"mean": 1.0, "min": 0.9}, {"mean": 1.04, "min": 0.81}
     assert {
         "mean:3%": SLOWER,

@@ -1,4 +1,4 @@
-"""How often a tool was right, and the bounds that its share is held against."""
+"""How often a tool was right, and the bounds for this share."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of_all(trials: list[Trial]) -> Tally:
 
 @pytest.mark.parametrize(("wrong", "met"), [(0, True), (2, True), (3, False)])
 def test_one_per_cent_of_equal_sides_may_be_called_different(wrong: int, met: bool) -> None:
-    """Two of two hundred, no matter in which direction."""
+    """Two of two hundred may, in either direction."""
     verdicts = [*([SLOWER, FASTER, SLOWER][:wrong]), *["same"] * (200 - wrong)]
     assert met == of_all([make_trial(each) for each in verdicts]).met
 
@@ -60,19 +60,19 @@ def test_one_per_cent_of_equal_sides_may_be_called_different(wrong: int, met: bo
     [(5.0, 38, True), (5.0, 37, False), (2.0, 20, True), (2.0, 19, False)],
 )
 def test_a_slowdown_must_be_found_often_enough(per_cent: float, found: int, met: bool) -> None:
-    """95 % of forty runs at 5 per cent, half of them at 2."""
+    """It is 95 % of forty runs at 5 %, and half of them at 2 %."""
     verdicts = [SLOWER] * found + ["inconclusive"] * (40 - found)
     assert met == of_all([make_trial(each, per_cent=per_cent) for each in verdicts]).met
 
 
 def test_what_is_found_too_late_is_not_found() -> None:
-    """The bound is on time as well."""
+    """The bound includes the time."""
     tally = of_all([make_trial(SLOWER, per_cent=5.0, seconds=s) for s in (119.0, 121.0)])
     assert (2, 1, 1) == (tally.more, tally.late, tally.right)
 
 
 def test_other_tools_are_never_late() -> None:
-    """Their time is chosen for them, roughly."""
+    """Their time can only be chosen roughly."""
     assert 1 == of_all([make_trial(SLOWER, per_cent=5.0, seconds=121.0, tool="hyperfine")]).right
 
 
@@ -82,12 +82,12 @@ def test_faster_is_no_find_of_a_slowdown() -> None:
 
 
 def test_an_inconclusive_comparison_of_equal_sides_is_no_false_alarm() -> None:
-    """Nothing was said."""
+    """It has no verdict."""
     assert 0 == of_all([make_trial("inconclusive")]).right
 
 
-def test_the_state_of_the_other_core_is_told_apart() -> None:
-    """All of them first, then those with it idle, then busy."""
+def test_the_states_of_the_other_core_are_distinguished() -> None:
+    """First come all trials, then those with it idle, then busy."""
     found = tallies([make_trial(), make_trial(busy=True), make_trial(SLOWER, busy=True)])
     assert [(None, 3, 1), (False, 1, 0), (True, 2, 1)] == [
         (each.busy, each.of, each.right) for each in found
@@ -95,7 +95,7 @@ def test_the_state_of_the_other_core_is_told_apart() -> None:
 
 
 def test_only_our_step_times_have_a_bound() -> None:
-    """Other tools and memory are shown beside them."""
+    """Other tools and memory are shown without one."""
     trials = [
         make_trial(SLOWER, tool="hyperfine"),
         make_trial("hungrier", reading=MEMORY),
@@ -107,12 +107,12 @@ def test_only_our_step_times_have_a_bound() -> None:
 
 
 def test_a_false_verdict_on_memory_is_counted() -> None:
-    """Its words are others."""
+    """It has its own words."""
     assert 1 == of_all([make_trial("hungrier", reading=MEMORY), make_trial(reading=MEMORY)]).right
 
 
-def test_a_missed_bound_is_told_in_words() -> None:
-    """What was counted, and what was wanted."""
+def test_a_missed_bound_is_reported_in_words() -> None:
+    """The sentence has the count and the required number."""
     trials = [make_trial(NOTHING, per_cent=5.0), make_trial(SLOWER)]
     assert [
         "1 of 1 pairs of equal sides were called different: wanted <= 1%",

@@ -1,4 +1,4 @@
-"""A published failure as one script: what it asks for, what it says, and that it fails as was published.
+"""A published failure as one script: what it needs, what it says, and that it fails as published.
 
 After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/trace/test_capsule.py``, and read the diff.
 """
@@ -19,7 +19,7 @@ import pytest
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
-from gradmatrix.run import project as address
+from gradmatrix.run import lookup
 from gradmatrix.run.project import Project
 from gradmatrix.stacks import sandbox
 from gradmatrix.stacks.lock import requirements_path
@@ -67,7 +67,10 @@ SOURCE = '''"""Sums of two."""
 
 import torch
 
-VARIANTS = {"plain": {"role": "control", "summary": "as it is"}, "twice": {"role": "reported", "summary": "twice"}}
+VARIANTS = {
+    "plain": {"role": "control", "summary": "as it is"},
+    "twice": {"role": "reported", "summary": "twice"},
+}
 
 
 def train(variant, device, steps):
@@ -81,7 +84,7 @@ LOCK = make_lock(versions={"torch": "2.6.0", "trl": "0.15.2"}, as_of=dt.date(202
 def make_failed(
     outcome: str = "step:no-grad-fn", message: str = NO_GRAD_FN, **fields: object
 ) -> Record:
-    """The record of a variant that fails, by an exception unless it has an observation of its own."""
+    """The record of a variant that fails, by an exception unless it has its own observation."""
     given = {
         "observation": make_observation(raised=make_raised(message)),
         "role": Role.REPORTED,
@@ -93,7 +96,7 @@ def make_failed(
 
 
 def make_silent(outcome: str, message: str) -> Record:
-    """The record of a variant of which nothing tells that it fails."""
+    """The record of a variant that fails without an exception."""
     return make_record(
         outcome,
         make_cell("stack", "sums", "twice"),
@@ -120,7 +123,10 @@ def block(text: str) -> dict[str, object]:
 
 
 def test_the_block_pins_everything() -> None:
-    """Public versions for this Python, markers only where platforms differ, what only CUDA needs as constraints."""
+    """It has public versions for this Python.
+
+    Markers stay only if platforms differ; packages for CUDA are constraints.
+    """
     assert {
         "requires-python": "==3.11.*",
         "dependencies": [
@@ -142,7 +148,7 @@ def test_the_block_pins_everything() -> None:
 
 
 def test_every_published_lock_makes_a_block() -> None:
-    """With as many requirements as the lock has packages, and some for other platforms."""
+    """It has a requirement for each package of the lock, and some for other platforms."""
     for lock in Project.at(ROOT).known_locks():
         text = requirements_path(lock.stack, ROOT / "results" / "locks").read_text(encoding="utf-8")
         names = {
@@ -153,7 +159,7 @@ def test_every_published_lock_makes_a_block() -> None:
 
 
 def test_the_whole_script() -> None:
-    """As it is in the golden file."""
+    """It is in the golden file."""
     text = written(
         make_silent(
             "gradient:partial", "1 of 2 trainable parameters got no gradient or only zeros: weight"
@@ -165,7 +171,7 @@ def test_the_whole_script() -> None:
 
 
 def test_it_says_what_happens_and_how_to_see_it() -> None:
-    """The exception as it was recorded, the versions, the command."""
+    """It has the recorded exception, the versions and the command."""
     text = written(make_failed(), "fails.py")
     assert f"    RuntimeError: {NO_GRAD_FN}\n" in text
     assert "With torch 2.6.0, trl 0.15.2 on Python 3.11 (CPU) this ends with\n" in text
@@ -173,16 +179,16 @@ def test_it_says_what_happens_and_how_to_see_it() -> None:
 
 
 def test_a_message_cannot_end_the_docstring() -> None:
-    """Whatever it is made of."""
+    """The message may have any characters."""
     compile(written(make_failed(message='a """ and a \\ at the end \\')), "capsule", "exec")
 
 
 @pytest.mark.parametrize(
-    ("summary", "told"),
+    ("summary", "kept"),
     [("a Linear", True), ("plain, but with a Linear", False), ("the same in fp16", False)],
 )
-def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told: bool) -> None:
-    """Nobody else knows them."""
+def test_a_setting_that_mentions_other_variants_is_left_out(summary: str, kept: bool) -> None:
+    """The script does not have these variants."""
     scenario = make_scenario("sums", make_variant("plain"), make_variant("twice"))
     variants = (
         scenario.variants[0],
@@ -190,7 +196,7 @@ def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told:
     )
     scenario = make_scenario("sums", *variants)
     text = capsule.write(make_failed(), LOCK, REQUIREMENTS, scenario, SOURCE)
-    assert told is (f"Here: {summary}." in text)
+    assert kept is (f"Here: {summary}." in text)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +215,8 @@ def test_a_setting_that_speaks_of_other_variants_is_not_told(summary: str, told:
         ("step:nonfinite-loss", "loss (nan)", "the loss is not finite"),
     ],
 )
-def test_a_silent_failure_is_made_to_speak(outcome: str, message: str, expected: str) -> None:
-    """The last function looks at what is wrong, and is what runs."""
+def test_a_silent_failure_gets_a_check(outcome: str, message: str, expected: str) -> None:
+    """The last function checks for the failure, and it is the one that runs."""
     text = written(make_silent(outcome, message))
     compile(text, "capsule", "exec")
     assert expected in text
@@ -218,8 +224,8 @@ def test_a_silent_failure_is_made_to_speak(outcome: str, message: str, expected:
     assert "this runs to its end without an error, but" in " ".join(text.split())
 
 
-def test_a_loud_failure_speaks_for_itself() -> None:
-    """Nothing is added."""
+def test_an_exception_needs_no_check() -> None:
+    """No function is added."""
     assert written(make_failed()).endswith('\n\n\nif __name__ == "__main__":\n    train()\n')
 
 
@@ -245,25 +251,28 @@ def test_a_loud_failure_speaks_for_itself() -> None:
     ],
 )
 def test_what_shows_no_failure_is_refused(record: Record, what: str) -> None:
-    """It passed, it never ran, or it takes two."""
+    """The cell passed, never ran, or fails only beside another cell."""
     with pytest.raises(UserError, match=what):
         capsule.refuse(record, SCENARIO, everything=False)
 
 
 @pytest.mark.parametrize("outcome", ["trains", "relation:disagrees"])
 def test_any_cell_that_ran_has_a_capsule(outcome: str) -> None:
-    """Where it is asked for."""
+    """An option asks for it."""
     capsule.refuse(make_record(outcome), SCENARIO, everything=True)
 
 
-def test_a_script_of_ones_own_is_refused() -> None:
-    """It is a script already."""
+def test_a_users_own_script_is_refused() -> None:
+    """It already is a script."""
     with pytest.raises(UserError, match="needs no capsule"):
         capsule.refuse(make_failed(), make_scenario("own", arguments=()), everything=True)
 
 
 def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same text but for the name of the file, and the command that shows the failure."""
+    """The text is the same except for the file name.
+
+    The command that shows the failure is printed too.
+    """
     cell, file = f"{OLDEST}/t5_classifier/hf_adafactor", tmp_path / "fails.py"
     assert 0 == main(["capsule", cell])
     printed = capsys.readouterr().out
@@ -286,7 +295,7 @@ def test_it_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_what_cannot_be_written_ends_with_2(
     words: list[str], what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And one clear error."""
+    """There is one clear error."""
     assert 2 == main(["capsule", *words])
     assert what in capsys.readouterr().err
 
@@ -294,7 +303,7 @@ def test_what_cannot_be_written_ends_with_2(
 def test_a_changed_scenario_is_pointed_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The script may not do what was published; it goes to the errors, beside the script."""
+    """The script may not do what was published. The warning goes to stderr."""
     for name in ("results", "matrix.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
@@ -309,10 +318,10 @@ def test_a_changed_scenario_is_pointed_out(
     "cell", ["t5_classifier/hf_adafactor", "frozen_parameters/frozen_embeddings_reentrant"]
 )
 def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
-    """With its exception, or with what nothing else tells."""
+    """It raises the same exception, or its last function exits with 1."""
     project = Project.at(ROOT)
-    record = address.find(f"{OLDEST}/{cell}", address.published(project), ("cpu",))
-    scenario, lock = address.scenario_of(record, project), address.lock_of(record, project)
+    record = lookup.find(f"{OLDEST}/{cell}", lookup.published(project), ("cpu",))
+    scenario, lock = lookup.scenario_of(record, project), lookup.lock_of(record, project)
     text = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     script = tmp_path / "fails.py"
     script.write_text(

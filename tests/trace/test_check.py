@@ -1,4 +1,4 @@
-"""The scenarios in an environment that is there already, beside what is published."""
+"""Run the scenarios in an existing environment and compare with what is published."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers that only pretend."""
+    """Pretended servers."""
     return pretend(monkeypatch)
 
 
 def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
-    """A Python that says which it is and what is installed, and can do nothing else."""
+    """A Python that prints its version and its packages, and can do nothing else."""
     path = folder / "python"
     found: list[dict[str, Any]] = [
         {"name": n, "version": v, "needs": [], "origin": None} for n, v in packages
@@ -107,13 +107,13 @@ def make_python(folder: Path, *packages: tuple[str, str]) -> Path:
     return path
 
 
-def checked(root: Path, torch: str = "2.6.1", **selected: Any) -> check.Report:  # noqa: ANN401  (as many types as fields)
+def checked(root: Path, torch: str = "2.6.1", **selected: Any) -> check.Report:  # noqa: ANN401
     """A check of an environment with that torch."""
     return check.check(Project.at(root), make_python(root, ("torch", torch)), Selection(**selected))
 
 
 def test_what_is_installed_is_a_lock() -> None:
-    """Of the Python that is asked, whoever asks."""
+    """It is the lock of the given Python, not of the one that runs this test."""
     lock = installed(python_of(OLDEST), threads=1)
     assert ("3.11", "2.0.3", "4.30.2") == (
         lock.python,
@@ -130,7 +130,7 @@ def test_an_environment_without_torch_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\nexit 3\n", "#!/bin/sh\necho no JSON\n"])
 def test_a_python_that_does_not_answer_is_an_error(tmp_path: Path, text: str) -> None:
-    """It ends with an error, or says something else."""
+    """It fails, or prints something else."""
     path = tmp_path / "python"
     path.write_text(text, encoding="utf-8")
     path.chmod(0o755)
@@ -139,13 +139,13 @@ def test_a_python_that_does_not_answer_is_an_error(tmp_path: Path, text: str) ->
 
 
 def test_of_two_copies_the_one_that_is_imported_counts(tmp_path: Path) -> None:
-    """The first on the path."""
+    """It is the first on the path."""
     python = make_python(tmp_path, ("Torch", "2.6.0"), ("torch", "1.0"))
     assert "2.6.0" == installed(python, threads=1).version("torch")
 
 
 def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: World) -> None:
-    """With the nearest, and with what sets apart those that fail alike."""
+    """The report has the nearest stack, and what separates the stacks that fail in the same way."""
     world.answers = {"reported": [FAILS]}
     report = checked(root)
     (failing,) = report.failing(misuse=False)
@@ -156,25 +156,25 @@ def test_a_failure_is_compared_with_the_published_stacks(root: Path, world: Worl
     )
     assert failing.like is not None
     assert (
-        "as every published stack with torch up to 2.6.0 (not from 2.13.0 on; 2.6.1 lies between) does"
-        == failing.like.words
+        "as every published stack with torch up to 2.6.0 "
+        "(not from 2.13.0 on; 2.6.1 lies between) does" == failing.like.words
     )
 
 
-def test_what_passes_here_and_fails_there_is_told(root: Path, world: World) -> None:
-    """The environment is the better one."""
+def test_what_passes_here_and_fails_there_is_reported(root: Path, world: World) -> None:
+    """The environment is better than the stack."""
     report = checked(root)
     assert (["reported"], []) == ([cell.variant for cell in report.better], report.unexpected)
 
 
 def test_what_fails_here_and_passes_there_is_unexpected(root: Path, world: World) -> None:
-    """So is what fails there in another way."""
+    """So is a failure that is different there."""
     world.answers = {"plain": [FAILS], "reported": [Answer(None, Ended(signal=11), wall_s=0.5)]}
     assert ["plain", "reported"] == [cell.variant for cell in checked(root).unexpected]
 
 
 def test_silent_misuse_is_counted_by_itself(root: Path, world: World) -> None:
-    """It does not read as an environment that cannot train."""
+    """It does not look like an environment that cannot train."""
     report = checked(root)
     assert ([], ["frozen"]) == (
         report.failing(misuse=False),
@@ -183,7 +183,7 @@ def test_silent_misuse_is_counted_by_itself(root: Path, world: World) -> None:
 
 
 def test_what_the_environment_lacks_is_not_run(root: Path, world: World) -> None:
-    """It is not judged, and says nothing."""
+    """It is not judged."""
     assert ["newer"] == [cell.variant for cell in checked(root).unjudged]
     assert "sums/newer" not in world.asked
 
@@ -195,7 +195,7 @@ def test_only_what_is_selected_is_run(root: Path, world: World) -> None:
 
 
 def test_a_disagreement_counts_as_trained(root: Path, world: World) -> None:
-    """Of one cell alone, which is all that is run here."""
+    """Only one of the two cells runs here."""
     publish(
         root,
         record_of(
@@ -210,7 +210,7 @@ def test_a_disagreement_counts_as_trained(root: Path, world: World) -> None:
 
 
 def test_without_anything_published_nothing_is_compared(root: Path, world: World) -> None:
-    """The cells are run all the same."""
+    """The cells still run."""
     for path in (root / "results" / "records").iterdir():
         path.unlink()
     report = checked(root)
@@ -218,7 +218,7 @@ def test_without_anything_published_nothing_is_compared(root: Path, world: World
 
 
 def test_nothing_is_recorded(root: Path, world: World) -> None:
-    """Neither in results/ nor in the journal."""
+    """The results and the journal stay as they are."""
     before = {path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()}
     checked(root)
     after = {path: path.read_bytes() for path in (root / "results").rglob("*") if path.is_file()}
@@ -242,7 +242,10 @@ def test_the_exit_code(
     options: list[str],
     code: int,
 ) -> None:
-    """0 as on the nearest stack, 1 where it is not; with --strict 1 where anything fails."""
+    """It is 0 if all is as on the nearest stack, and 1 otherwise.
+
+    With --strict any failure gives 1.
+    """
     world.answers = answers
     python = make_python(root, ("torch", "2.6.0"))
     assert code == main(["check", "--root", str(root), "--python", str(python), *options])
@@ -251,15 +254,15 @@ def test_the_exit_code(
 def test_the_report_for_a_person(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """How many fail, like whom, and why."""
+    """It says how many fail, which stacks fail in the same way, and why."""
     world.answers = {"reported": [FAILS]}
     python = make_python(root, ("torch", "2.6.0"))
     main(["check", "--root", str(root), "--python", str(python)])
     printed = capsys.readouterr().out
     assert f"{python}: torch 2.6.0\nnearest published stack: first\n" in printed
     assert (
-        "Your environment fails 1 of 2:\n\n  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)"
-        in printed
+        "Your environment fails 1 of 2 cells:\n\n"
+        "  1 as every published stack with torch up to 2.6.0 (not from 2.13.0 on)" in printed
     )
     assert "✗ sums/reported  step:no-grad-fn\n" in printed
     assert "Your environment does not report 1 of 1 kinds of misuse:" in printed
@@ -276,10 +279,10 @@ def test_the_report_for_a_person(
         ),
     ],
 )
-def test_what_helps_is_told_with_the_cell_that_shows_it(
+def test_what_helps_is_reported_with_the_cell_that_shows_it(
     root: Path, world: World, capsys: pytest.CaptureFixture[str], plain: list[Answer], expected: str
 ) -> None:
-    """Of this environment where it was seen there, or else of the nearest stack."""
+    """The cell is of this environment if one trains there, and else of the nearest stack."""
     (root / "scenarios" / "sums.py").write_text(
         SUMS.replace('"as it is"', '"as it is", "cures": ("grad-mode-off",)'), encoding="utf-8"
     )
@@ -289,17 +292,17 @@ def test_what_helps_is_told_with_the_cell_that_shows_it(
     assert expected in printed.partition("✗ sums/reported")[2]
 
 
-def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
+def test_what_is_not_as_on_the_nearest_stack_is_reported_beside_it(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And what it does there; a reason that several share is told once."""
+    """The report has its result there. A reason that several cells share appears once."""
     world.answers = {"plain": [FAILS], "reported": [Answer(None, Ended(signal=11), wall_s=0.5)]}
     main(["check", "--root", str(root), "--python", str(make_python(root, ("torch", "2.6.0")))])
     printed = capsys.readouterr().out
     assert "✗ sums/plain  step:no-grad-fn, on first it passes\n" in printed
     assert (
-        "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n        killed by signal 11\n"
-        in printed
+        "✗ sums/reported  process:signal-11, on first step:no-grad-fn\n"
+        "        killed by signal 11\n" in printed
     )
     assert "2 of these failures differ from first" in printed
 
@@ -307,7 +310,7 @@ def test_what_is_not_as_on_the_nearest_stack_is_told_beside_it(
 def test_json_is_all_that_is_printed(
     root: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One document, that can be read as a report again."""
+    """It is one document, which can be read as a report."""
     python = make_python(root, ("torch", "2.6.0"))
     main(["check", "--root", str(root), "--python", str(python), "--json"])
     report = msgspec.json.decode(capsys.readouterr().out, type=check.Report)
@@ -317,14 +320,14 @@ def test_json_is_all_that_is_printed(
 def test_an_environment_without_torch_ends_with_2(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And one clear error."""
+    """There is one clear error."""
     assert 2 == main(["check", "--root", str(root), "--python", sys.executable])
     assert "has no torch" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_real_environment_fails_as_its_own_stack_does() -> None:
-    """What is published of the oldest stack, in the environment of that stack."""
+    """The oldest stack's environment gives that stack's published results."""
     selection = Selection(
         variants=frozenset({("t5_classifier", "hf_adafactor"), ("t5_classifier", "torch_adamw")})
     )

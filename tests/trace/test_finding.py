@@ -44,11 +44,14 @@ def find(*processes: Process, returncode: int = 0, stopped: bool = False) -> Fin
 
 
 def test_a_script_that_trains() -> None:
-    """Outcome, gradient, steps, memory and its own exit code."""
+    """The finding has its outcome, gradient, steps, memory and exit code."""
     found = find(process())
     assert ("trains", "flowing", 20, 123_456_789, 0) == (
         found.outcome, found.gradient, found.steps, found.peak_memory_bytes, found.exit_code,
     )  # fmt: skip
+
+
+MISSES = make_observation(reached="import", raised=make_raised(kind="ModuleNotFoundError"), steps=0)
 
 
 @pytest.mark.parametrize(
@@ -61,35 +64,37 @@ def test_a_script_that_trains() -> None:
         ((process(),), -15, "process:signal-15", 143),
         ((process(NOTHING),), 0, "update:none", 0),
         ((process(LOST),), 1, "step:no-grad-fn", 1),
-        ((process(make_observation(reached="import", raised=make_raised(kind="ModuleNotFoundError"), steps=0)),), 1,
-         "import:missing-module", 1),
+        ((process(MISSES),), 1, "import:missing-module", 1),
     ],
-)  # fmt: skip
+)
 def test_how_it_ended(
     processes: tuple[Process, ...], returncode: int, outcome: str, exit_code: int
 ) -> None:
-    """A signal and an exit code of its own outweigh what was seen; an exception that was seen explains the code."""
+    """A signal or an exit code counts more than what was seen.
+
+    An exception explains the exit code.
+    """
     found = find(*processes, returncode=returncode)
     assert (outcome, exit_code) == (found.outcome, found.exit_code)
 
 
 def test_a_script_that_never_imported_torch() -> None:
-    """There is nothing to judge, and that is said."""
+    """Nothing can be judged, and the finding says so."""
     assert "the script never imported torch" == find().message
 
 
 def test_the_process_that_trained_is_the_one() -> None:
-    """A launcher imports torch too."""
+    """A launcher imports torch too, but does not train."""
     assert 20 == find(process(NOTHING, pid=1), process(pid=2), process(NOTHING, pid=3)).steps
 
 
 def test_the_first_rank_is_the_one() -> None:
-    """Another one may have made more steps before it was stopped."""
+    """Another rank may have made more steps before it was stopped."""
     assert 20 == find(process(make_observation(steps=25), rank=1), process(rank=0)).steps
 
 
 def test_an_exception_of_another_process_explains_the_exit_code() -> None:
-    """The launcher, or another rank, died of it."""
+    """The launcher or another rank raised it."""
     other = process(
         make_observation(steps=0, backward=(), raised=make_raised("rank 1 broke")), rank=1
     )
@@ -102,13 +107,13 @@ def test_an_exception_of_another_process_explains_the_exit_code() -> None:
 
 
 def test_a_script_that_was_stopped_is_judged_by_its_training() -> None:
-    """What its cleaning up did afterwards is not held against it; the exit code is still its own."""
+    """Exceptions of its clean-up do not count. The exit code is still its own."""
     found = find(process(), returncode=1, stopped=True)
     assert ("trains", 1) == (found.outcome, found.exit_code)
 
 
 def test_speed_leaves_out_the_first_steps() -> None:
-    """Four, where there are enough."""
+    """It leaves out four, if there are enough."""
     assert Speed(median=2.0, low=2.0, high=2.0, steps=16) == speed([9.0] * 4 + [0.5] * 16)
 
 
@@ -116,13 +121,13 @@ def test_speed_leaves_out_the_first_steps() -> None:
     ("times_s", "steps"), [([], None), ([0.5], None), ([0.5, 0.5], 2), ([0.5] * 8, 6)]
 )
 def test_a_short_script_has_what_speed_there_is(times_s: list[float], steps: int | None) -> None:
-    """None at all from fewer than two steps."""
+    """Fewer than two steps give no speed."""
     found = speed(times_s)
     assert steps == (found and found.steps)
 
 
-def test_partial_learning_is_told_by_module() -> None:
-    """Which do and which do not."""
+def test_partial_learning_is_reported_by_module() -> None:
+    """The finding names the modules that learn and those that do not."""
     seen = make_observation(
         parameters=(make_parameter(name="head.weight"), make_parameter("nn", name="body.weight"))
     )
@@ -133,31 +138,31 @@ def test_partial_learning_is_told_by_module() -> None:
 
 
 def test_a_misleading_warning_is_called_so() -> None:
-    """Torch's checkpointing says it of inputs, where every parameter gets its gradient."""
+    """Torch's checkpointing warns about inputs although every parameter gets its gradient."""
     warned = make_warned("None of the inputs have requires_grad=True. Gradients will be None")
     assert (warned.message,) == find(process(make_observation(warnings=(warned,)))).misleading
 
 
 def test_the_same_warning_is_right_where_something_is_missing() -> None:
-    """Then it is no distraction."""
+    """Then it is not called misleading."""
     warned = make_warned("None of the inputs have requires_grad=True. Gradients will be None")
     assert () == find(process(make_observation("ffff", "nnnn", warnings=(warned,)))).misleading
 
 
 def test_the_headline_has_the_numbers() -> None:
-    """With the spread of the speed."""
+    """The speed has its spread."""
     assert "trains, gradient flowing, 20 steps, 4 steps/s (3 to 4), 118 MiB at peak" == headline(
         find(process())
     )
 
 
 def test_the_report_ends_with_the_versions() -> None:
-    """What a finding means nothing without."""
+    """A finding depends on them."""
     assert "python 3.11.7" == report(find(process()))[-1]
 
 
-def test_what_could_not_be_watched_is_told() -> None:
-    """By the processes and by the observer."""
+def test_what_could_not_be_watched_is_reported() -> None:
+    """Both the processes and the observer report it."""
     left = Left(
         processes=(process(make_observation(observer_errors=("forward: it broke",))),),
         trouble=("OSError: full",),

@@ -1,4 +1,4 @@
-"""A scenario reduced to one variant: it does the same, and nothing of the others is left."""
+"""A scenario reduced to one variant does the same, and nothing of the other variants is left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = ("plain", "twice", "scaled", "scaled_twice", "missing")
 
 
 def events(text: str, *arguments: object) -> list[str]:
-    """What ``train`` says."""
+    """What ``train`` prints."""
     said: list[str] = []
     module: dict[str, object] = {"__name__": "script"}
     exec(compile(text, "script", "exec"), module)  # noqa: S102  (it is the text above)
@@ -33,12 +33,12 @@ def reduced(body: str) -> str:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", NAMES)
 def test_it_does_the_same(name: str, device: str) -> None:
-    """As the variant itself."""
+    """It does the same as the variant."""
     assert events(SOURCE, name, device, 3) == events(reduce(SOURCE, name, device, 3))
 
 
 def test_what_is_left_of_the_plainest() -> None:
-    """No table, no class of another one, no parameter, no docstring that speaks of what is gone."""
+    """No table, unused class or parameter is left, and no docstring about removed code."""
     expected = '''
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def train() -> None:
 
 
 def test_comments_and_strings_stay_as_they_are() -> None:
-    """Also where a block moves to the left."""
+    """This also holds if a block moves to the left."""
     text = reduce(SOURCE, "scaled_twice", "cpu", 2)
     assert "super().add(value)  # again" in text
     assert '    text += """\n        kept as it\n    is"""\n' in text
@@ -86,12 +86,12 @@ def test_comments_and_strings_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize(("name", "there"), [("missing", True), ("plain", False)])
 def test_a_comment_goes_with_what_it_is_about(name: str, there: bool) -> None:
-    """The one above a statement that is never come to."""
+    """It is above a statement that is never reached."""
     assert there is ("# nothing to do" in reduce(SOURCE, name, "cpu", 2))
 
 
 def test_an_elif_becomes_an_if_or_an_else() -> None:
-    """By which of the conditions are known."""
+    """This depends on which conditions are known."""
     text = reduced(
         """
         def train(variant, device, steps):
@@ -111,7 +111,7 @@ def test_an_elif_becomes_an_if_or_an_else() -> None:
 
 
 def test_a_condition_that_is_partly_known_is_shortened() -> None:
-    """What is unknown stays, with its parentheses."""
+    """The unknown part stays, with its parentheses."""
     text = reduced(
         """
         def train(variant, device, steps):
@@ -150,7 +150,10 @@ def test_a_table_that_changes_is_not_looked_up() -> None:
 
 
 def test_a_parameter_that_is_used_in_a_string_stays() -> None:
-    """Where text cannot be replaced; so does one that is set anew, and one of a function that calls itself."""
+    """Its text cannot be replaced.
+
+    One that is assigned again stays too, and one of a recursive function.
+    """
     text = reduced(
         """
         def shown(value):
@@ -171,7 +174,7 @@ def test_a_parameter_that_is_used_in_a_string_stays() -> None:
 
 
 def test_a_function_that_is_handed_on_keeps_its_parameters() -> None:
-    """Nobody knows with what it is called."""
+    """Its arguments are unknown."""
     text = reduced(
         """
         def shown(value):
@@ -186,7 +189,7 @@ def test_a_function_that_is_handed_on_keeps_its_parameters() -> None:
 
 
 def test_an_attribute_that_a_library_may_read_stays() -> None:
-    """Only what the script itself reads has its value put in its place."""
+    """Only an attribute that the script reads is replaced by its value."""
     text = reduced(
         """
         class Model(Base):

@@ -1,4 +1,4 @@
-"""Whether a published verdict holds here."""
+"""Check whether a published verdict holds here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Gradient
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.lookup import find, published
 from gradmatrix.run.plan import Selection
-from gradmatrix.run.project import Project, find, published
+from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.stacks import environment
 from gradmatrix.trace import reproduce
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """Servers and an environment that only pretend."""
+    """Pretended servers and a pretended environment."""
     return pretend(monkeypatch)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A locked stack and a scenario, nothing published yet."""
+    """A locked stack and a scenario, with nothing published."""
     (tmp_path / "matrix.toml").write_text(MATRIX, encoding="utf-8")
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "sums.py").write_text(SUMS, encoding="utf-8")
@@ -47,7 +48,8 @@ def record_of(
     project: Project, outcome: str = "trains", variant: str = "plain", **fields: object
 ) -> Record:
     """A published record, made with the inputs of this checkout."""
-    run = project.stack_run(project.matrix.stack("first"), progress=None)  # type: ignore[arg-type]  # only plans
+    stack = project.matrix.stack("first")
+    run = project.stack_run(stack, progress=None)  # type: ignore[arg-type]  # only plans
     planned = next(cell for cell in run.plan(Selection()) if cell.cell.variant == variant)
     record = make_record(outcome, planned.cell, inputs=planned.inputs, **fields)
     publish(project.root, record)
@@ -55,20 +57,20 @@ def record_of(
 
 
 def test_a_verdict_that_holds(project: Project, world: World) -> None:
-    """The same outcome, gradient and pass, from the same inputs."""
+    """Outcome, gradient and pass are the same, from the same inputs."""
     here = reproduce.reproduce(project, record_of(project))
     assert (True, "trains", ()) == (here.holds, here.outcome, here.notes)
 
 
 def test_a_verdict_that_does_not_hold(project: Project, world: World) -> None:
-    """It fails here."""
+    """The cell fails here."""
     world.answers = {"plain": [FAILS]}
     here = reproduce.reproduce(project, record_of(project))
     assert (False, "step:no-grad-fn") == (here.holds, here.outcome)
 
 
 def test_another_gradient_is_another_verdict(project: Project, world: World) -> None:
-    """It is a column of its own."""
+    """The gradient status is part of a verdict."""
     seen = make_observation(raised=make_raised("it broke"), reached="step")
     world.answers = {"reported": [Answer(seen, Ended(exit=0), wall_s=0.5)]}
     record = record_of(project, "step:exception", "reported", gradient=Gradient.PARTIAL)
@@ -89,7 +91,7 @@ def test_another_gradient_is_another_verdict(project: Project, world: World) -> 
 def test_what_differs_is_noted(
     project: Project, world: World, name: str, value: str, note: str
 ) -> None:
-    """A verdict that does not hold may be for that."""
+    """It may be the reason why a verdict does not hold."""
     record = record_of(project)
     record.inputs[name] = value
     (found,) = reproduce.reproduce(project, record).notes
@@ -97,13 +99,13 @@ def test_what_differs_is_noted(
 
 
 def test_another_build_of_torch_is_noted(project: Project, world: World) -> None:
-    """It is a property of the machine."""
+    """The build belongs to the machine."""
     here = reproduce.reproduce(project, record_of(project, build="cuda"))
     assert ("different build of torch: cuda then, cpu here",) == here.notes
 
 
 def test_a_disagreement_counts_as_trained(project: Project, world: World) -> None:
-    """It takes two cells, and is said so."""
+    """It needs two cells, and a note says so."""
     here = reproduce.reproduce(
         project, record_of(project, "relation:disagrees", passed=False, gradient=Gradient.FLOWING)
     )
@@ -112,7 +114,7 @@ def test_a_disagreement_counts_as_trained(project: Project, world: World) -> Non
 
 
 def test_nothing_is_recorded(project: Project, world: World) -> None:
-    """The published record stays as it is, and the journal empty."""
+    """The published record stays as it is, and the journal stays empty."""
     record = record_of(project)
     world.answers = {"plain": [FAILS]}
     reproduce.reproduce(project, record)
@@ -120,7 +122,7 @@ def test_nothing_is_recorded(project: Project, world: World) -> None:
 
 
 def test_another_lock_is_an_error(project: Project, world: World) -> None:
-    """No lock is resolved anew: what was run then cannot be installed any more."""
+    """No lock is resolved again, and the old one cannot be installed."""
     record = record_of(project)
     record.inputs["lock"] = "0000"
     with pytest.raises(UserError, match="is not the one that"):
@@ -139,7 +141,7 @@ def test_a_stack_without_a_solution_is_an_error(project: Project, world: World) 
 
 
 def test_a_device_that_this_machine_lacks_is_an_error(project: Project, world: World) -> None:
-    """It cannot be done here."""
+    """The cell cannot run here."""
     record = record_of(project)
     elsewhere = make_record(
         "trains", make_cell("first", "sums", "plain", "cuda"), inputs=record.inputs
@@ -151,7 +153,7 @@ def test_a_device_that_this_machine_lacks_is_an_error(project: Project, world: W
 
 
 def test_a_variant_that_is_gone_is_an_error(project: Project, world: World) -> None:
-    """The checkout is of another state."""
+    """The checkout is of another commit."""
     record = make_record(
         "trains", make_cell("first", "sums", "gone"), inputs=record_of(project).inputs
     )
@@ -167,7 +169,7 @@ def test_a_stack_that_cannot_be_installed_is_a_verdict(
     outcome: str,
     holds: bool,
 ) -> None:
-    """Where the stack is to blame."""
+    """The cause is the stack and not the machine."""
 
     def ensure(*_: object, **_named: object) -> environment.Environment:
         raise environment.InstallFailed(Failure(outcome="install:build", message="no compiler"))
@@ -182,7 +184,7 @@ def test_a_machine_that_cannot_install_is_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Exit code 2."""
+    """The exit code is 2."""
 
     def ensure(*_: object, **_named: object) -> environment.Environment:
         raise environment.InstallFailed(Failure(outcome="install:disk-full", message="no room"))
@@ -201,7 +203,7 @@ def test_the_exit_code(
     answers: dict[str, list[Answer]],
     code: int,
 ) -> None:
-    """0 it holds, 1 it does not, with both side by side."""
+    """It is 0 if the verdict holds, and 1 if not. Both verdicts are shown."""
     world.answers = answers
     record_of(project)
     assert code == main(["reproduce", "first/sums/plain", "--root", str(project.root)])
@@ -212,7 +214,7 @@ def test_the_exit_code(
 
 @pytest.mark.slow
 def test_a_published_failure_holds_here() -> None:
-    """In its own environment."""
+    """The cell runs in the environment of its stack."""
     python_of(OLDEST)
     project = Project.at(ROOT)
     record = find(f"{OLDEST}/t5_classifier/hf_adafactor", published(project), ("cpu",))

@@ -1,4 +1,4 @@
-"""Scripts as they are, under ``gradmatrix trace``: real processes on the oldest and on the newest torch."""
+"""Unmodified scripts under ``gradmatrix trace``: real processes, oldest and newest torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and sh
 
 
 class Traced:
-    """What ``gradmatrix trace`` gave."""
+    """The result of ``gradmatrix trace``."""
 
     def __init__(self, code: int, output: bytes, error: str) -> None:
         self.code = code
@@ -51,19 +52,19 @@ class Traced:
 
 
 class Here:
-    """A folder to run in, and what comes out."""
+    """A folder for scripts, and a way to trace them."""
 
     def __init__(self, folder: Path, capture: pytest.CaptureFixture[bytes]) -> None:
         self.folder = folder
         self.capture = capture
 
     def write(self, text: str, name: str = "train.py") -> str:
-        """A script."""
+        """Write a script."""
         (self.folder / name).write_text(text, encoding="utf-8")
         return name
 
     def trace(self, *words: object, options: Sequence[object] = (), stack: str = OLDEST) -> Traced:
-        """Run the command in this process, the script in one of its own."""
+        """Run the command in this process, and the script in another one."""
         arguments = ["trace", "--python", python_of(stack), *options, "--json", *words]
         self.capture.readouterr()
         code = main([str(argument) for argument in arguments])
@@ -84,7 +85,7 @@ def here(
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_script_prints_what_it_prints_alone(here: Here, stack: str) -> None:
-    """Byte for byte, with the same numbers; what its data loader's workers do is not traced."""
+    """The output is equal byte for byte. Workers of its data loader are not traced."""
     script = EXAMPLES / "plain_loop.py"
     alone = subprocess.run([python_of(stack), script], capture_output=True, check=True).stdout
     traced = here.trace(script, stack=stack)
@@ -99,7 +100,7 @@ def test_a_script_prints_what_it_prints_alone(here: Here, stack: str) -> None:
     "name", ["lightning_autoencoder", "transformers_trainer", "trl_sft", "accelerate_loop"]
 )
 def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
-    """Unmodified, as its documentation writes it."""
+    """It is unmodified, as in the library's documentation."""
     traced = here.trace(EXAMPLES / f"{name}.py", stack=NEWEST)
     assert (0, "trains", []) == (traced.code, traced.outcome, traced.found["trouble"])
 
@@ -120,7 +121,7 @@ def test_an_example_of_a_library_trains(here: Here, name: str) -> None:
 def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(
     here: Here, name: str, cause: str, file: str, function: str
 ) -> None:
-    """Its own traceback, its own exit code, and the line that did it."""
+    """It has its own traceback and exit code, and the trace names the line to blame."""
     traced = here.trace(EXAMPLES / f"{name}.py", stack=OLDEST)
     assert (1, "step:no-grad-fn", "none") == (traced.code, traced.outcome, traced.found["gradient"])
     assert "element 0 of tensors does not require grad" in traced.error
@@ -145,7 +146,10 @@ def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(
 def test_the_exit_code_is_the_scripts(
     here: Here, last_line: str, code: int, outcome: str, gradient: str | None
 ) -> None:
-    """However it ends, and what had been seen until then is told; one that is killed at once leaves nothing."""
+    """The finding has what was seen before the end.
+
+    A script that is killed at once leaves nothing.
+    """
     traced = here.trace(here.write(TRAINS + last_line))
     assert (code, outcome, gradient) == (traced.code, traced.outcome, traced.found["gradient"])
     assert b"cleaned up\n" == traced.output
@@ -154,7 +158,7 @@ def test_the_exit_code_is_the_scripts(
 @pytest.mark.slow
 @needs_posix
 def test_a_script_that_is_killed_leaves_what_had_been_seen(here: Here) -> None:
-    """From a second after its first step on."""
+    """The observation is written from one second after the first step on."""
     text = TRAINS.replace("range(8)", "range(10)").replace(
         "    for step", "    import time\n    for step"
     )
@@ -170,7 +174,7 @@ def test_a_script_that_is_killed_leaves_what_had_been_seen(here: Here) -> None:
 
 
 def test_a_script_is_stopped_after_so_many_steps(here: Here) -> None:
-    """Its finally blocks run, what comes after the training does not; the document is in the file, too."""
+    """Its finally blocks run, but not the code after training. The document is in the file too."""
     traced = here.trace(
         here.write(TRAINS + "print('not reached')"),
         options=["--steps", 5, "--output", "found.json"],
@@ -182,7 +186,7 @@ def test_a_script_is_stopped_after_so_many_steps(here: Here) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("stack", STACKS)
 def test_processes_that_are_spawned_are_stopped_together(here: Here, stack: str) -> None:
-    """The first rank is traced; who waits for them ends as well."""
+    """The first rank is traced. The process that waits for them ends too."""
     traced = here.trace(EXAMPLES / "spawned.py", 2000, options=["--steps", 6], stack=stack)
     assert (0, "trains", 6, b"") == (
         traced.code,
@@ -194,7 +198,7 @@ def test_processes_that_are_spawned_are_stopped_together(here: Here, stack: str)
 
 @pytest.mark.slow
 def test_the_first_of_a_launchers_ranks_is_traced(here: Here) -> None:
-    """A command of the environment is run by its Python."""
+    """A command of the environment runs with its Python."""
     traced = here.trace(
         "torchrun", "--standalone", "--nproc-per-node", 2, EXAMPLES / "distributed.py", 8
     )
@@ -203,8 +207,8 @@ def test_the_first_of_a_launchers_ranks_is_traced(here: Here) -> None:
 
 
 @pytest.mark.slow
-def test_an_exception_of_a_spawned_process_is_told(here: Here) -> None:
-    """And not what the launcher makes of it."""
+def test_an_exception_of_a_spawned_process_is_reported(here: Here) -> None:
+    """The launcher's own exception is not the one reported."""
     script = here.write(
         "import torch\n"
         "def train(rank):\n"
@@ -220,17 +224,20 @@ def test_an_exception_of_a_spawned_process_is_told(here: Here) -> None:
 @pytest.mark.slow
 @needs_posix
 def test_a_forked_process_is_traced(here: Here) -> None:
-    """As the launcher of a notebook does."""
+    """The launcher of a notebook forks in this way."""
     script = here.write(
-        f"import multiprocessing, torch\ndef train():\n{TRAINS.replace(chr(10), chr(10) + '    ')}\n"
-        "process = multiprocessing.get_context('fork').Process(target=train)\nprocess.start()\nprocess.join()\n"
+        "import multiprocessing, torch\n"
+        f"def train():\n{textwrap.indent(TRAINS, '    ')}\n"
+        "process = multiprocessing.get_context('fork').Process(target=train)\n"
+        "process.start()\n"
+        "process.join()\n"
     )
     traced = here.trace(script)
     assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
 
 
 def test_everything_after_the_script_is_its_own(here: Here) -> None:
-    """Also what looks like an option of ours."""
+    """This includes words that look like options of this project."""
     words = ["--steps", "9", "--", "-m", "--json", "-h", "--python=x"]
     traced = here.trace(here.write("import sys\nprint(sys.argv[1:], __name__)"), *words)
     assert f"{words} __main__\n".encode() == traced.output
@@ -238,7 +245,7 @@ def test_everything_after_the_script_is_its_own(here: Here) -> None:
 
 @pytest.mark.slow
 def test_a_module_is_run_as_python_does(here: Here) -> None:
-    """With the current folder on its path."""
+    """The current folder is on its path."""
     here.write(TRAINS, "training.py")
     traced = here.trace("-m", "training", "--steps", "1")
     assert (0, "trains", 8) == (traced.code, traced.outcome, traced.found["steps"])
@@ -248,7 +255,7 @@ def test_a_module_is_run_as_python_does(here: Here) -> None:
 def test_the_script_finds_its_environment_as_it_is(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its path has no folder of ours, and a sitecustomize that it had is run."""
+    """Its path has no folder of this project, and its own sitecustomize runs."""
     (here.folder / "own").mkdir()
     here.write("import sys\nsys.customized = __name__, __file__\n", "own/sitecustomize.py")
     monkeypatch.setenv("PYTHONPATH", str(here.folder / "own"))
@@ -259,7 +266,7 @@ def test_the_script_finds_its_environment_as_it_is(
 
 
 def test_a_script_without_torch_is_said_to_be_one(here: Here) -> None:
-    """There is nothing to judge."""
+    """Nothing can be judged."""
     traced = here.trace(here.write("print('hello')"))
     assert (0, b"hello\n", "the script never imported torch") == (
         traced.code,
@@ -268,14 +275,14 @@ def test_a_script_without_torch_is_said_to_be_one(here: Here) -> None:
     )
 
 
-def test_an_import_that_fails_before_torch_is_told(here: Here) -> None:
-    """The most common of all failures."""
+def test_an_import_that_fails_before_torch_is_reported(here: Here) -> None:
+    """This is the most frequent failure."""
     traced = here.trace(here.write("import no_such_library\nimport torch"))
     assert (1, "import:missing-module") == (traced.code, traced.outcome)
 
 
 def test_a_script_that_only_imports_torch_never_stepped(here: Here) -> None:
-    """That is an answer, too."""
+    """The outcome says so."""
     traced = here.trace(here.write("import torch"))
     assert (0, "update:none", "no optimizer ever stepped") == (
         traced.code,
@@ -287,7 +294,7 @@ def test_a_script_that_only_imports_torch_never_stepped(here: Here) -> None:
 @pytest.mark.slow
 @needs_posix
 def test_a_request_to_end_goes_to_the_script(here: Here) -> None:
-    """Who ends the trace ends the script, and still gets the report."""
+    """Ending the trace ends the script, and the report is still printed."""
     trained = here.folder / "trained"
     script = here.write(
         TRAINS + f"import time\nopen({str(trained)!r}, 'w').close()\ntime.sleep(600)"

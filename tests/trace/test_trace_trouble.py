@@ -1,4 +1,4 @@
-"""What is traced with which Python, and what cannot be traced."""
+"""Which Python traces which script, and what cannot be traced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts"
 
 
 def pretend_python(folder: Path, answer: str) -> Path:
-    """Something that can be started and answers as if it were a Python."""
+    """A program that can be started and answers like a Python."""
     python = folder / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\necho {answer}\n", encoding="utf-8")
@@ -44,7 +44,7 @@ def test_what_cannot_be_traced_is_one_clear_error(
     arguments: list[str],
     complaint: str,
 ) -> None:
-    """Before anything is started."""
+    """The error comes before anything is started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
     code = main(["trace", "--python", str(pretend_python(tmp_path / "env", "3 11 1")), *arguments])
@@ -60,15 +60,15 @@ def test_what_cannot_be_traced_is_one_clear_error(
         ("hello", "is no Python that can be started"),
     ],
 )
-def test_a_python_that_will_not_do_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
-    """Before the script is started."""
+def test_an_unsuitable_python_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:
+    """The error comes before the script is started."""
     with pytest.raises(UserError, match=complaint):
         checked(pretend_python(tmp_path, answer))
 
 
 @needs_posix
-def test_the_folder_of_an_environment_will_do(tmp_path: Path) -> None:
-    """As well as the Python in it."""
+def test_the_folder_of_an_environment_can_be_named(tmp_path: Path) -> None:
+    """Its Python is used."""
     assert pretend_python(tmp_path, "3 11 1") == checked(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_the_folder_of_an_environment_will_do(tmp_path: Path) -> None:
 def test_the_active_environment_is_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where this one has no torch: the first that has."""
+    """If it has no torch, the first environment with torch is used."""
     monkeypatch.setattr(
         "gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None
     )
@@ -91,7 +91,7 @@ def test_the_active_environment_is_the_default(
 
 
 def test_no_python_with_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And it is said how to name one."""
+    """The error says how to name one."""
     monkeypatch.setattr(
         "gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None
     )
@@ -102,7 +102,7 @@ def test_no_python_with_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_script_comes_before_a_command_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is in the folder is what is meant."""
+    """A file in the folder comes first."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "torchrun").touch()
     assert ["/env/bin/python", "torchrun", "x"] == command_line(
@@ -110,8 +110,8 @@ def test_a_script_comes_before_a_command_of_its_name(
     )
 
 
-def test_an_observation_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """The script's exit code and what else was seen are not lost for it."""
+def test_an_observation_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    """The script's exit code and the other observations are kept."""
     (tmp_path / "17.json").write_text('{"schema": 2}', encoding="utf-8")
     (tmp_path / "18.trouble").write_text("OSError: disk full", encoding="utf-8")
     left = left_in(tmp_path)

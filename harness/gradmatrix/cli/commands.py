@@ -1,7 +1,7 @@
-"""Every command with its options: the table from which the command line, its help and its docs are made.
+"""Every command with its options: the source of the command line, its help and its docs.
 
-Only argparse and words are imported here. What a command does is named as "module.function" of this folder
-and imported when the command is called, so that ``--help`` does not wait for pandas or rich.
+Only argparse and text are imported here. A command's function is named as "module.function" of this
+folder and imported when the command is called, so that ``--help`` does not wait for pandas or rich.
 """
 
 from __future__ import annotations
@@ -40,37 +40,6 @@ def repeatable(name: str, metavar: str, text: str) -> Argument:
     return argument(name, action="append", default=[], metavar=metavar, help=f"{text} (repeatable)")
 
 
-def add(
-    commands: Commands,
-    name: str,
-    command: object,
-    text: str,
-    *arguments: Argument,
-    **settings: Any,  # noqa: ANN401  (what argparse takes)
-) -> argparse.ArgumentParser:
-    """Add a command with the options that all commands have.
-
-    Args:
-        commands: Where the command is added.
-        name: The word on the command line.
-        command: The function that is called, or "module.function" of this folder.
-        text: One sentence for ``--help``.
-        arguments: The command's own arguments.
-        settings: What else argparse gets.
-    """
-    settings = {"description": sentence(text), **settings}
-    parser = commands.add_parser(name, help=text, **settings)
-    parser.set_defaults(command=command, parser=parser, needs_checkout=True)
-    for names, each in (*PLACES, *arguments):
-        parser.add_argument(*names, **each)
-    return parser
-
-
-def sentence(text: str) -> str:
-    """``text`` with a capital letter and a full stop."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
-
-
 def positive(text: str) -> int:
     """A number of steps."""
     number = int(text)
@@ -96,7 +65,7 @@ def day(text: str) -> object:
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a date such as 2026-03-31") from error
     if found > dt.datetime.now(dt.UTC).date():
-        raise argparse.ArgumentTypeError(f"{text} lies in the future")
+        raise argparse.ArgumentTypeError(f"{text} is in the future")
     return found
 
 
@@ -133,15 +102,6 @@ def share(text: str) -> float:
     return found
 
 
-PLACES = (
-    argument(
-        "--root", type=Path, metavar="DIR",
-        help="the checkout (default: the nearest folder with matrix.toml, upwards from here)",
-    ),
-    argument("--matrix", type=Path, metavar="FILE", help="another matrix.toml"),
-    argument("--results", type=Path, metavar="DIR", help="use DIR for results, not results/"),
-)  # fmt: skip
-"""The options of every command but ``trace``."""
 SELECTION = (
     repeatable("--scenario", "NAME", "only this scenario"),
     repeatable("--cell", "SCENARIO/VARIANT", "only this cell"),
@@ -151,7 +111,7 @@ CORE_STACKS = argument(
     "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core stacks)"
 )
 ALL = flag("--all", "every stack of matrix.toml")
-EXPLAIN = flag("--explain", "say for every cell why it is run or not")
+EXPLAIN = flag("--explain", "say why each cell is run or not")
 VERBOSE = flag("-v", "show what the scenarios print, and every failure", "--verbose")
 CELL = argument(
     "cell", metavar="STACK/SCENARIO/VARIANT[/DEVICE]",
@@ -169,7 +129,53 @@ JOBS = argument(
     "--jobs", type=job_count, default=MOST_JOBS, metavar="N",
     help=f"at most this many jobs (default: {MOST_JOBS})",
 )  # fmt: skip
-BASE_URL = argument("--base-url", metavar="URL", help="where results/ is served, for whole links")
+OUTPUT = argument(
+    "--output", type=Path, metavar="FILE", help="write it to FILE instead of printing it"
+)
+BASE_URL = argument(
+    "--base-url", metavar="URL", help="the address of results/ on the web, for complete links"
+)
+
+PLACES = (
+    argument(
+        "--root", type=Path, metavar="DIR",
+        help="the checkout (default: the nearest folder with matrix.toml, upwards from here)",
+    ),
+    argument("--matrix", type=Path, metavar="FILE", help="another matrix.toml"),
+    argument("--results", type=Path, metavar="DIR", help="use DIR instead of results/"),
+)  # fmt: skip
+"""The options of every command except ``trace``."""
+
+
+def add(
+    commands: Commands,
+    name: str,
+    command: object,
+    text: str,
+    *arguments: Argument,
+    **settings: Any,  # noqa: ANN401  (what argparse takes)
+) -> argparse.ArgumentParser:
+    """Add a command with the options that all commands have.
+
+    Args:
+        commands: Where the command is added.
+        name: The word on the command line.
+        command: The function that is called, or "module.function" of this folder.
+        text: One sentence for ``--help``.
+        arguments: The command's own arguments.
+        settings: What else argparse gets.
+    """
+    settings = {"description": sentence(text), **settings}
+    parser = commands.add_parser(name, help=text, **settings)
+    parser.set_defaults(command=command, parser=parser, needs_checkout=True)
+    for names, each in (*PLACES, *arguments):
+        parser.add_argument(*names, **each)
+    return parser
+
+
+def sentence(text: str) -> str:
+    """``text`` with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('?') else '.'}"
 
 
 def register(commands: Commands) -> None:
@@ -199,7 +205,7 @@ def register_matrix(commands: Commands) -> None:
         "lock the stacks that have no lock; a named stack is locked again",
         argument("stacks", nargs="*", metavar="STACK", help="lock these again, as of their dates"),
         flag("--all", "lock every stack of matrix.toml again"),
-        epilog="exit code: 3 if a stack does not resolve; the other stacks are locked all the same",
+        epilog="exit code: 3 if a stack does not resolve; the other stacks are locked anyway",
     )  # fmt: skip
     add(
         commands, "table", "matrix.table_command",
@@ -221,186 +227,6 @@ def register_matrix(commands: Commands) -> None:
     add(commands, "list", "matrix.list_command", "list the stacks, scenarios and variants")
 
 
-def register_questions(commands: Commands) -> None:
-    """Ask why a cell fails, whether an upgrade is safe, what differs between two runs."""
-    add(
-        commands, "why", "trace.why_command",
-        "say why a cell of the matrix does not train: module, line and remedy", CELL,
-    )  # fmt: skip
-    upgrade = add(
-        commands, "upgrade", "upgrade.upgrade_command",
-        "run a baseline and a candidate side by side: what breaks, what is fixed, what gets slower",
-        argument("baseline", metavar="BASELINE", help="what you have now"),
-        argument(
-            "--to", action="append", required=True, metavar="WHAT",
-            help="what you would have then (repeatable for packages)",
-        ),
-        description=UPGRADE, epilog=UPGRADE_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    for title, arguments in UPGRADE_OPTIONS.items():
-        group = upgrade.add_argument_group(title)
-        for names, settings in arguments:
-            group.add_argument(*names, **settings)
-    add_reports(upgrade)
-    compare = add(
-        commands, "compare", "upgrade.compare_command",
-        "compare the records of two runs, cell by cell; nothing is run",
-        argument("baseline", metavar="RUN", help=f"the baseline: {RUNS}"),
-        argument("candidate", metavar="RUN", help="the candidate, in the same words"),
-        argument(
-            "--stacks", nargs=2, metavar=("A", "B"),
-            help="the stack of each run to compare, if a run has several",
-        ),
-        repeatable("--scenario", "NAME", "only this scenario"),
-        epilog="exit code: 0 safe, 1 something regressed, 3 inconclusive: some cells are open or "
-        "were not run",
-    )  # fmt: skip
-    add_reports(compare)
-
-
-def add_reports(parser: argparse.ArgumentParser) -> None:
-    """The options of a command that ends with a comparison."""
-    group = parser.add_argument_group("reports", "FILE is - for the standard output")
-    for form, text in REPORTS.items():
-        group.add_argument(f"--{form}", metavar="FILE", help=text)
-
-
-def register_own_code(commands: Commands) -> None:
-    """A script, an environment or a failure of the user's own."""
-    text = "run a training script unmodified and say whether its gradient flows, and why not"
-    trace = commands.add_parser(
-        "trace", help=text, description=sentence(text), usage=TRACE, allow_abbrev=False
-    )
-    trace.set_defaults(
-        command="trace.trace_command", parser=trace, root=None, matrix=None, results=None,
-        needs_checkout=False,
-    )  # fmt: skip
-    for names, settings in TRACE_OPTIONS:
-        trace.add_argument(*names, **settings)
-    add(
-        commands, "check", "trace.check_command",
-        "run the scenarios in an environment that you have, and compare it with the matrix",
-        PYTHON, *SELECTION,
-        flag("--strict", "exit with 1 if any cell fails"),
-        flag("--json", "print one JSON document and nothing else"),
-        description="Run the scenarios in an environment that you have, and compare it with the\n"
-        "matrix. Nothing is installed or recorded.",
-        epilog=CHECK_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    add(
-        commands, "capsule", "trace.capsule_command",
-        "write one script that reproduces a published failure with uv run", CELL,
-        argument("--output", type=Path, metavar="FILE", help="write it to FILE, do not print it"),
-        flag("--any", "also for a cell that passed"),
-    )  # fmt: skip
-    add(
-        commands, "reproduce", "trace.reproduce_command",
-        "install a published cell's lock, run the cell and compare its verdict", CELL,
-        epilog="exit code: 0 if the published verdict holds here, 1 if not",
-    )  # fmt: skip
-
-
-def register_night(commands: Commands) -> None:
-    """The matrix as jobs on several machines."""
-    add(
-        commands, "shards", "matrix.shards_command",
-        "plan jobs for the cells that must run, and print them as a GitHub Actions matrix",
-        SESSIONS, JOBS,
-        flag("--since-published", "a published record with the same key also counts as known"),
-        argument("--output", type=Path, metavar="FILE", help="write the plan to FILE"),
-        argument(
-            "--settled", type=Path, metavar="DIR",
-            help="record in DIR the cells whose outcome is known without running them",
-        ),
-    )  # fmt: skip
-    add(
-        commands, "shard", "matrix.shard_command",
-        "run the cells of one job; --results says where its records go",
-        argument("file", type=Path, metavar="FILE", help="the plan: what shards --output wrote"),
-        argument("name", metavar="NAME", help="the job"), EXPLAIN, VERBOSE,
-    )  # fmt: skip
-    add(
-        commands, "merge", "matrix.merge_command",
-        "take over the records of jobs that ran elsewhere",
-        argument(
-            "folders", nargs="+", type=Path, metavar="DIR",
-            help="the results of a job, or a folder with several of them",
-        ),
-        argument(
-            "--plan", type=Path, metavar="FILE",
-            help="what shards --output wrote. Only its cells are taken: those of job NAME from a "
-            "folder called NAME or records-NAME, and from any other folder only cells that "
-            "need no run",
-        ),
-    )  # fmt: skip
-    add(
-        commands, "dry-run", "matrix.dry_run_command",
-        "rehearse a night: run stacks plainly, and again as jobs that are merged, and compare",
-        SESSIONS, JOBS, argument("stacks", nargs="+", metavar="STACK", help="stacks of SESSIONS"),
-        epilog="Everything is written to folders of its own; exit code 1 if the two differ",
-    )  # fmt: skip
-
-
-def register_upkeep(commands: Commands) -> None:
-    """What is new, what changed over time, and what people claim."""
-    add(
-        commands, "refresh", "matrix.refresh_command",
-        "say which releases the matrix lacks, and write the stacks of [generate.*] tables",
-        flag("--check", "write nothing; exit with 1 if there is something new"),
-        flag("--json", "print one JSON document"),
-    )  # fmt: skip
-    add(
-        commands, "history", "history.history_command",
-        "show how a published cell changed over time, and what may have changed it", CELL,
-    )  # fmt: skip
-    add(
-        commands, "regressions", "history.regressions_command",
-        "list what fails now and passed before its lock changed",
-        argument("--output", type=Path, metavar="FILE", help="write it to FILE, do not print it"),
-        flag("--json", "as data, not as the text of an issue"), BASE_URL,
-        epilog="exit code: 1 if there is a regression, 0 if there is none",
-    )  # fmt: skip
-    add(
-        commands, "claims", "history.claims_command",
-        "judge published claims by the records, with evidence",
-        argument("id", nargs="?", metavar="ID", help="one claim, with every cell that counts"),
-        flag("--json", "print one JSON document"),
-    )  # fmt: skip
-
-
-REPORTS = {
-    "markdown": "write a report for a comment on a pull request",
-    "html": "write a report as one page",
-    "json": "write the comparison as data",
-    "json-schema": "write the JSON Schema of --json",
-}
-TRACE = (
-    "gradmatrix trace [--python PATH] [--steps N] [--json] [--output FILE] "
-    "(SCRIPT | -m MODULE) [ARGS ...]"
-)
-TRACE_OPTIONS = (
-    PYTHON,
-    argument("--steps", type=positive, metavar="N", help="stop after N optimizer steps"),
-    flag("--json", "print one JSON document as the last line of the output"),
-    argument("--output", type=Path, metavar="FILE", help="write that JSON document to FILE"),
-    argument(
-        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
-        help="run a module, as python -m does",
-    ),
-    argument(
-        "script", nargs=argparse.REMAINDER, metavar="SCRIPT",
-        help="the script, or a command of its environment such as torchrun; all words after it "
-        "are its own",
-    ),
-)  # fmt: skip
-CHECK_EPILOG = """
-exit code:
-  0  every cell that was judged here and on the nearest published stack passes, or fails the same way
-  1  a cell fails here that passes on the nearest published stack, or fails there in another way;
-     with --strict: any cell fails, or the environment is silent about a misuse
-  2  the check could not be done
-"""
 UPGRADE = """
 May I upgrade? Both sides are resolved, installed and run. A cell that changed is run again on both
 sides in fresh processes before it counts as a change. What trains on both sides is measured side by
@@ -409,7 +235,7 @@ side. Nothing is written to results/ or to the records of the matrix.
 UPGRADE_EPILOG = """
 BASELINE is one of:
   a stack of matrix.toml
-  a lock: ours, uv.lock, pylock.toml, a compiled requirements file
+  a lock: of gradmatrix, a uv.lock, a pylock.toml, a compiled requirements file
   a requirements file or a pyproject.toml
   an environment (its folder or its python), which is used as it is
 
@@ -417,14 +243,14 @@ WHAT is one of:
   transformers==5.23.0, "trl<1"   this package; the others stay if they can
   trl                             this package at any version, if another --to needs it to move
   latest                          everything that the baseline names, at today's newest version
-  a stack, a lock, a file, an environment                another side altogether
+  a stack, a lock, a file, an environment                another side
   ./a.whl, git+https://…, "name @ git+https://…"         a wheel or a source
 
 exit code:
-  0  nothing regressed, nothing got slower or needs more memory; a ratio that was not clear within
-     the budget is reported as open
-  1  something regressed (also: a misuse that was reported is now silent), got slower or needs more
-     memory
+  0  nothing regressed, got slower or needs more memory; a ratio that was not clear within the
+     time budget does not count
+  1  something regressed, got slower or needs more memory; a misuse that used to be reported and
+     is now silent counts as a regression
   2  the comparison could not be done: nothing resolves, a file cannot be read, …
   3  inconclusive: repeats disagree, the machine failed, or too little ran on both sides
 
@@ -435,7 +261,10 @@ examples:
 """
 UPGRADE_OPTIONS = {
     "resolving": (
-        argument("--as-of", type=day, metavar="DATE", help="the candidate's day (default: today)"),
+        argument(
+            "--as-of", type=day, metavar="DATE",
+            help="read the index as of DATE for the candidate (default: today)",
+        ),
         argument(
             "--python", type=python_version, metavar="3.X",
             help="the Python, if a file does not say which",
@@ -481,3 +310,188 @@ UPGRADE_OPTIONS = {
         ),
     ),
 }  # fmt: skip
+
+
+def register_questions(commands: Commands) -> None:
+    """Ask why a cell fails, whether an upgrade is safe, what differs between two runs."""
+    add(
+        commands, "why", "trace.why_command",
+        "say why a cell of the matrix does not train: module, line and remedy", CELL,
+    )  # fmt: skip
+    upgrade = add(
+        commands, "upgrade", "upgrade.upgrade_command",
+        "run a baseline and a candidate side by side: what breaks, what is fixed, what gets slower",
+        argument("baseline", metavar="BASELINE", help="what you have now"),
+        argument(
+            "--to", action="append", required=True, metavar="WHAT",
+            help="what you want instead (repeatable for packages)",
+        ),
+        description=UPGRADE, epilog=UPGRADE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    for title, arguments in UPGRADE_OPTIONS.items():
+        group = upgrade.add_argument_group(title)
+        for names, settings in arguments:
+            group.add_argument(*names, **settings)
+    add_reports(upgrade)
+    compare = add(
+        commands, "compare", "upgrade.compare_command",
+        "compare the records of two runs, cell by cell; nothing is run",
+        argument("baseline", metavar="RUN", help=f"the baseline: {RUNS}"),
+        argument("candidate", metavar="RUN", help="the candidate: one of the same"),
+        argument(
+            "--stacks", nargs=2, metavar=("A", "B"),
+            help="the stack of each run to compare, if a run has several",
+        ),
+        repeatable("--scenario", "NAME", "only this scenario"),
+        epilog="exit code: 0 safe, 1 something regressed, 3 inconclusive: some cells are open or "
+        "were not run",
+    )  # fmt: skip
+    add_reports(compare)
+
+
+REPORTS = {
+    "markdown": "write a report for a comment on a pull request",
+    "html": "write a report as one page",
+    "json": "write the comparison as data",
+    "json-schema": "write the JSON Schema of --json",
+}
+
+
+def add_reports(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that ends with a comparison."""
+    group = parser.add_argument_group("reports", "FILE is - for the standard output")
+    for form, text in REPORTS.items():
+        group.add_argument(f"--{form}", metavar="FILE", help=text)
+
+
+TRACE = (
+    "gradmatrix trace [--python PATH] [--steps N] [--json] [--output FILE] "
+    "(SCRIPT | -m MODULE) [ARGS ...]"
+)
+TRACE_OPTIONS = (
+    PYTHON,
+    argument("--steps", type=positive, metavar="N", help="stop after N optimizer steps"),
+    flag("--json", "print one JSON document as the last line of the output"),
+    argument("--output", type=Path, metavar="FILE", help="write that JSON document to FILE"),
+    argument(
+        "-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE",
+        help="run a module, as python -m does",
+    ),
+    argument(
+        "script", nargs=argparse.REMAINDER, metavar="SCRIPT",
+        help="the script, or a command of its environment such as torchrun; all words after it "
+        "are passed to it",
+    ),
+)  # fmt: skip
+CHECK_EPILOG = """
+exit code:
+  0  every cell that was judged here and on the nearest published stack passes, or fails in the
+     same way
+  1  a cell fails here that passes on the nearest published stack, or fails there in another way;
+     with --strict: any cell fails, or the environment is silent about a misuse
+  2  the check could not be done
+"""
+
+
+def register_own_code(commands: Commands) -> None:
+    """A script, an environment or a failure of the user's own."""
+    text = "run a training script unmodified and say whether its gradient flows, and why not"
+    trace = commands.add_parser(
+        "trace", help=text, description=sentence(text), usage=TRACE, allow_abbrev=False
+    )
+    trace.set_defaults(
+        command="trace.trace_command", parser=trace, root=None, matrix=None, results=None,
+        needs_checkout=False,
+    )  # fmt: skip
+    for names, settings in TRACE_OPTIONS:
+        trace.add_argument(*names, **settings)
+    add(
+        commands, "check", "trace.check_command",
+        "run the scenarios in an environment that you have, and compare it with the matrix",
+        PYTHON, *SELECTION,
+        flag("--strict", "exit with 1 if any cell fails"),
+        flag("--json", "print one JSON document and nothing else"),
+        description="Run the scenarios in an environment that you have, and compare it with the\n"
+        "matrix. Nothing is installed or recorded.",
+        epilog=CHECK_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add(
+        commands, "capsule", "trace.capsule_command",
+        "write one script that reproduces a published failure with uv run", CELL,
+        OUTPUT,
+        flag("--any", "also for a cell that passed"),
+    )  # fmt: skip
+    add(
+        commands, "reproduce", "trace.reproduce_command",
+        "install a published cell's lock, run the cell and compare its verdict", CELL,
+        epilog="exit code: 0 if the published verdict holds here, 1 if not",
+    )  # fmt: skip
+
+
+def register_night(commands: Commands) -> None:
+    """The matrix as jobs on several machines."""
+    add(
+        commands, "shards", "matrix.shards_command",
+        "plan jobs for the cells that must run, and print them as a GitHub Actions matrix",
+        SESSIONS, JOBS,
+        flag("--since-published", "a published record with the same key also counts as known"),
+        argument("--output", type=Path, metavar="FILE", help="write the plan to FILE"),
+        argument(
+            "--settled", type=Path, metavar="DIR",
+            help="record in DIR the cells whose outcome is known without running them",
+        ),
+    )  # fmt: skip
+    add(
+        commands, "shard", "matrix.shard_command",
+        "run the cells of one job; --results says where its records go",
+        argument("file", type=Path, metavar="FILE", help="the plan: what shards --output wrote"),
+        argument("name", metavar="NAME", help="the job"), EXPLAIN, VERBOSE,
+    )  # fmt: skip
+    add(
+        commands, "merge", "matrix.merge_command",
+        "add the records of jobs that ran on other machines",
+        argument(
+            "folders", nargs="+", type=Path, metavar="DIR",
+            help="the results of a job, or a folder with several of them",
+        ),
+        argument(
+            "--plan", type=Path, metavar="FILE",
+            help="what shards --output wrote. Only its cells are taken: those of job NAME from a "
+            "folder called NAME or records-NAME, and from any other folder only cells that "
+            "need no run",
+        ),
+    )  # fmt: skip
+    add(
+        commands, "dry-run", "matrix.dry_run_command",
+        "rehearse a night: run stacks directly, run them again as jobs, and compare the results",
+        SESSIONS, JOBS, argument("stacks", nargs="+", metavar="STACK", help="stacks of SESSIONS"),
+        epilog="Everything is written to separate folders. Exit code: 1 if the two results differ",
+    )  # fmt: skip
+
+
+def register_upkeep(commands: Commands) -> None:
+    """What is new, what changed over time, and what people claim."""
+    add(
+        commands, "refresh", "matrix.refresh_command",
+        "say which releases the matrix lacks, and write the stacks of [generate.*] tables",
+        flag("--check", "write nothing; exit with 1 if there is something new"),
+        flag("--json", "print one JSON document"),
+    )  # fmt: skip
+    add(
+        commands, "history", "history.history_command",
+        "show how a published cell changed over time, and what may have changed it", CELL,
+    )  # fmt: skip
+    add(
+        commands, "regressions", "history.regressions_command",
+        "list the cells that fail now and passed before their lock changed",
+        OUTPUT,
+        flag("--json", "print one JSON document, not the text of an issue"), BASE_URL,
+        epilog="exit code: 1 if there is a regression, 0 if there is none",
+    )  # fmt: skip
+    add(
+        commands, "claims", "history.claims_command",
+        "judge published claims by the records, with evidence",
+        argument("id", nargs="?", metavar="ID", help="one claim, with every cell that counts"),
+        flag("--json", "print one JSON document"),
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``history``, ``regressions`` and ``claims``: how cells changed over time, and what people claim."""
+"""How cells changed over time, and what people claim: ``history``, ``regressions``, ``claims``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from gradmatrix.cli.options import warn, warn_and_code
-from gradmatrix.compare import history as histories
+from gradmatrix.compare.history import load
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.history import flips_of_cell, newest
-from gradmatrix.publish.claims import claims as claims_file
-from gradmatrix.publish.claims.claims import Verdict
+from gradmatrix.publish.claims.claims import Verdict, load_claims
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import as_issue, base_of, reported
 from gradmatrix.publish.formats import Claims, Results
 from gradmatrix.publish.rows import SYMBOLS, rows_of, tabulated
-from gradmatrix.run import project as address
+from gradmatrix.run import lookup
 from gradmatrix.run.project import by_date
 from gradmatrix.run.store import Store
 
@@ -39,30 +38,40 @@ if TYPE_CHECKING:
     from gradmatrix.run.project import Project
 
 
+WIDE = 120
+"""A console with fewer characters has no room for a table of three columns."""
+STYLES = {
+    Verdict.CONFIRMED: "green",
+    Verdict.REFUTED: "red",
+    Verdict.PARTLY: "yellow",
+    Verdict.UNTESTED: "dim",
+}
+
+
 def history_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Print each entry of one cell, and what may have changed its verdict."""
-    history = load(project)
-    cell = address.find(options.cell, newest(history.entries), project.matrix.run.devices).cell
+    history = published_history(project)
+    cell = lookup.find(options.cell, newest(history.entries), project.matrix.run.devices).cell
     console.print(Text(str(cell), style="bold"), soft_wrap=True)
-    for text in lines(history, cell):
+    for text in entry_lines(history, cell):
         console.print(Text(text), soft_wrap=True)
     warn(history.problems)
     return 0
 
 
-def lines(history: History, cell: Cell) -> Iterator[str]:
-    """A line for each entry; below it what may have changed the verdict."""
+def entry_lines(history: History, cell: Cell) -> Iterator[str]:
+    """A line for each entry of a cell; below it what may have changed the verdict."""
     entries = history.of(cell)
     by_entry = {id(flip.after): flip for flip in flips_of_cell(entries, history.locks)}
     for each in entries:
         flip = by_entry.get(id(each))
-        yield f"  {one_line(line(each, flip))}"
+        yield f"  {one_line(describe(each, flip))}"
         if flip is not None and flip.why:
             yield f"    {one_line(flip.why)}"
 
 
-def line(entry: Entry, flip: Flip | None) -> str:
-    """One entry: when, what, how fast, under which lock."""
+def describe(entry: Entry, flip: Flip | None) -> str:
+    """One entry on a line: when it was made, the outcome, the speed and the lock."""
     verdict = "left the matrix" if entry.gone else f"{SYMBOLS[entry.passed]} {entry.outcome}"
     kind = f" ({flip.kind})" if flip is not None else ""
     rate = f", {entry.rate:g} steps/s" if entry.rate is not None else ""
@@ -70,9 +79,9 @@ def line(entry: Entry, flip: Flip | None) -> str:
 
 
 def regressions_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """List the regressions of the matrix; the exit code is 1 if there are any."""
+    """List the cells that regressed; the exit code is 1 if there are any."""
     base = base_of(options.base_url)
-    history = load(project)
+    history = published_history(project)
     standing = history.standing(
         {lock.stack for lock in project.known_locks()}, project.chosen_scenarios()
     )
@@ -92,7 +101,7 @@ def regressions_command(options: argparse.Namespace, project: Project, console: 
     return 1 if found else 0
 
 
-def load(project: Project) -> History:
+def published_history(project: Project) -> History:
     """The history of the published cells; UserError if there is none."""
     if not project.history_folder.is_dir():
         raise UserError(
@@ -100,24 +109,14 @@ def load(project: Project) -> History:
             cause="nothing was published there yet",
             next_step="nox -s publish",
         )
-    return histories.load(project.history_folder)
-
-
-WIDE = 120
-"""A console with fewer characters has no room for a table of three columns."""
-STYLES = {
-    Verdict.CONFIRMED: "green",
-    Verdict.REFUTED: "red",
-    Verdict.PARTLY: "yellow",
-    Verdict.UNTESTED: "dim",
-}
+    return load(project.history_folder)
 
 
 def claims_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """``claims``: from the records alone, nothing is run."""
-    table, judged = verdicts(project)
+    """Judge the claims by the records; nothing is run."""
+    table, judged = judged_claims(project)
     if options.id is not None:
-        judged = (named(options.id, judged),)
+        judged = (claim_called(options.id, judged),)
     if options.json:
         content = b"".join(Claims.pieces(Results(table, judged)))
         console.print(Text(content.decode().rstrip()), soft_wrap=True)
@@ -129,19 +128,18 @@ def claims_command(options: argparse.Namespace, project: Project, console: Conso
     return warn_and_code(project, console, failed=False)
 
 
-def verdicts(project: Project) -> tuple[Table, tuple[Judged, ...]]:
+def judged_claims(project: Project) -> tuple[Table, tuple[Judged, ...]]:
     """Return the newest cells of the checkout, and its claims judged by them."""
     locks = by_date(project.known_locks())
-    claims = claims_file.of_checkout(project.root, project.known_scenarios(), locks)
+    claims = load_claims(project.root, project.known_scenarios(), locks)
     chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
-    stacks = (
-        project.records_of([lock.stack]).values() for lock in locks
-    )  # whole records: one stack at a time
+    # records are large: those of one stack at a time
+    stacks = (project.records_of([lock.stack]).values() for lock in locks)
     table = tabulated(locks, chosen, [row for each in stacks for row in rows_of(each, chosen)])
     return table, judge_all(claims, table)
 
 
-def named(name: str, judged: Iterable[Judged]) -> Judged:
+def claim_called(name: str, judged: Iterable[Judged]) -> Judged:
     """The claim called ``name``; UserError if there is none."""
     known = {each.claim.id: each for each in judged}
     if name not in known:
@@ -174,7 +172,7 @@ def show_claims(console: Console, judged: Iterable[Judged]) -> None:
 
 
 def findings(judged: Judged) -> list[str]:
-    """Return a line for each expectation, and the note."""
+    """Return a line for each expectation, and the note of the claim."""
     lines = [part.line for part in judged.tested] or ["no cell is relevant to it"]
     return [*lines, judged.claim.note] if judged.claim.note else lines
 

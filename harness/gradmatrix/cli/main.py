@@ -91,7 +91,7 @@ def imported(command: Callable[..., int] | str) -> Callable[..., int]:
 
 
 def refuse(command: argparse.ArgumentParser, unknown: str) -> NoReturn:
-    """Name the word that a command does not know, with the command's own usage; exit code 2."""
+    """Name the word that a command does not know, show the command's usage and exit with 2."""
     from gradmatrix.core.errors import did_you_mean
 
     known = re.findall(r"--[a-z-]+", command.format_usage())
@@ -104,7 +104,7 @@ def refuse(command: argparse.ArgumentParser, unknown: str) -> NoReturn:
 
 
 def say(console: Console, text: str) -> None:
-    """Print a sentence that may hold text of strangers."""
+    """Print a sentence that may contain untrusted text."""
     from rich.text import Text
 
     from gradmatrix.core.text import plain

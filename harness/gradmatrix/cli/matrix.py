@@ -1,4 +1,4 @@
-"""The matrix: run, lock, look at, publish and list it; refresh it; run it as jobs of other machines."""
+"""The matrix: run, lock, show, publish, list and refresh it; run it as jobs on other machines."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from gradmatrix.cli import show
 from gradmatrix.cli.options import (
-    again,
-    chosen,
+    chosen_stacks,
+    given_places,
     refuse_both,
     warn,
     warn_and_code,
 )
+from gradmatrix.cli.progress import Display, show_fallen_behind, show_summary
+from gradmatrix.cli.show_matrix import show_failures, show_matrix, show_overview, show_plan
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.text import counted, plain
 from gradmatrix.night import night
 from gradmatrix.publish import publication
-from gradmatrix.run import refresh as refreshing
-from gradmatrix.run.project import NoSuchRelease, Project, by_date, expect, same_verdict
+from gradmatrix.run.lookup import expect, select
+from gradmatrix.run.project import NoSuchRelease, Project, by_date, same_verdict
+from gradmatrix.run.refresh import as_json, refresh
 
 if TYPE_CHECKING:
     import argparse
@@ -39,14 +41,18 @@ if TYPE_CHECKING:
     from gradmatrix.run.refresh import News
 
 UNRESOLVED = 3
-"""The exit code if a stack does not resolve: a result, and no error of this program."""
+"""The exit code if a stack does not resolve: this is a result, not an error of this program."""
 
 
 def run_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run stacks; the exit code is 1 if ``--strict`` finds a failure."""
-    stacks = chosen(project, options.stacks, everything=options.all)
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
+    stacks = chosen_stacks(project, options.stacks, everything=options.all)
+    selection = select(
+        project,
+        scenario=options.scenario,
+        cell=options.cell,
+        device=options.device,
+        fresh=options.fresh,
     )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
@@ -80,7 +86,7 @@ def run_stacks(
 ) -> dict[str, NoSuchRelease]:
     """Run one stack after the other; return the stacks that ask for no existing release."""
     missing: dict[str, NoSuchRelease] = {}
-    with show.Display(console, verbose=options.verbose, explain=options.explain) as display:
+    with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for stack in stacks:
             if project.current_lock(stack) is None:
                 display.stage(stack.name, "locking")
@@ -89,8 +95,8 @@ def run_stacks(
             except NoSuchRelease as error:
                 missing[stack.name] = error
                 continue
-            show.show_summary(console, run.execute(selection))
-            show.show_fallen_behind(console, project.fallen_behind(run.lock))
+            show_summary(console, run.execute(selection))
+            show_fallen_behind(console, project.fallen_behind(run.lock))
             if options.drop_environments:
                 project.drop_environment(stack)
     return missing
@@ -110,11 +116,11 @@ def show_results(
     """
     records = project.records_of(stacks)
     if verbose:
-        show.show_matrix(console, project.published(records.values()), stacks)
+        show_matrix(console, project.published(records.values()), stacks)
     if verbose or selection is not None:
         asked = {cell: r for cell, r in records.items() if selection is None or selection.has(cell)}
-        show.show_failures(console, asked)
-    show.show_overview(
+        show_failures(console, asked)
+    show_overview(
         console, records.values(), project.agreement(stacks), project.local.results, verbose=verbose
     )
 
@@ -142,7 +148,7 @@ def show_lock(project: Project, console: Console, lock: Lock) -> None:
     """What was locked, or why not."""
     what = f"{len(lock.packages)} packages" if lock.failure is None else lock.failure.outcome
     console.print(Text(f"{lock.stack}: {what}, as of {lock.as_of}"), soft_wrap=True)
-    show.show_fallen_behind(console, project.fallen_behind(lock))
+    show_fallen_behind(console, project.fallen_behind(lock))
     if lock.failure is not None:
         console.print(Text(plain(lock.failure.message)), soft_wrap=True)
 
@@ -186,12 +192,12 @@ def publish_command(options: argparse.Namespace, project: Project, console: Cons
 
 def isolation_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Compare forks with fresh processes; the exit code is 1 if two verdicts differ."""
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
+    selection = select(
+        project, scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
     different = 0
-    for stack in chosen(project, options.stacks, everything=False):
-        with show.Display(console) as display:
+    for stack in chosen_stacks(project, options.stacks, everything=False):
+        with Display(console) as display:
             pairs = project.compare_isolation(stack, selection, display)
         for forked, fresh in pairs:
             if not same_verdict(forked, fresh):
@@ -211,23 +217,23 @@ def list_command(_options: argparse.Namespace, project: Project, console: Consol
         console.print(
             Text(f"{stack.name:22} as of {stack.as_of}{core}  {stack.summary}"), soft_wrap=True
         )
-    show.show_plan(console, {s.name: s for s in project.chosen_scenarios()})
+    show_plan(console, {s.name: s for s in project.chosen_scenarios()})
     return 0
 
 
 def refresh_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Say what is new; with ``--check`` the exit code is 1 if there is anything."""
-    news = refreshing.refresh(project, dt.datetime.now(dt.UTC).date(), write=not options.check)
+    news = refresh(project, dt.datetime.now(dt.UTC).date(), write=not options.check)
     if options.json:
-        console.print(Text(refreshing.as_json(news).decode()), soft_wrap=True)
+        console.print(Text(as_json(news).decode()), soft_wrap=True)
     else:
-        for line in news_lines(news, again(options), wrote=not options.check):
+        for line in news_lines(news, given_places(options), wrote=not options.check):
             console.print(Text(plain(line)), soft_wrap=True)
     return 1 if options.check and news.anything else 0
 
 
 def news_lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
-    """The news for people; ``same`` are the options that the next command needs."""
+    """The news as sentences; ``same`` are the options that the next command needs."""
     if not news.anything:
         but = ", as far as the notes below allow" if news.notices else ""
         yield f"The matrix has everything that the package index has on {news.day}{but}."
@@ -258,7 +264,7 @@ def news_lines(news: News, same: str = "", *, wrote: bool) -> Iterator[str]:
 
 
 def next_steps(news: News, same: str, *, wrote: bool) -> Iterator[str]:
-    """The command that takes up the news."""
+    """The command to run next, if any."""
     if (news.unread or news.added or news.removed) and not wrote:
         yield f"next: gradmatrix refresh{same}, which writes the generated stacks"
     elif news.added or news.unlocked:
@@ -271,7 +277,7 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
     """Plan jobs: the matrix goes to the standard output, everything else to the error stream."""
     notes = Console(stderr=True, highlight=False)
     stacks = stacks_of_sessions(options, project)
-    with show.Display(notes) as display:
+    with Display(notes) as display:
         cells, missing = night.planned(
             project, stacks, display, since_published=options.since_published
         )
@@ -301,18 +307,18 @@ def shards_command(options: argparse.Namespace, project: Project, console: Conso
 
 
 def shard_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Run one job; a failing cell is a result, and no failure of the job."""
+    """Run one job. A cell that fails is a result, not a failure of the job."""
     shard = night.read(options.file).named(options.name)
-    with show.Display(console, verbose=options.verbose, explain=options.explain) as display:
+    with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for summary in night.run_shard(project, shard, display):
-            show.show_summary(console, summary)
+            show_summary(console, summary)
     return warn_and_code(project, console, failed=False)
 
 
 def merge_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Take over records, and say which were refused."""
+    """Add records of other machines, and say which were refused."""
     plan = night.read(options.plan) if options.plan else None
-    with show.Display(console) as display:
+    with Display(console) as display:
         found, new = night.merge(project, options.folders, display, plan)
     warn(found.problems, console)
     console.print(f"{len(found.records)} cells found, {new} records were new")
@@ -327,7 +333,7 @@ def dry_run_command(options: argparse.Namespace, project: Project, console: Cons
     stacks = [known[name] for name in options.stacks]
     with (
         tempfile.TemporaryDirectory(prefix="gradmatrix-") as folder,
-        show.Display(console) as display,
+        Display(console) as display,
     ):
         apart = replace(project, results=options.results or Path(folder))
         rehearsed = night.rehearse(apart, stacks, display, jobs=options.jobs)
@@ -336,10 +342,12 @@ def dry_run_command(options: argparse.Namespace, project: Project, console: Cons
     for difference in rehearsed.differences:
         console.print(Text(plain(difference), style="red"), soft_wrap=True)
     different = len(rehearsed.differences)
-    console.print(
-        f"{rehearsed.cells} cells published twice. {rehearsed.ran} of them ran plainly and again "
-        f"in {counted(len(rehearsed.shards), 'job')}: {different} differ"
+    jobs = counted(len(rehearsed.shards), "job")
+    text = (
+        f"{rehearsed.cells} cells were published twice. {rehearsed.ran} of them ran directly and "
+        f"again in {jobs}; {different} differ."
     )
+    console.print(text, soft_wrap=True)
     return 1 if different else 0
 
 

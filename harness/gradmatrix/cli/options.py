@@ -1,4 +1,4 @@
-"""What several commands do with their options: which stacks are meant, what the next command needs."""
+"""What several commands need: the stacks that are meant, warnings, and files to write to."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from gradmatrix.run.project import Project
 
 
-def again(options: argparse.Namespace) -> str:
-    """The options that a next command needs to mean the same matrix, with a space before each."""
+def given_places(options: argparse.Namespace) -> str:
+    """The options that a next command needs for the same checkout, with a space before each."""
     given = {"--root": options.root, "--matrix": options.matrix, "--results": options.results}
     return "".join(
         f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None
     )
 
 
-def chosen(project: Project, names: Sequence[str], *, everything: bool) -> list[Stack]:
+def chosen_stacks(project: Project, names: Sequence[str], *, everything: bool) -> list[Stack]:
     """The stacks that were asked for: the named ones, all, or the core stacks.
 
     Raises:
@@ -44,7 +44,7 @@ def chosen(project: Project, names: Sequence[str], *, everything: bool) -> list[
         raise UserError(
             f"No stack of {project.matrix_file.name} is a core stack.",
             cause="without a name, the core stacks are meant",
-            next_step=f"name a stack, or write core = true into one in {project.matrix_file.name}",
+            next_step=f"name a stack, or give one core = true in {project.matrix_file.name}",
         )
     return stacks
 
@@ -53,7 +53,7 @@ def refuse_both(names: Sequence[str], *, everything: bool) -> None:
     """UserError if stacks are named and all stacks are asked for."""
     if names and everything:
         raise UserError(
-            f"--all and a stack's name ({names[0]}) exclude each other.",
+            f"--all cannot be combined with the name of a stack ({names[0]}).",
             cause="nox -s matrix names each core stack for you",
             next_step="nox -t all, or gradmatrix run --all",
         )

@@ -1,4 +1,4 @@
-"""One script, one cell or one environment: ``trace``, ``why``, ``check``, ``capsule``, ``reproduce``."""
+"""A script, a cell or an environment: ``trace``, ``why``, ``check``, ``capsule``, ``reproduce``."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradmatrix.cli import show as terminal
 from gradmatrix.cli.commands import TRACE
 from gradmatrix.cli.options import refuse_unwritable
+from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.outcomes import TRAINS
-from gradmatrix.core.text import one_line, tally, versioned
+from gradmatrix.core.model import Role
+from gradmatrix.core.outcomes import NO_DEVICE, TRAINS
+from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
-from gradmatrix.run import project as address
+from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
 from gradmatrix.stacks.environment import THIS_ENVIRONMENT, interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
-from gradmatrix.trace import reproduce as again
+from gradmatrix.trace.reproduce import reproduce
 from gradmatrix.trace.trace import Finding, command_line, headline, report, trace
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gradmatrix.judge.diagnosis import Diagnosis
     from gradmatrix.run.project import Project
     from gradmatrix.trace.check import Checked, Report
+    from gradmatrix.trace.reproduce import Reproduced
 
 
 def trace_command(options: argparse.Namespace, project: Project, _console: Console) -> int:
@@ -59,12 +61,12 @@ def trace_command(options: argparse.Namespace, project: Project, _console: Conso
     if options.json:
         sys.stdout.write(f"\n{document.decode()}\n")  # the script's last line may lack its end
     else:
-        show(finding, Console(stderr=True, highlight=False))
+        show_finding(finding, Console(stderr=True, highlight=False))
     return finding.exit_code
 
 
 def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) -> Remedy | None:
-    """A remedy that the matrix knows; None if there is no matrix."""
+    """A remedy from the published matrix; None if there is no remedy or no matrix."""
     try:
         published = project.published(project.store.everything().values())
     except (OSError, UserError):
@@ -72,7 +74,7 @@ def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) 
     return remedy_near(published, diagnosis, seen.environment)
 
 
-def show(finding: Finding, console: Console) -> None:
+def show_finding(finding: Finding, console: Console) -> None:
     """Print the report on the error stream, after the output of the script."""
     style = "bold green" if finding.outcome == TRAINS else "bold red"
     console.print(
@@ -85,9 +87,8 @@ def show(finding: Finding, console: Console) -> None:
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Say why a cell fails, from its record."""
     published = project.published(project.store.everything().values())
-    record = address.find(
-        options.cell, {r.cell: r for r in published.records}, project.matrix.run.devices
-    )
+    known = {record.cell: record for record in published.records}
+    record = lookup.find(options.cell, known, project.matrix.run.devices)
     gradient = f", gradient {record.gradient}" if record.gradient else ""
     console.print(Text(f"{record.cell}: {record.outcome}{gradient}", style="bold"), soft_wrap=True)
     for line in why_lines(published, record):
@@ -98,12 +99,16 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
 def why_lines(published: Published, record: Record) -> Iterator[str]:
     """The message, the diagnosis and the remedy of a cell."""
     found = diagnose(record.observation) if record.observation is not None else None
-    if record.message and (found is None or record.message not in found.text):
-        yield record.message
+    message = message_of(record)
+    if message and (found is None or message not in found.text):
+        yield message
     if record.observation is None:
         return
     if record.inputs.get("observer", "")[:16] != observer_digest()[:16]:
-        yield "The observer has changed since this record was made. Run the cell again for an up-to-date diagnosis."
+        yield (
+            "The observer has changed since this record was made. "
+            "Run the cell again for an up-to-date diagnosis."
+        )
     if found is not None:
         remedy = remedy_on_its_stack(
             found.cause, published.scenarios, published.records, record.cell
@@ -113,20 +118,38 @@ def why_lines(published: Published, record: Record) -> Iterator[str]:
         yield f"False alarm (everything that should learn does): {message}"
 
 
+def message_of(record: Record) -> str:
+    """The message of a record, for a reader whose machine may be another one.
+
+    A record of a cell without its device was made on a machine that its message calls "this
+    machine". The message cannot be changed: it is part of the published records.
+    """
+    if record.outcome != NO_DEVICE:
+        return record.message
+    cell = record.cell
+    return (
+        f"The cell was not run, because the machine that made this record has no {cell.device} "
+        f"device. To run it on a machine that has one: gradmatrix run {cell.stack} "
+        f"--cell {cell.scenario}/{cell.variant} --device {cell.device}"
+    )
+
+
 def check_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Check an environment; the exit code is 1 if a cell fails otherwise than on the nearest stack."""
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
+    """Check an environment; the exit code is 1 if a cell fails that the nearest stack passes.
+
+    It is also 1 if the cell fails there in another way, and with ``--strict`` if any cell fails.
+    """
+    selection = lookup.select(
+        project, scenario=options.scenario, cell=options.cell, device=options.device, fresh=True
     )
     python = interpreter(options.python).absolute()  # cells have a working directory of their own
     if options.json:
         report = check.check(project, python, selection)
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     else:
-        with terminal.Display(console) as display:
-            report = check.check(
-                project, python, selection, lambda text: display.stage(THIS_ENVIRONMENT, text)
-            )
+        with Display(console) as display:
+            stage = partial(display.stage, THIS_ENVIRONMENT)
+            report = check.check(project, python, selection, stage)
         for line in check_lines(report):
             console.print(Text(line), soft_wrap=True)
     failing = [*report.failing(misuse=False), *report.failing(misuse=True)]
@@ -137,12 +160,14 @@ def check_lines(report: Report) -> Iterator[str]:
     """The report as lines of text."""
     yield f"{report.python}: {versioned(report.versions)}"
     if report.nearest:
-        differs = {n: v for n, v in report.nearest_versions.items() if report.versions.get(n) != v}
-        yield f"nearest published stack: {report.nearest}{f', which has {versioned(differs)}' if differs else ''}"
+        there = report.nearest_versions.items()
+        differs = {name: v for name, v in there if report.versions.get(name) != v}
+        which = f", which has {versioned(differs)}" if differs else ""
+        yield f"nearest published stack: {report.nearest}{which}"
     else:
         yield "there is no published stack to compare with"
-    yield from section(report, misuse=False)
-    yield from section(report, misuse=True)
+    yield from failing_lines(report, misuse=False)
+    yield from failing_lines(report, misuse=True)
     if report.unjudged:
         yield f"\nNot judged: {tally(Counter(cell.outcome for cell in report.unjudged))}"
     if report.better:
@@ -151,13 +176,14 @@ def check_lines(report: Report) -> Iterator[str]:
         )
         yield f"\nIt passes {len(report.better)} cells that {report.nearest} fails: {names}"
     if report.unexpected:
-        yield f"\n{len(report.unexpected)} of these failures differ from {report.nearest}: see each cell."
+        differ = f"{len(report.unexpected)} of these failures differ from {report.nearest}"
+        yield f"\n{differ}: see each cell."
 
 
-def section(report: Report, *, misuse: bool) -> Iterator[str]:
+def failing_lines(report: Report, *, misuse: bool) -> Iterator[str]:
     """The failing cells with reasons, grouped by the published stacks that fail in the same way."""
     judged = sum(
-        cell.passed is not None and (cell.role.value == "misuse") is misuse for cell in report.cells
+        cell.passed is not None and (cell.role is Role.MISUSE) is misuse for cell in report.cells
     )
     failing = report.failing(misuse=misuse)
     if not judged:
@@ -165,7 +191,7 @@ def section(report: Report, *, misuse: bool) -> Iterator[str]:
     what = (
         f"does not report {len(failing)} of {judged} kinds of misuse"
         if misuse
-        else f"fails {len(failing)} of {judged}"
+        else f"fails {len(failing)} of {counted(judged, 'cell')}"
     )
     yield f"\nYour environment {what}{':' if failing else '.'}"
     for words, cells in report.groups(misuse=misuse).items():
@@ -174,15 +200,15 @@ def section(report: Report, *, misuse: bool) -> Iterator[str]:
 
 
 def cell_lines(cells: Sequence[Checked], nearest: str | None) -> Iterator[str]:
-    """Each cell with its outcome. Consecutive cells with the same reason have it once, at the end."""
+    """Each cell with its outcome and reason.
+
+    If consecutive cells have the same reason, it stands once below the last of them.
+    """
     reasons = [why(cell) for cell in cells]
     for cell, lines, following in zip(cells, reasons, [*reasons[1:], ()], strict=True):
         device = "" if cell.device == "cpu" else f" ({cell.device})"
-        differs = (
-            ""
-            if cell.as_nearest
-            else f", on {nearest} {'it passes' if cell.nearest_passed else cell.nearest}"
-        )
+        there = "it passes" if cell.nearest_passed else cell.nearest
+        differs = "" if cell.as_nearest else f", on {nearest} {there}"
         yield f"    ✗ {cell.scenario}/{cell.variant}{device}  {cell.outcome}{differs}"
         if lines != following:
             yield from (f"        {line}" for line in lines)
@@ -197,17 +223,17 @@ def why(cell: Checked) -> tuple[str, ...]:
 def capsule_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Write or print a script that reproduces a cell."""
     refuse_unwritable(options.output)
-    record = found(options.cell, project)
-    scenario = address.scenario_of(record, project)
+    record = published_record(options.cell, project)
+    scenario = lookup.scenario_of(record, project)
     capsule.refuse(record, scenario, everything=options.any)
-    lock = address.lock_of(record, project)
+    lock = lookup.lock_of(record, project)
     requirements = requirements_path(lock.stack, project.locks_folder).read_text(encoding="utf-8")
     source = Path(scenario.path).read_text(encoding="utf-8")
     name = options.output.name if options.output else "FILE"
     text = capsule.write(record, lock, requirements, scenario, source, file=name)
     if record.inputs.get("scenario") != scenario.source_digest[:16]:
         note = (
-            "note: the scenario has changed since this was published; "
+            "note: the scenario has changed since this cell was published; "
             "run the capsule before you send it"
         )
         Console(stderr=True, highlight=False).print(Text(note), soft_wrap=True)
@@ -224,9 +250,9 @@ def capsule_command(options: argparse.Namespace, project: Project, console: Cons
 
 def reproduce_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run a published cell here; the exit code is 1 if its verdict differs."""
-    record = found(options.cell, project)
-    with terminal.Display(console) as display:
-        here = again.reproduce(project, record, lambda text: display.stage(record.cell.stack, text))
+    record = published_record(options.cell, project)
+    with Display(console) as display:
+        here = reproduce(project, record, partial(display.stage, record.cell.stack))
     console.print(side_by_side(here))
     for note in here.notes:
         console.print(Text(f"note: {one_line(note)}"), soft_wrap=True)
@@ -239,12 +265,12 @@ def reproduce_command(options: argparse.Namespace, project: Project, console: Co
     return 0 if here.holds else 1
 
 
-def found(text: str, project: Project) -> Record:
-    """The published record of the cell that ``text`` names."""
-    return address.find(text, address.published(project), project.matrix.run.devices)
+def published_record(text: str, project: Project) -> Record:
+    """The published record of the cell that ``text`` names; UserError if there is none."""
+    return lookup.find(text, lookup.published(project), project.matrix.run.devices)
 
 
-def side_by_side(here: again.Reproduced) -> Table:
+def side_by_side(here: Reproduced) -> Table:
     """A table with the published verdict and that of this machine."""
     then = here.published
     table = Table(
@@ -258,5 +284,5 @@ def side_by_side(here: again.Reproduced) -> Table:
     table.add_row("outcome", then.outcome, here.outcome)
     table.add_row("gradient", then.gradient or "–", here.gradient or "–")
     table.add_row("passed", passed[then.passed], passed[here.passed])
-    table.add_row("message", Text(one_line(then.message)), Text(one_line(here.message)))
+    table.add_row("message", Text(one_line(message_of(then))), Text(one_line(here.message)))
     return table

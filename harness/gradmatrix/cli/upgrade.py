@@ -1,4 +1,4 @@
-"""May I upgrade? ``upgrade`` runs both sides, ``compare`` reads two runs that exist; their reports."""
+"""May I upgrade? ``upgrade`` runs both sides, ``compare`` reads two runs that exist."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import re
 import shlex
 import sys
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from gradmatrix.cli import show
 from gradmatrix.cli.options import refuse_unwritable, warn
+from gradmatrix.cli.progress import Display
+from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
 from gradmatrix.compare.comparison import Results, compare_stacks
 from gradmatrix.compare.recorded import paired, read
@@ -25,9 +27,9 @@ from gradmatrix.core.text import one_line, plain
 from gradmatrix.judge.versions import packages_moved
 from gradmatrix.publish.comparison import move
 from gradmatrix.publish.reports import Form, as_schema, reports
-from gradmatrix.run import scenarios as scripts
+from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.plan import Selection
-from gradmatrix.run.project import expect
+from gradmatrix.run.scenarios import VARIANT, load_scripts
 from gradmatrix.stacks.config import Script
 
 if TYPE_CHECKING:
@@ -43,16 +45,20 @@ if TYPE_CHECKING:
 
 
 STANDARD_OUTPUT = "-"
-SAME = "Both sides are the very same records: a run is compared with itself."
+SAME = "Both sides have the same records: a run is compared with itself."
+SCRIPT_SYNTAX = "write the file and its arguments as one word: --script 'train.py --epochs 1'"
+MOST_MOVES = 12
+"""The most packages that are listed before the run of those that no side requires by name."""
 
 
 def compare_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Compare the records of two runs; nothing is run."""
-    refuse(options)
+    refuse_reports(options)
     baseline, candidate = read(options.baseline, project), read(options.candidate, project)
     pairs, notes = paired(baseline, candidate, tuple(options.stacks) if options.stacks else None)
     if options.scenario:
-        names = chosen(options.scenario, pairs)
+        refuse_unknown(options.scenario, pairs)
+        names = set(options.scenario)
         pairs = [(of_scenarios(one, names), of_scenarios(other, names)) for one, other in pairs]
     scenarios = {
         each.name: each
@@ -67,12 +73,15 @@ def compare_command(options: argparse.Namespace, project: Project, console: Cons
 
 
 def report(options: argparse.Namespace, comparison: Comparison, console: Console) -> None:
-    """Print a comparison and write its reports; a report on the standard output is alone there."""
+    """Print a comparison and write its reports.
+
+    If a report goes to the standard output, nothing else is printed there.
+    """
     asked = targets(options)
     written = list(reports(comparison, asked))
     alone = STANDARD_OUTPUT in {*asked.values(), options.json_schema}
     if not alone:
-        show.show_comparison(console, comparison)  # first: a full disk must not lose the answer
+        show_comparison(console, comparison)  # first: a full disk must not lose the answer
     for each in written:
         write(each.target, each.content)
     if options.json_schema is not None:
@@ -88,13 +97,13 @@ def targets(options: argparse.Namespace) -> dict[Form, str]:
     return {form: target for form in Form if (target := getattr(options, form.value)) is not None}
 
 
-def refuse(options: argparse.Namespace) -> None:
-    """UserError if a report cannot be written, before anything is run for it."""
+def refuse_reports(options: argparse.Namespace) -> None:
+    """UserError if a report cannot be written. It is checked before anything runs."""
     files = [*targets(options).values(), *([options.json_schema] if options.json_schema else [])]
     if files.count(STANDARD_OUTPUT) > 1:
         raise UserError(
             "Two reports cannot both go to the standard output.",
-            cause="the second would follow the first without a mark",
+            cause="nothing would show where the first ends and the second begins",
             next_step="write one of them to a file",
         )
     for target in files:
@@ -102,7 +111,7 @@ def refuse(options: argparse.Namespace) -> None:
 
 
 def write(target: str, content: bytes) -> None:
-    """Into a file in one step, or to the standard output."""
+    """Write a report to a file in one step, or to the standard output."""
     if target == STANDARD_OUTPUT:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)  # UTF-8, whatever the terminal has
@@ -111,19 +120,17 @@ def write(target: str, content: bytes) -> None:
         write_atomically(Path(target), content)
 
 
-def chosen(asked: Sequence[str], pairs: Sequence[tuple[Results, Results]]) -> set[str]:
-    """The scenarios that were asked for; UserError with a suggestion for one that no run has."""
+def refuse_unknown(asked: Sequence[str], pairs: Sequence[tuple[Results, Results]]) -> None:
+    """UserError with a suggestion if no run has a scenario that was asked for."""
     known = {key.scenario for pair in pairs for side in pair for key in side.records}
     for name in asked:
         expect(name, "recorded scenario", sorted(known))
-    return set(asked)
 
 
 def of_scenarios(side: Results, names: set[str]) -> Results:
-    """A side with the cells of these scenarios alone."""
-    return replace(
-        side, records={key: record for key, record in side.records.items() if key.scenario in names}
-    )
+    """A side with only the cells of these scenarios."""
+    records = {key: record for key, record in side.records.items() if key.scenario in names}
+    return replace(side, records=records)
 
 
 def own_scripts(
@@ -141,44 +148,42 @@ def own_scripts(
             f"--directory {directory} cannot be used.",
             cause="there is no such folder"
             if given
-            else "it says where scripts run, and no --script is given",
+            else "it is the folder in which scripts run, and no --script is given",
             next_step="name a folder, and a script: --script 'train.py --epochs 1'",
         )
     tables: list[Script] = []
     for text in given:
-        words = split(text)
+        words = split_words(text)
         path = path_of(words[0]) if words else Path()
         if not path.is_file():
             raise UserError(
                 f"--script {text!r} names no file.",
                 cause=f"there is no file {str(path)!r}",
-                next_step="write file and arguments as one word: --script 'train.py --epochs 1'",
+                next_step=SCRIPT_SYNTAX,
             )
-        name = re.sub(r"[^A-Za-z0-9]+", "-", path.stem).strip("-") or "script"
-        taken = {each.name for each in tables} | set(project.known_scenarios())
-        name = next(
-            each
-            for each in (name, *(f"{name}-{number}" for number in range(2, 1000)))
-            if each not in taken
-        )
         path = path.absolute()
+        modules = (each for each in sorted(path.parent.glob("*.py")) if each.is_file())
+        taken = {each.name for each in tables} | set(project.known_scenarios())
         tables.append(
             Script(
-                name=name,
+                name=free_name(path, taken),
                 path=str(path),
                 arguments=tuple(words[1:]),
-                inputs=tuple(
-                    glob.escape(str(each))
-                    for each in sorted(path.parent.glob("*.py"))
-                    if each.is_file()
-                ),
+                inputs=tuple(glob.escape(str(each)) for each in modules),
                 directory=None if directory is None else str(directory.absolute()),
             )
         )
-    return scripts.load_scripts(project.matrix_file, tables, project.known_scenarios())
+    return load_scripts(project.matrix_file, tables, project.known_scenarios())
 
 
-def split(text: str) -> list[str]:
+def free_name(script: Path, taken: set[str]) -> str:
+    """A name for a script, made of its file's name; with a number if that name is taken."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", script.stem).strip("-") or "script"
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each not in taken)
+
+
+def split_words(text: str) -> list[str]:
     """A script and its arguments as a shell reads them; UserError if a quotation does not end."""
     try:
         return shlex.split(text)
@@ -186,20 +191,16 @@ def split(text: str) -> list[str]:
         raise UserError(
             f"--script {text!r} cannot be read.",
             cause=str(error),
-            next_step="write file and arguments as one word: --script 'train.py --epochs 1'",
+            next_step=SCRIPT_SYNTAX,
         ) from error
-
-
-MOST_MOVES = 12
-"""Packages that moved because of others and are listed before the run; the report lists all."""
 
 
 def upgrade_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Run and compare two sides; the exit code is 0 safe, 1 regressions, 3 inconclusive."""
-    refuse(options)
+    refuse_reports(options)
     plan = planned(options, project)
     reading = Reading(options.python, tuple(options.extra), tuple(options.group))
-    with show.Display(console) as display:
+    with Display(console) as display:
         display.stage(plain(options.baseline), "resolving")
         baseline, candidate = upgrade.resolved_sides(
             project, options.baseline, options.to, reading, as_of=options.as_of
@@ -207,7 +208,7 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
     if not quiet(options):
         for line in what_moves(baseline, candidate):
             console.print(Text(plain(line)), soft_wrap=True)
-    with show.Display(console) as display:
+    with Display(console) as display:
         comparison = upgrade.upgrade(project, baseline, candidate, plan, display)
     own = [each.name for each in plan.scenarios if each.arguments is not None]
     parts = [*options.scenario, *options.cell, *options.device, *own]
@@ -217,7 +218,7 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
     except OSError as error:
         raise UserError(
             f"{comparison.headline} But a report cannot be written: {error}.",
-            cause="the file cannot be written, or the disk is full",
+            cause="its folder cannot be written to, or the disk is full",
             next_step=f"The comparison is kept in {path}. Run the command again with another "
             "file: no cell runs again.",
         ) from error
@@ -235,8 +236,12 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
     """What the options ask to run; UserError if they contradict each other."""
     own = own_scripts(options.script, options.directory, project)
     chosen = project.chosen_scenarios()
-    selection = project.selection(
-        scenario=options.scenario, cell=options.cell, device=options.device, fresh=options.fresh
+    selection = select(
+        project,
+        scenario=options.scenario,
+        cell=options.cell,
+        device=options.device,
+        fresh=options.fresh,
     )
     if own and not (options.scenario or options.cell):
         chosen = ()
@@ -244,9 +249,7 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
         names = (selection.scenarios or {name for name, _ in selection.variants or ()}) | {
             each.name for each in own
         }
-        pairs = selection.variants and selection.variants | {
-            (each.name, scripts.VARIANT) for each in own
-        }
+        pairs = selection.variants and selection.variants | {(each.name, VARIANT) for each in own}
         selection = Selection(frozenset(names), pairs, selection.devices, fresh=selection.fresh)
     scenarios = (*chosen, *own)
     return Plan(

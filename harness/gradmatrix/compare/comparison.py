@@ -112,7 +112,7 @@ class CellChange(Frozen, frozen=True):
 
 
 class Group(Frozen, frozen=True):
-    """Cells that changed alike and share a cause: phase, reason and place."""
+    """Cells that changed in the same way and have the same cause: phase, reason and place."""
 
     change: Change
     misuse: bool
@@ -161,7 +161,7 @@ class Comparison(Frozen, frozen=True):
     training: Counts
     """Of the cells that should train."""
     misuse: Counts
-    """Of the cells that cannot train, and pass if the stack says so."""
+    """Of the cells that cannot train; they pass if the stack reports the mistake."""
     not_judged: int
     """Cells that no side judged, or whose device one side lacks; they are in no count."""
     missing: tuple[Cell, ...]
@@ -281,7 +281,10 @@ def compare_stacks(
 
 
 def ordered(baseline: Results, candidate: Results, scenarios: Mapping[str, Scenario]) -> list[Key]:
-    """The cells of both sides by device, in the order of the scenarios; unknown ones last, by name."""
+    """The cells of both sides by device, in the order of the scenarios.
+
+    Cells of scenarios that are not known come last, by name.
+    """
     known = [(each.name, variant.name) for each in scenarios.values() for variant in each.variants]
     places = {pair: place for place, pair in enumerate(known)}
 
@@ -395,22 +398,23 @@ def groups(changed: Iterable[Changed], scenarios: Mapping[str, Scenario]) -> tup
 
 
 def is_grouped(change: CellChange) -> bool:
-    """Whether it is reported in a group: its verdict changed, or it is new and fails."""
+    """Whether a change is reported in a group: its verdict changed, or it is new and fails."""
     fails = change.after is not None and change.after.passed is False
     return change.change in OF_VERDICTS or (change.change is Change.NEW and fails)
 
 
 def shared(each: Changed, found: Diagnosis | None) -> tuple[str, ...]:
-    """What the cells of its group have in common."""
+    """What all cells of a group have in common: cells with an equal value are one group."""
     record = each.failing
     misuse = "misuse" if record.role is Role.MISUSE else ""
     return each.change.change.value, misuse, record.outcome, *cause(record, found)
 
 
 def cause(record: Record, found: Diagnosis | None) -> tuple[str, ...]:
-    """Cause, file and function; also the message, if the place is in the script or is unknown.
+    """The cause of a failure, with its file and function.
 
-    If a stack was not installed or a library not imported, the message alone.
+    If the place is in the script or is not known, the message is part of it. If a stack could not
+    be installed or a library could not be imported, there is only the message.
     """
     if record.observation is None or record.observation.reached == "import":
         return (alike(record.message),)
@@ -435,7 +439,7 @@ def group(
     first, found = members[0]
     record = first.failing
     misuse = record.role is Role.MISUSE
-    curable = None if misuse else found  # misuse cannot train: its stack should say so
+    curable = None if misuse else found  # misuse cannot train: its stack should report it
     remedy = (
         remedy_on_its_stack(curable.cause, scenarios, first.others, record.cell)
         if curable is not None
@@ -461,8 +465,6 @@ OPENING = {
     Verdict.REGRESSIONS: "Do not upgrade yet",
     Verdict.INCONCLUSIVE: "Inconclusive",
 }
-
-
 MOST_MISSING = 0.1
 """If the candidate lacks a larger share of the baseline's cells, the verdict is never "safe"."""
 
@@ -503,11 +505,11 @@ def counts_of(changes: Iterable[CellChange], *, misuse: bool) -> Counts:
 
 
 def verdict_of(basis: Basis) -> Verdict:
-    """Regressions if a cell, its time or its memory got worse; else whether all cells are clear.
+    """The verdict: regressions if any cell regressed, or needs more time or memory.
 
-    The verdict is inconclusive if a cell is, if no cell was judged on both sides or passes on
-    either, or if the candidate lacks too many cells. A ratio that is inconclusive or was not
-    measured does not count: the user chose the time budget.
+    It is inconclusive if a cell is inconclusive, if no cell was judged on both sides, if none
+    passes on either side, or if the candidate lacks too many cells. A ratio that is inconclusive
+    or was not measured does not count: the user chose the time budget.
     """
     grew = any(Size.MORE in sizes(each) for each in basis.measured)
     if grew or basis.training.regressed or basis.misuse.regressed:
@@ -551,7 +553,7 @@ def headline(verdict: Verdict, basis: Basis, groups: Iterable[Group] = ()) -> st
 
 
 def against(basis: Basis, causes: int) -> Iterator[str]:
-    """What speaks against the candidate, or is inconclusive."""
+    """What is a reason against the candidate, or inconclusive."""
     regressed = basis.training.regressed
     if regressed:
         by = f" ({counted(causes, 'cause')})" if 0 < causes < regressed else ""
@@ -569,7 +571,8 @@ def against(basis: Basis, causes: int) -> Iterator[str]:
     if basis.inconclusive:
         yield f"{counted(basis.inconclusive, 'cell')} inconclusive"
     if basis.missing:
-        yield f"{counted(basis.missing, 'cell')} {'was' if basis.missing == 1 else 'were'} not run on the candidate"
+        were = "was" if basis.missing == 1 else "were"
+        yield f"{counted(basis.missing, 'cell')} {were} not run on the candidate"
 
 
 def silenced(count: int) -> str:
@@ -580,7 +583,7 @@ def silenced(count: int) -> str:
 
 
 def in_favour(basis: Basis) -> Iterator[str]:
-    """What speaks for the candidate, or not against it."""
+    """What is a reason for the candidate, or no reason against it."""
     training, misuse = basis.training, basis.misuse
     if training.fixed:
         yield f"{training.fixed} fixed"
@@ -626,7 +629,7 @@ SEVERITY = (Size.MORE, Size.INCONCLUSIVE, Size.SAME, Size.LESS)
 
 
 def worst_first(measured: Iterable[Measured]) -> tuple[Measured, ...]:
-    """The slowest and hungriest cells first."""
+    """The measured cells, those that need more time or memory first."""
 
     def key(each: Measured) -> tuple[int, float, str]:
         place = min(

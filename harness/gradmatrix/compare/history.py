@@ -1,8 +1,8 @@
 """The history of the matrix in ``results/history/``.
 
-``STACK.jsonl`` has a line for each entry of a cell, ``locks/STACK.jsonl`` one for each lock that was
-ever published. Lines are only appended. A line that cannot be read is reported and skipped; a file
-of another schema is refused. Publishing the same records twice appends nothing.
+``STACK.jsonl`` has a line for each entry of a cell, ``locks/STACK.jsonl`` a line for each lock that
+was ever published. Lines are only appended. A line that cannot be read is reported and skipped; a
+file of another schema is refused. Publishing the same records twice appends nothing.
 """
 
 from __future__ import annotations
@@ -95,9 +95,8 @@ class Previously:
     def _records(self) -> dict[Cell, Before]:
         if self.path is None:
             return {}
-        lines = read_lines(
-            self.path, msgspec.json.Decoder(Before).decode
-        )  # the store reports problems
+        # lines that cannot be read are skipped: the store reports them
+        lines = read_lines(self.path, msgspec.json.Decoder(Before).decode)
         return {line.value.cell: line.value for line in lines if line.value is not None}
 
 
@@ -111,7 +110,7 @@ class Update:
 
 
 def load(folder: Path, stacks: Iterable[str] | None = None) -> History:
-    """The history of these stacks, or of all; UserError if another release wrote a file."""
+    """The history of these stacks, or of all stacks; UserError if another release wrote it."""
     names = sorted(path.stem for path in folder.glob("*.jsonl")) if stacks is None else stacks
     problems: list[str] = []
     entries: list[Entry] = []
@@ -143,7 +142,7 @@ def update(
         lock: of the stack
         records: all records that are published of the stack, relations judged
         published_before: the records that were published last
-        complete: whether all records could be read; otherwise no cell counts as gone
+        complete: whether all records could be read; if not, no cell counts as gone
         now: the moment of publication
     """
     problems: list[str] = []
@@ -205,10 +204,15 @@ def append(path: Path, lines: Iterable[Line]) -> None:
 
 
 def read(path: Path, kind: type[Line], problems: list[str]) -> list[Line]:
-    """The lines of a file; none if there is no file. Lines that cannot be read are ``problems``.
+    """The lines of a file; none if there is no file.
+
+    Args:
+        path: the file
+        kind: the type of a line
+        problems: gets a sentence for each line that cannot be read
 
     Raises:
-        UserError: if another release wrote a line; nothing has been touched then
+        UserError: if another release wrote a line
     """
     decoder = msgspec.json.Decoder(kind)
     found = []

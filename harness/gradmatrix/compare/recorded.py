@@ -21,7 +21,7 @@ from gradmatrix.compare import RUNS
 from gradmatrix.compare.comparison import Results
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.files import read_lines
-from gradmatrix.core.text import one_line
+from gradmatrix.core.text import listed, one_line
 from gradmatrix.judge import relations
 from gradmatrix.judge.change import LOCK
 from gradmatrix.measure.statistics import Key
@@ -52,13 +52,13 @@ class Recorded:
             raise UserError(
                 f"{self.name} has no records of the stack {stack!r}.",
                 cause=did_you_mean(stack, sorted(self.sides)),
-                next_step=f"it has {', '.join(sorted(self.sides))}",
+                next_step=f"name a stack that it has: {', '.join(sorted(self.sides))}",
             )
         return self.sides[stack]
 
 
 def read(text: str, project: Project) -> Recorded:
-    """The run that ``text`` names; UserError if there is none, or it has no records."""
+    """The run that ``text`` names; UserError if there is no such run, or it has no records."""
     path, known = Path(text), [stack.name for stack in project.matrix.stacks]
     if text in known:
         return recorded_stack(text, project)
@@ -67,13 +67,8 @@ def read(text: str, project: Project) -> Recorded:
     if path.is_file():
         return recorded_file(text, path, project)
     revision, colon, folder = text.partition(":")
-    if (
-        colon
-        and revision
-        and folder
-        and not revision.startswith("-")
-        and not folder.startswith("-")
-    ):
+    is_option = revision.startswith("-") or folder.startswith("-")  # git would take it for one
+    if colon and revision and folder and not is_option:
         with unpacked(revision, folder, project) as there:
             return recorded_folder(text, there, project)
     raise UserError(
@@ -120,7 +115,11 @@ def recorded_file(name: str, path: Path, project: Project) -> Recorded:
 def recorded(
     name: str, records: Iterable[Record], locks_folder: Path, problems: list[str], project: Project
 ) -> Recorded:
-    """Records by stack, with relations judged, and the lock that they ran with."""
+    """Records by stack, with relations judged and the lock that they ran with.
+
+    Raises:
+        UserError: if there are no records
+    """
     by_stack: dict[str, list[Record]] = defaultdict(list)
     for record in relations.judged(records, project.known_scenarios()):
         by_stack[record.cell.stack].append(record)
@@ -143,7 +142,7 @@ def recorded(
 
 
 def lock_under(stack: str, then: str | None, folders: Iterable[Path]) -> Lock | None:
-    """The lock with the digest ``then`` in one of the folders; None if it is gone."""
+    """The lock with the digest ``then`` in one of the folders; None if none has it."""
     for folder in folders:
         lock = locks.load(stack, folder) if folder.is_dir() else None
         if lock is not None and lock_input(lock) == then:
@@ -195,9 +194,10 @@ def paired(
         return [(next(iter(baseline.sides.values())), next(iter(candidate.sides.values())))], ()
     shared = [stack for stack in baseline.sides if stack in candidate.sides]
     if not shared:
+        ours, theirs = listed(baseline.sides), listed(candidate.sides)
         raise UserError(
             f"{baseline.name} and {candidate.name} have no stack in common.",
-            cause=f"{', '.join(baseline.sides)} is in the first, {', '.join(candidate.sides)} in the second",
+            cause=f"the first has {ours}, the second has {theirs}",
             next_step="name the two stacks to compare: --stacks A B",
         )
     notes = tuple(

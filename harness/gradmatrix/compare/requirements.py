@@ -40,9 +40,9 @@ class Listed:
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     locked: bool = False
-    """Whether a tool wrote the file with every package at one version: the result of a resolution."""
+    """Whether the file is the result of a resolution: a tool wrote every package at one version."""
     asked: tuple[str, ...] = ()
-    """Of a lock: the packages that a user requires by name, without versions."""
+    """If it is a lock: the packages that a user requires by name, without versions."""
     notices: tuple[str, ...] = ()
     requires_python: str = ""
 
@@ -82,10 +82,10 @@ class Line:
 
     path: Path
     number: int
-    """Of its first line in the file."""
+    """The number of its first line in the file."""
     text: str
     via: str = ""
-    """The comments on it and below it."""
+    """The comments on this line and below it."""
     hashed: bool = False
 
 
@@ -111,14 +111,17 @@ def read_requirements_file(path: Path) -> Listed:
         return Listed(texts, tuple(constraints), notices=tuple(notices))
     noted = [each for line, each in requirements if SAYS_ASKED.search(line.via)]
     if not noted:
-        what = "does not say which of its packages were asked for (# via): all of them are kept"
+        what = "does not say which of its packages were asked for (# via), so all of them are kept"
         notices.append(f"{path.name} {what}")
     asked = tuple(unbound(each) for each in noted or [each for _, each in requirements])
     return Listed(texts, tuple(constraints), locked=True, asked=asked, notices=tuple(notices))
 
 
 def is_lock(requirements: Iterable[tuple[Line, Requirement]], path: Path) -> bool:
-    """Whether a tool wrote it: every package at one version, with hashes or the name of the tool."""
+    """Whether a tool wrote the file as the result of a resolution.
+
+    Then every package has one version, and there are hashes or the name of the tool.
+    """
     requirements = list(requirements)
     if not all(is_pin(each) for _, each in requirements):
         return False
@@ -151,8 +154,8 @@ def requirement_lines(
     if path.is_file() and path.resolve() in above:
         chain = " → ".join(each.name for each in (*above, path))
         raise UserError(
-            f"{path.name} names itself.",
-            cause=f"by -r or -c: {chain}",
+            f"{path.name} includes itself.",
+            cause=f"these files include each other with -r or -c: {chain}",
             next_step="remove one of these lines and run the command again",
         )
     for line in logical_lines(path):
@@ -170,7 +173,7 @@ def requirement_lines(
             constraints += [str(requirement_of(each)) for each in found]
         elif name in ("-e", "--editable"):
             raise unreadable(
-                line, "an editable install is no release: name a wheel or a VCS address instead"
+                line, "an editable install has no release: name a wheel or a VCS address instead"
             )
         elif name == "--pre":
             raise unreadable(
@@ -216,7 +219,7 @@ def requirement_of(line: Line) -> Requirement:
     """The requirement of a line.
 
     Raises:
-        UserError: if it is none; it shows the line as written, since variables may hold secrets
+        UserError: if it is not one; variables are shown by name, since they may hold secrets
     """
     text = with_variables(line.text)
     if DIRECT.search(text):
@@ -228,7 +231,7 @@ def requirement_of(line: Line) -> Requirement:
     except InvalidRequirement as error:
         if text != line.text:
             raise unreadable(
-                line, "it is no requirement once its variables are filled in"
+                line, "with the values of its variables it is not a valid requirement"
             ) from None
         raise unreadable(line, str(error).splitlines()[0]) from error
 
@@ -239,7 +242,7 @@ def with_variables(text: str) -> str:
 
 
 def named_file(line: Line, value: str) -> Path:
-    """The file that a line includes, relative to the file of the line; UserError if there is none."""
+    """The file that a line includes; UserError if there is no such file."""
     found = line.path.parent / with_variables(value)
     if not found.is_file():
         raise unreadable(line, f"there is no file {value}")
@@ -324,9 +327,8 @@ def read_pyproject(path: Path, extras: Sequence[str], groups: Sequence[str]) -> 
     document = read_toml(path, Pyproject)
     project = document.project
     if project is None:
-        cause = "it has no [project] table" + (
-            ", poetry's is not read" if document.tool.poetry is not None else ""
-        )
+        poetry = "; [tool.poetry] is not read" if document.tool.poetry is not None else ""
+        cause = f"it has no [project] table{poetry}"
         raise UserError(
             f"{path} does not say what the project needs.",
             cause=cause,
@@ -434,7 +436,7 @@ def read_uv_lock(path: Path, extras: Sequence[str], groups: Sequence[str], scrat
     parsed = [Requirement(each) for each in pins]
     left = sorted(wanted - {canonicalize_name(each.name) for each in parsed})
     what = f"{', '.join(left)} belong to this project and are left out; all other packages are kept"
-    # what those need was asked for too, and the export does not say which packages that are
+    # packages that are left out may require any other one, so then all others count as asked for
     asked = tuple(
         unbound(each) for each in parsed if left or canonicalize_name(each.name) in wanted
     )
@@ -453,11 +455,12 @@ def requirements_in(path: Path, given: Iterable[Any], place: str) -> list[str]:
     found = []
     for entry in given:
         try:
-            found.append(str(Requirement(entry)))  # TypeError if it is no text
+            found.append(str(Requirement(entry)))  # TypeError if it is not a string
         except (InvalidRequirement, TypeError) as error:
             number = line_of(path, str(entry))
+            what = f"{without_credentials(repr(entry))} in {place}"
             raise UserError(
-                f"{path.name}:{number}: {without_credentials(repr(entry))} in {place} cannot be read.",
+                f"{path.name}:{number}: {what} cannot be read.",
                 cause=without_credentials(str(error).splitlines()[0]),
                 next_step=f"correct line {number} of {path} and run the command again",
             ) from error
@@ -493,20 +496,20 @@ def or_none(tables: dict[str, Any]) -> str:
 
 
 LOCK_OPTIONS = re.compile(r"\b(?:extras|dependency_groups)\b")
-"""In a marker of a pylock.toml: it depends on the extras and groups that an install asks for."""
+"""In a marker of a pylock.toml: the marker depends on the extras and groups that are installed."""
 
 
 def read_pylock(path: Path) -> Listed:
-    """What an install of a pylock.toml without extras and groups gets.
+    """What is installed from a pylock.toml without extras and groups.
 
     Raises:
-        UserError: if it is no such file, or locks no package
+        UserError: if the file is not valid, or locks no package
     """
     try:
         lock = Pylock.from_dict(read_table(path))
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
         raise UserError(
-            f"{path.name} is no valid pylock.toml.",
+            f"{path.name} is not a valid pylock.toml.",
             cause=str(error),
             next_step=f"write {path} again with the tool that made it",
         ) from error
@@ -519,7 +522,7 @@ def read_pylock(path: Path) -> Listed:
             continue
         pin = pin_of(package)
         if pin is None:
-            what = f"{package.name} is no release of the package index and is left out"
+            what = f"{package.name} is not a release of the package index and is left out"
             notices.append(f"{path.name}: {what}")
             continue
         if package.marker is not None and not LOCK_OPTIONS.search(str(package.marker)):
@@ -532,9 +535,8 @@ def read_pylock(path: Path) -> Listed:
             next_step="name another file",
         )
     if not depended:
-        notices.append(
-            f"{path.name} does not say which of its packages were asked for: all of them are kept"
-        )
+        what = "does not say which of its packages were asked for, so all of them are kept"
+        notices.append(f"{path.name} {what}")
     return Listed(
         tuple(map(str, pins)),
         locked=True,
@@ -545,10 +547,10 @@ def read_pylock(path: Path) -> Listed:
 
 
 def in_default_install(package: Package, groups: Sequence[str]) -> bool:
-    """Whether an install without extras, and with the default ``groups`` only, has the package.
+    """Whether the package is installed without extras and with only the default ``groups``.
 
-    Other markers are left to the resolver, unless they stand beside one on extras or groups: then
-    they are evaluated for this machine.
+    The resolver evaluates other markers. Only a marker that also depends on extras or groups is
+    evaluated here, for this machine.
     """
     if package.marker is None or not LOCK_OPTIONS.search(str(package.marker)):
         return True
@@ -582,17 +584,21 @@ class Edit:
     requirement: str
     """What the candidate asks for."""
     twin: bool = False
-    """Whether the user did not ask for it: it moves together with its twin."""
+    """The user did not ask for it: it moves together with its twin."""
 
 
 def parse_edit(text: str) -> Edit:
-    """The edit that ``text`` asks for, a requirement with or without a version; or UserError."""
+    """The edit that ``text`` asks for: a requirement, with or without a version.
+
+    Raises:
+        UserError: if it is not a requirement
+    """
     try:
         parsed = Requirement(text)
     except InvalidRequirement as error:
         raise UserError(
             f"--to {without_credentials(text)} cannot be read.",
-            cause=f"it is no stack, no file, and no requirement: {str(error).splitlines()[0]}",
+            cause=f"it is not a stack, a file or a requirement: {str(error).splitlines()[0]}",
             next_step='write it like --to transformers==5.0.0, --to "trl<1", --to latest, '
             "--to NAME-OF-A-STACK, --to ./a.whl",
         ) from error
@@ -622,7 +628,7 @@ def edited(asked: Iterable[str], edits: Iterable[Edit], *, latest: bool) -> tupl
 
     Args:
         asked: the requirements of the baseline
-        edits: take the place of what the baseline asks of their packages
+        edits: replace the baseline's requirements on the same packages
         latest: whether all other requirements lose their bounds
     """
     by_name = {each.name: each for each in edits}
@@ -686,7 +692,7 @@ def after_all_of(prefix: Specifier) -> str:
 
 
 def bounds(requirements: Iterable[str], but: Collection[str]) -> list[str]:
-    """The packages that have bounds in the requirements, except ``but``."""
+    """The packages that have bounds in the requirements, without those in ``but``."""
     parsed = [Requirement(text) for text in requirements]
     return [
         name

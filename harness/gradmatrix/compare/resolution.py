@@ -48,7 +48,7 @@ class Resolved:
 
     @property
     def own(self) -> bool:
-        """Whether it is no stack of the matrix, so that its environment may be deleted."""
+        """Whether it is not a stack of the matrix, so that its environment may be deleted."""
         return self.lock.stack.startswith(MARK)
 
 
@@ -118,7 +118,7 @@ def candidate(
 
 
 def check_edits(edits: Iterable[Edit], lock: Lock) -> None:
-    """UserError if an edit is not in the lock: a marker keeps it out."""
+    """UserError if an edit is not in the lock because a marker excludes it."""
     for each in edits:
         version, parsed = lock.version(each.name), Requirement(each.requirement)
         if version is None and each.twin:
@@ -128,15 +128,16 @@ def check_edits(edits: Iterable[Edit], lock: Lock) -> None:
         ):
             raise UserError(
                 f"--to {each.text} has no effect on Python {lock.python}.",
-                cause=f"a marker keeps it out: the candidate would have {version or 'no'} {each.name}",
+                cause="a marker excludes it: "
+                f"the candidate would have {version or 'no'} {each.name}",
                 next_step="give --python another version, or correct the marker; nothing was run",
             )
 
 
 def as_built(lock: Lock, there: Lock) -> Lock:
-    """The lock without CUDA libraries, if the environment ``there`` has a build of torch without them.
+    """The lock without CUDA libraries, if the lock ``there`` of an environment has none either.
 
-    Every lock lists them, whatever build a machine gets: the report would call them added packages.
+    Every lock lists them, whatever build a machine gets. The report would call them added packages.
     """
     if any(package.name.startswith(ONLY_CUDA) for package in there.packages):
         return lock
@@ -185,7 +186,7 @@ def renamed(lock: Lock) -> Lock:
 
 
 def of_releases(lock: Lock, index: Index) -> Lock:
-    """The lock with releases in place of builds of them, and their days if the index answers."""
+    """The lock with releases in place of their builds, and with their days if the index answers."""
     versions = {package.name: package.version.partition("+")[0] for package in lock.packages}
     try:
         releases = index.many(versions, lock.as_of)
@@ -328,7 +329,10 @@ def names_of(side: Side) -> set[str]:
 def newest_that_resolves(
     baseline: Side, side: Side, names: Collection[str], index: Index
 ) -> str | None:
-    """A sentence with the newest version up to the one asked for that resolves; None if none does."""
+    """A sentence: the newest version that resolves, up to the one asked for.
+
+    None if no version does.
+    """
     instead = requirements.relaxed(side.requirements, names)
     if instead == side.requirements:
         return None

@@ -56,11 +56,11 @@ class Side:
     preferred: str = ""
     """The text of a lock; a candidate keeps its versions if it can."""
     lock: Lock | None = None
-    """If the side is resolved already."""
+    """None if the side is not resolved yet."""
     locks: Path | None = None
     """The folder of that lock's text."""
     interpreter: Path | None = None
-    """Of an environment that exists and is used in place."""
+    """The Python of an environment that exists and is used in place."""
     notices: tuple[str, ...] = ()
 
 
@@ -78,12 +78,12 @@ class Reading:
     python: str | None = None
     """The Python to resolve for if the file leaves it open."""
     extras: tuple[str, ...] = ()
-    """Of a pyproject.toml, as ``groups``."""
+    """Extras of a pyproject.toml; ``groups`` are its dependency groups."""
     groups: tuple[str, ...] = ()
 
 
 def parse_side(word: str, project: Project, reading: Reading) -> Side:
-    """The side that ``word`` names; UserError if it names none."""
+    """The side that ``word`` names; UserError if there is no such side."""
     if word in {stack.name for stack in project.matrix.stacks}:
         return of_stack(project.matrix.stack(word), project)
     path = path_of(word)
@@ -107,7 +107,10 @@ def path_of(word: str) -> Path:
 
 
 def has_parts(word: str) -> bool:
-    """Whether a word names a file with extras and groups (a pyproject.toml, a uv.lock) or its folder."""
+    """Whether a word names a file with extras and groups, or its folder.
+
+    Such a file is a pyproject.toml or a uv.lock.
+    """
     path = path_of(word)
     if path.is_dir():
         return any((path / name).is_file() for name in ("uv.lock", "pyproject.toml"))
@@ -178,7 +181,7 @@ def of_folder(path: Path, project: Project, reading: Reading) -> Side:
 
 
 TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
-"""Packages that every environment has, so that they count as no requirement of the user."""
+"""Packages that every environment has: the user did not ask for them."""
 
 
 def of_environment(path: Path, threads: int) -> Side:
@@ -224,7 +227,10 @@ def is_public(version: str) -> bool:
 def asked_in(
     distributions: Iterable[Distribution], lock: Lock
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The packages that no other one needs, and notices about those that the index does not have."""
+    """The packages that no other one needs, and notices about packages from elsewhere.
+
+    Packages from elsewhere, such as a project in development, are not in the package index.
+    """
     distributions = list(distributions)
     origins = {str(canonicalize_name(each.name)): each.origin for each in distributions}
     needed = {
@@ -245,7 +251,8 @@ def asked_in(
     if not local:
         return tuple(roots), ()
     names = ", ".join(local)
-    return tuple(roots), (f"not from the package index, and not in the candidate: {names}",)
+    notice = f"these packages are not from the package index and not in the candidate: {names}"
+    return tuple(roots), (notice,)
 
 
 def needed_by(needs: Iterable[str], python: str) -> set[str]:
@@ -262,7 +269,10 @@ def needed_by(needs: Iterable[str], python: str) -> set[str]:
 
 
 def of_file(path: Path, project: Project, reading: Reading) -> Side:
-    """The side in a file, by the file's name. A lock of ours is named by either of its two files."""
+    """The side in a file, by the file's name.
+
+    A lock of this project has two files, and either of them names it.
+    """
     if path.suffix in (".json", ".txt") and (path.with_suffix(".json")).is_file():
         lock = lock_in(path)
         if lock is not None:
@@ -288,7 +298,8 @@ def of_file(path: Path, project: Project, reading: Reading) -> Side:
             f"Files such as {path.name} are not supported.",
             cause="supported are uv.lock, pylock.toml, pyproject.toml, requirements files and "
             "locks of this project",
-            next_step="export it as a requirements file: poetry export, or pip list --format=freeze",
+            next_step="export it as a requirements file: poetry export, "
+            "or pip list --format=freeze",
         )
     return of_listed(path, requirements.read_requirements_file(path), project, reading)
 
@@ -403,7 +414,7 @@ class Target:
 def parse_target(
     words: Sequence[str], baseline: Side, project: Project, reading: Reading, *, dated: bool
 ) -> Target:
-    """The target that ``words`` name together; UserError if they name none.
+    """The target that ``words`` name together; UserError if they do not name one.
 
     Args:
         words: the values of ``--to``
@@ -471,7 +482,8 @@ def parse_edit(word: str, baseline: Side, project: Project) -> Edit:
             raise UserError(
                 f"There is no file or folder {without_credentials(word)!r}.",
                 cause=suggestion(word, [], path_of(word)),
-                next_step="name a file that exists, or a requirement such as --to transformers==5.0.0",
+                next_step="name a file that exists, "
+                "or a requirement such as --to transformers==5.0.0",
             ) from error
         single = re.fullmatch(r"([\w.-]+(?:\[.*\])?)=([^=].*)", word)
         stacks = did_you_mean(word, [each.name for each in project.matrix.stacks])
@@ -503,9 +515,10 @@ def of_wheel(word: str, python: str) -> Edit:
     major, minor = map(int, python.split("."))
     fitting = {*cpython_tags((major, minor)), *compatible_tags((major, minor), f"cp{major}{minor}")}
     if not tags & fitting:
+        made_for = ", ".join(sorted(map(str, tags)))
         raise UserError(
             f"{path.name} cannot be installed here.",
-            cause=f"it is for {', '.join(sorted(map(str, tags)))}; here is Python {python} on {sys.platform}",
+            cause=f"it is for {made_for}; here is Python {python} on {sys.platform}",
             next_step="build it on this platform, for this Python",
         )
     return Edit(f"{name}=={version} ({path.name})", str(name), f"{name} @ {path.as_uri()}")

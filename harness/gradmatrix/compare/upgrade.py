@@ -61,7 +61,7 @@ class Timing:
     """What is measured side by side."""
 
     budget_s: float = 300.0
-    """How long it may take."""
+    """The time for all measurements."""
     margin: float = 0.01
     """Ratios this close to 1 count as the same."""
     everything: bool = False
@@ -138,7 +138,7 @@ def resolved_sides(
 
 
 def refuse_python(word: str, side: Side, other: Side | None, reading: Reading) -> None:
-    """UserError if no side has the Python that was asked for, because both have their own."""
+    """UserError if neither side uses the Python that was asked for, because both have their own."""
     if reading.python is None or reading.python in {
         each.python for each in (side, other) if each is not None
     }:
@@ -153,7 +153,10 @@ def refuse_python(word: str, side: Side, other: Side | None, reading: Reading) -
 def upgrade(
     project: Project, baseline: Resolved, candidate: Resolved, plan: Plan, progress: Progress
 ) -> Comparison:
-    """Run both sides and compare them. Their environments are deleted, also if it is interrupted."""
+    """Run both sides and compare them.
+
+    Their environments are deleted afterwards, also if the run is interrupted.
+    """
     runs = [SideRun(each, project, plan.scenarios, progress) for each in (baseline, candidate)]
     names = [run.name for run in runs]
     there = {name for name in names if (project.environments / name).exists()}
@@ -225,7 +228,7 @@ def changed(
 
 
 def ended(record: Record) -> tuple[object, ...]:
-    """Two records ended in the same way if these are equal."""
+    """How a record ended: two records ended in the same way if these values are equal."""
     return record.outcome, record.passed, record.passed or record.gradient
 
 
@@ -281,7 +284,10 @@ def is_import(record: Record) -> bool:
 
 
 def is_doubted(cell: Key, key: Key, sides: Ran, found: Sequence[Repeats]) -> bool:
-    """Whether ``key`` must be run itself: the runs of ``cell`` disagree, or it had no failed import."""
+    """Whether ``key`` must be run itself, although ``cell`` stands for it.
+
+    That is so if the runs of ``cell`` disagree, or if only one of the two had a failed import.
+    """
     return key != cell and any(
         set(repeats[cell]) - {records[cell].outcome}
         or is_import(records[cell]) is not is_import(records[key])
@@ -385,8 +391,8 @@ def keep_report(
 ) -> Path:
     """Write the comparison into the upgrades of this checkout, and return the file.
 
-    It is named after the sides and the ``parts`` that ran. If a side is no stack of the matrix, the
-    name ends with a digest of both locks, since two such sides may have the same name.
+    It is named after the sides and the ``parts`` that ran. If a side is not a stack of the matrix,
+    the name ends with a digest of both locks, since two such sides may have the same name.
     """
     words = " ".join(
         [f"{baseline.side.name} to {candidate.side.name}", *(["of", *parts] if parts else ())]
@@ -458,7 +464,7 @@ class SideRun:
         return folder_of(self.project)
 
     def stage(self, text: str) -> None:
-        """Tell the user what takes a while now."""
+        """Tell the user what is running now."""
         self.progress.stage(self.shown_name, text)
 
     def records(self) -> Records:
@@ -534,7 +540,7 @@ class SideRun:
         return found
 
     def kept(self, number: int, keys: Collection[Key]) -> dict[Key, str]:
-        """The outcomes of that further run that are recorded already."""
+        """The outcomes of a further run that are recorded already."""
         kept = self.repeats(number).recorded_here(self.name).values()
         return {
             key_of(record.cell): record.outcome for record in kept if key_of(record.cell) in keys
@@ -636,7 +642,10 @@ class Labelled:
 
 
 def in_place(python: Path, lock: Lock) -> Environment:
-    """An environment of the user. Its build of torch follows from its label or its CUDA packages."""
+    """An environment of the user.
+
+    The version's label or the CUDA packages beside it tell which build of torch it has.
+    """
     label = (lock.version("torch") or "").partition("+")[2]
     beside = any(package.name.startswith(ONLY_CUDA) for package in lock.packages)
     if label.startswith("cu"):

@@ -1,4 +1,4 @@
-"""Files: atomic writes, locks between processes, TOML that people write, and one JSON document per line."""
+"""Files: atomic writes, locks between processes, TOML, and one JSON document per line."""
 
 from __future__ import annotations
 

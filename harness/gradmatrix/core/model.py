@@ -191,7 +191,7 @@ class Record(Frozen, frozen=True):
 
     @property
     def flaky(self) -> bool:
-        """Whether its runs with this key ended differently: its inputs do not decide its outcome."""
+        """Whether its runs with this key ended in different ways."""
         return len(set(self.judged_runs)) > 1
 
     @property

@@ -73,7 +73,7 @@ class Row:
 
     @property
     def implies_gradient(self) -> bool:
-        """Whether the gradient status follows from it: a cell that disagrees trains, for example."""
+        """Whether it says enough about the gradient: a cell that disagrees trains, for example."""
         known = {TRAINS, NO_GRAD_FN}
         return self.outcome in known or self.phase in {Phase.GRADIENT, Phase.RELATION}
 
@@ -138,7 +138,8 @@ TABLE = (
     Row(outcome="process:exit-N",
         doc="The process exited before the cell was done."),
     Row(outcome="process:lost", judged=False, of_the_machine=True, spurious=True,
-        doc="The process disappeared, or was killed from outside. This says nothing about the stack."),
+        doc="The process disappeared, or something outside killed it. "
+        "This says nothing about the stack."),
     Row(outcome="process:disk-full", judged=False, of_the_machine=True, spurious=True,
         doc="The disk was full while the cell ran. This says nothing about the stack."),
     Row(outcome="process:internal-error", judged=False, of_the_machine=True, spurious=True,
@@ -241,8 +242,18 @@ LIMIT_OF = {row.outcome: row.limit for row in TABLE if row.limit is not None}
 """The input that holds the limit, by outcome. Limits are no part of a cell's key."""
 
 
+def killed_by(signal: int) -> Outcome:
+    """The outcome of a process that a signal ended."""
+    return Outcome(f"process:signal-{signal}")
+
+
+def exited_with(status: int) -> Outcome:
+    """The outcome of a process that exited by itself."""
+    return Outcome(f"process:exit-{status}")
+
+
 def gradient_note(outcome: str, gradient: str | None) -> str:
-    """The gradient status beside an outcome, ``gradient flowing``; empty if the outcome implies it."""
+    """The gradient status, as ``gradient flowing``; empty if the outcome implies it."""
     return f"gradient {gradient}" if gradient and not row_of(outcome).implies_gradient else ""
 
 

@@ -47,7 +47,7 @@ def tally(counts: Mapping[str, int]) -> str:
 
 
 def versioned(versions: Mapping[str, str | None]) -> str:
-    """Packages with their versions: ``torch 2.13.0, peft 0.19.1``; those without one are left out."""
+    """Packages with known versions, such as ``torch 2.13.0, peft 0.19.1``."""
     return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 

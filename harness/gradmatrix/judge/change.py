@@ -126,7 +126,7 @@ def change_between(
 
 
 def is_asked_the_same(one: Judged, other: Judged) -> bool:
-    """Whether "passes" means the same: a misuse passes if the stack says so, others if they train."""
+    """Whether "passes" means the same. A misuse passes if the stack says so, others by training."""
     return (one.role is Role.MISUSE) is (other.role is Role.MISUSE)
 
 

@@ -615,7 +615,7 @@ def format_frame(at: Frame | None) -> str:
 
 
 def say_where(at: Frame | None, how: str) -> str:
-    """The end of a sentence: ``, at FILE:LINE, FUNCTION`` or ``; it is built at …``; or nothing."""
+    """The end of a sentence: ``, at FILE:LINE, FUNCTION``, ``; it is built at …``, or nothing."""
     mark = "," if how in {"at", "at or before", "called at"} else ";"
     return "" if at is None else f"{mark} {how} {format_frame(at)}"
 

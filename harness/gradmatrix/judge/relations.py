@@ -170,9 +170,8 @@ def drift(baseline: Record, candidate: Record) -> Drift | None:
     if not ours or len(ours) != len(theirs):
         return None
     first = first_difference(ours, theirs, rtol=0, atol=0)
-    scale = (
-        max(map(abs, (*ours, *theirs))) or 1
-    )  # of the curve: one loss near 0 is no drift of 100 %
+    # relative to the whole curve: a loss near 0 must not make a drift of 100 %
+    scale = max(map(abs, (*ours, *theirs))) or 1
     differences = [abs(one - other) / scale for one, other in zip(theirs, ours, strict=True)]
     largest = max(differences)
     return Drift(

@@ -28,6 +28,8 @@ from gradmatrix.core.outcomes import (
     UNSUPPORTED,
     Outcome,
     Phase,
+    exited_with,
+    killed_by,
 )
 from gradmatrix.core.text import few
 
@@ -137,8 +139,7 @@ def exit_outcome(status: int, output_tail: str) -> tuple[Outcome, str]:
         return Outcome(OUT_OF_MEMORY), last
     if status and SAYS_DISK_FULL.search(last):
         return Outcome(NO_SPACE), last
-    ended_itself = Outcome(f"{Phase.PROCESS}:exit-{status}")
-    return ended_itself, f"the process exited with status {status} by itself"
+    return exited_with(status), f"the process exited with status {status} by itself"
 
 
 def signal_outcome(signal: int, output_tail: str) -> tuple[Outcome, str]:
@@ -147,7 +148,7 @@ def signal_outcome(signal: int, output_tail: str) -> tuple[Outcome, str]:
         return Outcome(LOST), f"killed from outside by signal {signal}"
     if signal == ABORT and SAYS_OUT_OF_MEMORY.search(output_tail):
         return Outcome(OUT_OF_MEMORY), last_line(output_tail)
-    return Outcome(f"{Phase.PROCESS}:signal-{signal}"), f"killed by signal {signal}"
+    return killed_by(signal), f"killed by signal {signal}"
 
 
 def judge_observation(seen: Observation) -> Verdict:
@@ -199,7 +200,7 @@ def exception_outcome(seen: Observation) -> Outcome:
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
-        return Outcome(f"{Phase.PROCESS}:exit-{exit_status(message)}")
+        return exited_with(exit_status(message))
     for_want_of = resource_outcome(name, message)
     if for_want_of is not None:
         return for_want_of
@@ -220,7 +221,7 @@ def exit_status(message: str) -> int:
 
 
 def resource_outcome(name: str, message: str) -> Outcome | None:
-    """The outcome of an exception for want of memory, of disk space, or of a helper that was killed."""
+    """The outcome if memory or disk space ran out, or a helper process was killed; else None."""
     if name == "MemoryError" or "OutOfMemoryError" in name or SAYS_OUT_OF_MEMORY.search(message):
         return Outcome(OUT_OF_MEMORY)
     if SAYS_DISK_FULL.search(message):

@@ -163,7 +163,7 @@ class Measurement:
     outliers: tuple[int, int] = 0, 0
     """Servers of each side whose distance from the others was bounded."""
     unsteady: int = 0
-    """Processes whose warm-up was not seen to end."""
+    """Processes that were still warming up when their measurement began."""
     steps: int = 0
     """Steps of a block."""
     generator: np.random.Generator = field(default_factory=np.random.default_rng)
@@ -205,7 +205,7 @@ class Measurement:
                             (f"the servers could not be replaced: {reason(error)}",),
                         )
         except FAILURES as error:
-            return self.result(None, "failed", (words(error),))
+            return self.result(None, "failed", (describe_failure(error),))
 
     @property
     def worth_renewing(self) -> bool:
@@ -322,7 +322,7 @@ class Measurement:
         """Start the script on ``servers`` in random order, as many at a time as there are cores.
 
         Starting one side after the other would bias the result: processes that started early were
-        seen to stay slower by a per cent.
+        seen to stay one per cent slower.
         """
         self.both.each(
             lambda server: self.do(server, server.begin, self.request), self.shuffled(servers)
@@ -416,7 +416,7 @@ class Measurement:
         )
 
     def memory(self) -> Ratio | None:
-        """The ratio of peak memory; None if the system does not tell it."""
+        """The ratio of peak memory; None if the system does not report it."""
         if not all(peak for generations in self.peaks for each in generations for peak in each):
             return None
         estimate = statistics.of_servers(
@@ -426,9 +426,10 @@ class Measurement:
         return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=margin, among=self.among)
 
 
-def words(error: Exception) -> str:
-    """What went wrong and on which side, for people."""
-    return f"{' on the '.join(['not measured', *getattr(error, '__notes__', ())])}: {reason(error)}"
+def describe_failure(error: Exception) -> str:
+    """A sentence for people: why nothing was measured, and on which side the error was."""
+    sides = getattr(error, "__notes__", ())
+    return f"{' on the '.join(['not measured', *sides])}: {reason(error)}"
 
 
 def reason(error: Exception) -> str:

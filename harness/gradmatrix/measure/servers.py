@@ -1,8 +1,8 @@
 """The servers of both sides of a comparison, all alive at once, and the scripts that they fork.
 
-``Servers`` are all of them. A ``MeasuredServer`` is one: it keeps a script running that is
-measured. A ``PacedCell`` is that script: it runs a block of optimizer steps whenever it is told to.
-Scripts are pinned to the quietest processor cores.
+``Servers`` are all of them. A ``MeasuredServer`` is one: it keeps the measured script running. A
+``PacedCell`` is that script: it runs a block of optimizer steps at each request. Scripts are pinned
+to the quietest processor cores.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class MeasuredServer:
     peak_bytes: int | None = None
     """Peak memory of the script so far."""
     steady: bool = False
-    """Its warm-up was seen to end."""
+    """Whether its warm-up has ended."""
     step_s: float = 0.0
     """Seconds of a step at the end of the warm-up."""
     seed: int = field(default_factory=lambda: SEEDS.randrange(1, 2**32))
@@ -197,7 +197,7 @@ class MeasuredServer:
     def open(self) -> None:
         """Start the server unless it is alive.
 
-        It imports what is measured, and what it was told to learn.
+        It imports what is measured, and what :meth:`learn` was given.
 
         Raises:
             ServerDied, OSError: if it cannot be started.
@@ -342,7 +342,7 @@ class MeasuredServer:
         self._shut()
 
     def _shut(self) -> None:
-        """End the server; whoever needs one starts another."""
+        """End the server. It is started again when it is needed."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -367,7 +367,7 @@ class Block(msgspec.Struct, frozen=True, tag_field="event", tag="block"):
 
 
 class Imported(msgspec.Struct, frozen=True, tag_field="event", tag="imported"):
-    """The server has imported what it was told to."""
+    """The server has imported the requested modules."""
 
 
 class _Imports(msgspec.Struct):
@@ -389,8 +389,8 @@ class PacedCell:
         self.request = request
         self.pid: int | None = None
         self.unheard = False
-        """It broke after it was told to run. The server would take what it has not read for a
-        request."""
+        """It failed after it was asked for a block. If it has not read that line, the server takes
+        the line for a request."""
 
     def start(self) -> Block:
         """Start the script and let it run to the end of its first step.
@@ -402,7 +402,7 @@ class PacedCell:
         self.server.send(self.request.line())
         started = self.server.event(STARTED, time.monotonic() + START_TIMEOUT_S)
         if started is None:
-            self.server.close()  # or it would start later, when nobody waits for it
+            self.server.close()  # or it would start later, when its event is no longer awaited
             raise Broken("its process did not start in time")
         self.pid = started.pid
         return self._block()
@@ -437,18 +437,31 @@ class PacedCell:
         """
         if self.pid is None:
             return
-        kill_group(self.pid)
-        self.pid = None
+        pid, self.pid = self.pid, None
+        if self._has_ended():
+            return  # another process may have its id by now
+        kill_group(pid)
         if self.server.fork:
-            while isinstance(self._event(START_TIMEOUT_S), Block):
-                pass  # this block was sent before the script ended
+            self._skip_blocks(START_TIMEOUT_S)
+
+    def _has_ended(self) -> bool:
+        """Whether the end of the script has been reported."""
+        try:
+            self._skip_blocks(0)
+        except Broken:
+            return False
+        return True
+
+    def _skip_blocks(self, timeout_s: float) -> None:
+        """Wait for the end of the script; blocks may have been sent before it."""
+        while isinstance(self._event(timeout_s), Block):
+            pass
 
     def _block(self) -> Block:
         """The next block."""
         event = self._event(self.request.timeout_s)
         if isinstance(event, Block):
             return event
-        kill_group(event.pid)  # what the script left running
         self.pid = None
         raise self._end(event)
 
@@ -463,7 +476,7 @@ class PacedCell:
             raise Broken(f"it does not keep the protocol: {error}") from error
 
     def _end(self, event: CellEnded) -> Exhausted | Broken:
-        """Why a script ended that nobody stopped."""
+        """Why a script ended by itself."""
         seen = read_observation(self.request.directory)
         if seen is not None and seen.raised is None and seen.skipped is None and not seen.no_device:
             return Exhausted(f"it has no more than {seen.steps} steps")
@@ -476,7 +489,7 @@ class PacedCell:
 def quietest(count: int) -> tuple[int, ...]:
     """The ``count`` least busy cores that this process may use.
 
-    Empty if there are not more than that, or if the system does not tell. Two cores may share
+    Empty if there are not more than that, or if the system does not report it. Two cores may share
     circuits; then the busier one slows the other, and no choice here can prevent that.
     """
     if not hasattr(os, "sched_getaffinity"):

@@ -12,8 +12,8 @@ backwards, so that a steady drift of the machine cancels.
 * A server further than five standard deviations from its side's median counts as exactly that far.
   The standard deviation comes from the median absolute deviation of both sides (the modified
   z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993; their limit of 3.5 is
-  exceeded by chance among six servers). Now and then all processes of a server were seen to be
-  slower by 10 % and more. With h of n servers within the bounds, the interval is wider by (n - 1) /
+  exceeded by chance among six servers). Now and then all processes of a server were 10 % slower
+  or more. With h of n servers within the bounds, the interval is wider by (n - 1) /
   (h - 1), with h - 1 degrees of freedom (after Dixon and Tukey, "Approximate behavior of the
   distribution of Winsorized t", 1968, who replace equally many at both ends). If more than one in
   six servers of a side lie outside, they are not outliers, and none is bounded. Two sides are
@@ -75,7 +75,7 @@ SHORTEST = 8
 """Fewer step times say nothing about warm-up: of up to six, any would seem to end it in their first
 half."""
 SMALLEST = 1e-5
-"""Two servers may differ by less than a clock can tell: no standard error is smaller than this."""
+"""No standard error is smaller than this: a clock cannot measure smaller differences."""
 
 
 class Key(NamedTuple):
@@ -242,7 +242,8 @@ def _effects(logs: Floats) -> Floats:
 def _trimmed(generations: Floats) -> Floats:
     """From shape (generations, servers) to (servers,): means without the ends."""
     count = generations.shape[0]
-    cut = max(int(TRIMMED_GENERATIONS * count), 1 if count > 2 else 0)  # noqa: PLR2004  (at least one is left)
+    fewest = 1 if count > 2 else 0  # noqa: PLR2004  (at least one is left)
+    cut = max(int(TRIMMED_GENERATIONS * count), fewest)
     return np.asarray(np.sort(generations, axis=0)[cut : count - cut].mean(axis=0))
 
 
@@ -271,7 +272,7 @@ class _Side:
 
     @property
     def spread(self) -> float:
-        """The variance of the servers; never less than what a clock can tell."""
+        """The variance of the servers; never less than what a clock can measure."""
         return max(float(self.servers.var()), SMALLEST**2) * self.widened
 
     def resampled(self, generator: np.random.Generator) -> float:

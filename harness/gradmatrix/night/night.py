@@ -1,8 +1,8 @@
-"""The nightly run: plan jobs, run each on a machine of its own, check what comes back, and merge it.
+"""The nightly run: plan jobs, run each on its own machine, check what comes back, and merge it.
 
-A stack's packages are code of strangers: they may write whatever they like into the file that a
-job leaves. So a record from another machine is checked before it is taken (``distrust``). What was
-observed is believed; the verdict is computed again here.
+A stack's packages are other people's code. They can write anything into the file that a job leaves.
+So a record from another machine is checked before it is accepted (``distrust``). The observation is
+believed; the verdict is computed again here.
 
 The whole night can be rehearsed on one machine (``rehearse``).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
+import math
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from gradmatrix.core import files as disk
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import NOT_READABLE, read_lines
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, NOT_INSTALLED, UNSUPPORTED, Outcome, Phase
@@ -34,7 +35,6 @@ from gradmatrix.run.plan import Action, Selection, key_of
 from gradmatrix.run.project import NoSuchRelease, Project
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from gradmatrix.run.store import Store
-from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -103,12 +103,12 @@ def stacks_of(sessions: bytes) -> list[str]:
     """The stacks of the sessions that ``nox --list --json`` prints.
 
     Raises:
-        UserError: if ``sessions`` is no such list, or names no stack.
+        UserError: if ``sessions`` is not such a list, or names no stack.
     """
     try:
         listed = msgspec.json.decode(sessions, type=list[dict[str, object]])
         found = [re.fullmatch(r"matrix\((.+)\)", str(session["session"])) for session in listed]
-    except (*disk.NOT_READABLE, KeyError) as error:
+    except (*NOT_READABLE, KeyError) as error:
         raise UserError(
             "The sessions cannot be read.",
             cause=f"they are not the output of nox --list --json: {error}",
@@ -209,7 +209,7 @@ def read(path: Path) -> Shards:
     """The plan in ``path``; UserError if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Shards)
-    except (OSError, *disk.NOT_READABLE) as error:
+    except (OSError, *NOT_READABLE) as error:
         raise UserError(
             f"The shards in {path.name} cannot be read: {error}.",
             cause="gradmatrix shards did not write this file, or another release wrote it",
@@ -250,12 +250,12 @@ def run_shard(project: Project, shard: Shard, progress: Progress) -> list[Summar
     return [run.execute(selection) for run in runs]
 
 
-# ---- Security: what is believed of a record from another machine
+# ---- Security: which records from another machine are accepted
 
 
 @dataclass(frozen=True)
-class Here:
-    """What this checkout takes records of, and the time."""
+class KnownCells:
+    """The stacks, variants and devices of this checkout, and the time now."""
 
     stacks: Collection[str]
     roles: Mapping[tuple[str, str], Role]
@@ -264,56 +264,56 @@ class Here:
     now: dt.datetime
 
 
-def distrust(record: Record, here: Here) -> Iterator[str]:
-    """Why a record from another machine is not taken; nothing if it is believed.
+def distrust(record: Record, known: KnownCells) -> Iterator[str]:
+    """The reasons to refuse a record from another machine; none if it is accepted.
 
-    The record must be without what was said of its relations to other cells.
+    The record must be as the run left it, before relations to other cells were judged.
     """
     cell = record.cell
-    if cell.stack not in here.stacks:
+    if cell.stack not in known.stacks:
         yield f"there is no stack {cell.stack!r} here"
-    role = here.roles.get((cell.scenario, cell.variant))
+    role = known.roles.get((cell.scenario, cell.variant))
     if role is None:
         yield f"there is no variant {cell.scenario}/{cell.variant} here"
-    if cell.device not in here.devices:
+    if cell.device not in known.devices:
         yield f"there is no device {cell.device!r} here"
     if record.role is not role:
         yield f"the role of {cell.scenario}/{cell.variant} is not {record.role}"
-    if record.recorded_at.tzinfo is None or record.recorded_at > here.now + AHEAD:
+    if record.recorded_at.tzinfo is None or record.recorded_at > known.now + AHEAD:
         yield f"its time, {record.recorded_at}, is in the future or has no time zone"
     if record.key != key_of(record.inputs):
         yield "its key does not follow from its inputs"
     limits = [record.inputs[name] for name in LIMIT_OF.values() if name in record.inputs]
     if not all(map(is_limit, limits)):
-        yield "its limits are not numbers"
+        yield "its limits are not finite numbers above zero"
     yield from distrust_verdict(record)
 
 
 def is_limit(text: str) -> bool:
-    """Whether it is a number above zero."""
+    """Whether ``text`` is a finite number above zero."""
     try:
-        return float(text) > 0
+        return 0 < float(text) < math.inf
     except ValueError:
         return False
 
 
 def distrust_verdict(record: Record) -> Iterator[str]:
-    """What the record says that does not follow from what was observed."""
+    """What in the record does not follow from the observation."""
     verdict = verdict_again(record)
     if verdict is None:
         yield f"nothing was observed, so its outcome cannot be {record.outcome}"
         return
     passed = passes(record.role, verdict, record.observation)
-    said = f"{record.outcome}, gradient {record.gradient}, passed {record.passed}"
-    follows = f"{verdict.outcome}, gradient {verdict.gradient}, passed {passed}"
-    if said != follows:
-        yield f"it says {said}, but what was observed is {follows}"
+    recorded = f"{record.outcome}, gradient {record.gradient}, passed {record.passed}"
+    observed = f"{verdict.outcome}, gradient {verdict.gradient}, passed {passed}"
+    if recorded != observed:
+        yield f"it says {recorded}, but what was observed is {observed}"
     if len(record.message) > message_limit(verdict, record):
         yield f"its message has {len(record.message)} characters"
 
 
 def verdict_again(record: Record) -> Verdict | None:
-    """The verdict on what was observed; None if the outcome needs an observation and has none."""
+    """The verdict on the observation; None if the outcome needs one and there is none."""
     if record.observation is not None:
         return judge_observation(record.observation)
     outcome = Outcome(record.outcome)
@@ -323,16 +323,16 @@ def verdict_again(record: Record) -> Verdict | None:
 
 
 def message_limit(verdict: Verdict, record: Record) -> int:
-    """The characters that a run keeps of a message; more if it explains why a whole stack failed."""
+    """The characters that a run keeps of a message; more if it says why a whole stack failed."""
     fills = record.observation is None and verdict.outcome.phase in NOT_INSTALLED
     return RESOLVERS_LIMIT if fills else MESSAGE_LIMIT
 
 
 def distrust_job(record: Record, shard: Shard | None) -> Iterator[str]:
-    """Why the plan asked for no such record.
+    """The reasons why the plan did not ask for this record.
 
     ``shard`` is the job in whose folder the record lies. In any other folder (None) only records
-    of cells that did not run are taken.
+    of cells that did not run are accepted.
     """
     if shard is None:
         if record.observation is not None:
@@ -342,8 +342,9 @@ def distrust_job(record: Record, shard: Shard | None) -> Iterator[str]:
 
 
 def shard_of(folder: Path, path: Path, plan: Shards) -> Shard | None:
-    """The job that left ``path``: ``folder``, or else a folder in it, is called NAME or records-NAME.
+    """The job that left ``path``.
 
+    ``folder`` itself, or else a folder in it, is called NAME or records-NAME after the job.
     Folders further down do not count: the job that wrote the files chose their names.
     """
     names = {shard.name: shard for shard in plan.shards}
@@ -357,7 +358,7 @@ def shard_of(folder: Path, path: Path, plan: Shards) -> Shard | None:
 
 @dataclass(frozen=True)
 class Found:
-    """What folders hold: the newest record of each cell, and what was skipped, a sentence each."""
+    """The newest record of each cell in some folders, and a sentence for each skipped line."""
 
     records: tuple[Record, ...]
     problems: tuple[str, ...]
@@ -366,39 +367,40 @@ class Found:
 def merge(
     project: Project, folders: Sequence[Path], progress: Progress, plan: Shards | None = None
 ) -> tuple[Found, int]:
-    """Take the records below ``folders`` into the journal of ``project``.
+    """Add the records below ``folders`` to the journal of ``project``.
 
-    With a ``plan``, only records that it asked for are taken.
+    With a ``plan``, only records that it asked for are accepted.
 
     Returns:
         What was found, and how many records were new.
     """
-    here = Here(
+    known = KnownCells(
         stacks={stack.name for stack in project.matrix.stacks},
         roles={(s.name, v.name): v.role for s in project.chosen_scenarios() for v in s.variants},
         devices=project.matrix.run.devices,
         now=dt.datetime.now(dt.UTC),
     )
-    found = found_in(folders, here, plan)
+    found = found_in(folders, known, plan)
 
     def waiting(stack: str) -> None:
         progress.stage(stack, "waiting for another run of this stack")
 
-    return found, take(found.records, project.store, project.environments, waiting)
+    new = add_to_journal(found.records, project.store, waiting)
+    return found, new
 
 
-def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) -> Found:
-    """The records below ``folders`` that are believed.
+def found_in(folders: Iterable[Path], known: KnownCells, plan: Shards | None = None) -> Found:
+    """The records below ``folders`` that are accepted.
 
     Raises:
-        UserError: if a folder has no records, or records of another schema; nothing is taken then.
+        UserError: if a folder has no records, or has records of another schema.
     """
     read: list[Record] = []
     problems: list[str] = []
     for folder in folders:
         for path in files_of(folder):
             shard = shard_of(folder, path, plan) if plan is not None else None
-            for line in disk.read_lines(path, store.decode):
+            for line in read_lines(path, store.decode):
                 where = f"{path.relative_to(folder)}, line {line.number}"
                 if line.other_schema:
                     raise UserError(
@@ -412,7 +414,7 @@ def found_in(folders: Iterable[Path], here: Here, plan: Shards | None = None) ->
                     continue
                 ours = as_it_ran(record)
                 asked = distrust_job(ours, shard) if plan is not None else ()
-                against = next(chain(distrust(ours, here), asked), None)
+                against = next(chain(distrust(ours, known), asked), None)
                 if against is None:
                     read.append(ours)
                 else:
@@ -430,7 +432,7 @@ def files_of(folder: Path) -> list[Path]:
     if not files:
         raise UserError(
             f"There are no records in {folder}.",
-            cause="it has no .jsonl file, nor a folder called records that has one"
+            cause="neither it nor a folder in it called records has a .jsonl file"
             if folder.is_dir()
             else "it is not a folder",
             next_step="name the --results folders of the jobs: gradmatrix merge DIR...",
@@ -438,11 +440,8 @@ def files_of(folder: Path) -> list[Path]:
     return files
 
 
-def take(
-    found: Iterable[Record],
-    known: Store,
-    environments: Path,
-    waiting: Callable[[str], object] = lambda _: None,
+def add_to_journal(
+    records: Iterable[Record], known: Store, waiting: Callable[[str], object] = lambda _: None
 ) -> int:
     """Add records to the journal, each stack's in one step; return how many were new.
 
@@ -450,31 +449,13 @@ def take(
     ``waiting`` is called with the stack.
     """
     by_stack: dict[str, list[Record]] = defaultdict(list)
-    for record in found:
+    for record in records:
         by_stack[record.cell.stack].append(record)
     new = 0
     for stack in sorted(by_stack):
-        with environment.in_use(environments, stack, partial(waiting, stack)):
-            new += _take(stack, by_stack[stack], known)
+        with known.in_use(stack, partial(waiting, stack)):
+            new += known.take(stack, by_stack[stack])
     return new
-
-
-def _take(stack: str, records: Iterable[Record], known: Store) -> int:
-    under = known.recorded_under(stack)
-    new = [
-        record
-        for record in records
-        if (record.cell, record.key) not in under
-        or under[record.cell, record.key].recorded_at < record.recorded_at
-    ]
-    if new:
-        path = known.journal / f"{stack}.jsonl"
-        before = path.read_bytes() if path.exists() else b""
-        if before and not before.endswith(b"\n"):
-            before += b"\n"  # a killed run left half a line
-        new.sort(key=lambda record: (record.recorded_at, record.cell))
-        disk.write_atomically(path, b"".join([before, *map(store.encode, new)]))
-    return len(new)
 
 
 # ---- Rehearse: a whole night on one machine
@@ -495,9 +476,10 @@ class Rehearsal:
 def rehearse(
     project: Project, stacks: Sequence[Stack], progress: Progress, *, jobs: int
 ) -> Rehearsal:
-    """Run ``stacks`` plainly and again as a night does, in folders below the results of ``project``.
+    """Run ``stacks`` plainly, and again as a night does.
 
-    Published results and the checkout's journal are not touched; installed stacks are used.
+    Each way writes into folders below the results of ``project``. Published results and the
+    checkout's journal are not touched; installed stacks are used.
 
     Raises:
         UserError: if no cell ran in a job, so that nothing was rehearsed.
@@ -538,7 +520,7 @@ def published(project: Project) -> Document:
 
 
 def differences(plain: Document, merged: Document) -> list[str]:
-    """A sentence for each stack and cell that two matrices differ in, measurements apart."""
+    """A sentence for each stack and cell in which two matrices differ, except in measurements."""
     stacks = zip(plain.stacks, merged.stacks, strict=True)
     found = [
         f"{ours.name}: plain {ours.build}, merged {theirs.build}"
@@ -561,7 +543,7 @@ def differences(plain: Document, merged: Document) -> list[str]:
 
 
 def comparable(row: Row) -> dict[str, object]:
-    """The fields of a row that do not depend on when and where it ran; its warnings in any order."""
+    """The fields of a row that do not depend on when and where it ran; its warnings sorted."""
     fields = {
         name: value for name, value in msgspec.structs.asdict(row).items() if name not in MEASURED
     }

@@ -220,7 +220,7 @@ def tell_imported(directory: str, known: Set[str], paths: List[str]) -> None:
 def imported(directory: str) -> List[str]:
     """The modules that the cell of ``directory`` had to import itself.
 
-    None if it died before it could tell.
+    None if it died before it could write them.
     """
     try:
         modules: List[str] = protocol.read(os.path.join(directory, "imported.json"))["modules"]

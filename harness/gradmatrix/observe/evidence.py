@@ -46,7 +46,7 @@ class Evidence:
             whole: all of them have a graph.
 
         Returns:
-            who switched gradients off, if a root has no graph and gradients are off now; else None.
+            what switched gradients off, if a root has no graph and gradients are off; else None.
         """
         if self.over:  # only a pass without a graph is reported
             switch = self.forward.switches.off()

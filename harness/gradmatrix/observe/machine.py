@@ -18,7 +18,8 @@ except ImportError:  # Windows
     resource = None
 
 LIBRARIES = (
-    "torch", "lightning", "pytorch-lightning", "transformers", "trl", "peft", "accelerate", "datasets", "numpy",
+    "torch", "lightning", "pytorch-lightning", "transformers", "trl", "peft", "accelerate",
+    "datasets", "numpy",
 )  # fmt: skip
 """Packages whose versions an observation names if they are imported."""
 
@@ -122,7 +123,10 @@ def _cpu() -> str:
             match = re.search(r"^model name\s*:\s*(.+)$", file.read(), re.MULTILINE)
     except OSError:
         match = None
-    return f"{match.group(1) if match else platform.processor() or platform.machine()} x {os.cpu_count()}"
+    return (
+        f"{match.group(1) if match else platform.processor() or platform.machine()}"
+        f" x {os.cpu_count()}"
+    )
 
 
 def short_path(path: str) -> str:

@@ -81,7 +81,7 @@ class ParameterWatch:
         return identity in self._parameters
 
     def before_step(self, optimizer: Any) -> None:
-        """Keep the value of every parameter that has not been seen to change."""
+        """Keep the value of every parameter that has not changed yet."""
         import torch
 
         if not self.forward.seen:
@@ -120,7 +120,7 @@ class ParameterWatch:
     def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
         identity = id(parameter)
         letters = self._letters.get(identity, {})
-        if step not in letters:  # parameters that nobody holds are read once
+        if step not in letters:  # parameters that no optimizer holds are read once
             gradient = (
                 parameter.grad if parameter.grad is not None else self._gradients.get(identity)
             )

@@ -252,7 +252,12 @@ class SeveringWatch:
             )
             del self.made[:-KEPT]
 
-    def _requiring(self, _result: Any, tensor: Any, requires_grad: bool = True) -> None:  # noqa: FBT001, FBT002  (torch's)
+    def _requiring(  # the signature is torch's
+        self,
+        _result: Any,
+        tensor: Any,
+        requires_grad: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
         if isinstance(tensor, self._parameter):
             if not requires_grad:
                 self._frozen(tensor)

@@ -1,4 +1,4 @@
-"""Who switched gradients off: a ``with`` line, a call or a decorator that a module runs under."""
+"""What switched gradients off: a ``with`` line, a call or a decorator that a module runs under."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 KEPT = 256
-"""At most this many open entries of a thread. Calls of ``set_grad_enabled`` that nobody undoes
-would otherwise pile up."""
+"""At most this many open entries of a thread. Calls of ``set_grad_enabled`` that are never
+undone would otherwise pile up."""
 DECORATING = os.path.join("torch", "utils", "_contextlib.py")
 """The file with torch's decorators. Newer releases name their frames after the decorated function.
 """

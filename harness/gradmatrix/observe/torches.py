@@ -37,7 +37,7 @@ class Trouble:
 class ModuleTree:
     """Which module contains which, learned from torch's registration hooks while it is installed.
 
-    Forward hooks are not enough: nobody calls a LightningModule itself when its ``training_step``
+    Forward hooks are not enough: a LightningModule itself is not called when its ``training_step``
     runs, so they would not show that the network and the classifier inside it belong together.
     """
 

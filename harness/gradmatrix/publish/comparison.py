@@ -1,7 +1,7 @@
-"""What a report says about a comparison, as data that every form of the report shows in the same way.
+"""What a report says about a comparison, as data. Every form of the report shows the same data.
 
-The parts are: the names of cells, the sections with causes and their cells, the drift of losses, speed and
-memory, and the two sides with the packages that changed.
+The parts are: the names of cells, the sections with causes and their cells, the drift of losses,
+speed and memory, and the two sides with the packages that changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Together:
     """Cells of one scenario."""
 
     head: str
-    """The scenario. The device is added if there are several, the variant if there are several stacks."""
+    """The scenario, with the device or the variant where cells differ in it."""
     members: tuple[str, ...]
     """Its variants, or the stacks of the variant."""
 
@@ -88,10 +88,16 @@ TITLES = {
 NOTES = {
     Change.REGRESSED: "Passed on the baseline, fails on the candidate.",
     Change.BROKE_DIFFERENTLY: "Fails on both sides, but differently on the candidate.",
-    Change.FIXED: "Failed on the baseline, passes on the candidate. Each entry shows what was wrong.",
-    Change.INCONCLUSIVE: "These cells allow no conclusion. Run them again, or find out why they are flaky.",
-    Change.ELSEWHERE: "The verdict differs, but the machine or the build of torch differs too, so this "
-    "says nothing about the packages.",
+    Change.FIXED: (
+        "Failed on the baseline, passes on the candidate. Each entry shows what was wrong."
+    ),
+    Change.INCONCLUSIVE: (
+        "These cells allow no conclusion. Run them again, or find out why they are flaky."
+    ),
+    Change.ELSEWHERE: (
+        "The verdict differs, but the machine or the build of torch differs too, so this says "
+        "nothing about the packages."
+    ),
     Change.NEW: "Judged on the candidate only.",
     Change.GONE: "Judged on the baseline only: the candidate has no such feature.",
 }
@@ -154,8 +160,8 @@ class Section:
 def sections(comparison: Comparison) -> tuple[Section, ...]:
     """Return the sections of a report, the urgent ones first.
 
-    There is one for each change, one for misuse, one for failures of the machine, and one for cells that
-    fail on both sides. Unchanged cells that pass are only counted, in ``summary``.
+    There is one for each change, one for misuse, one for failures of the machine, and one for cells
+    that fail on both sides. Unchanged cells that pass are only counted, in ``summary``.
     """
     make = Sections(comparison)
     found = [make.of_change(change) for change in TITLES]
@@ -239,7 +245,7 @@ class Sections:
     def _by_reason(self, cells: Iterable[CellChange]) -> Iterator[Item]:
         together: dict[tuple[Change, str, str], list[CellChange]] = defaultdict(list)
         for each in cells:
-            together[each.change, course(each), each.why].append(each)
+            together[each.change, outcomes_of(each), each.why].append(each)
         for (change, went, why), members in together.items():
             yield Item(
                 change=change,
@@ -294,7 +300,7 @@ def messages(changes: Iterable[CellChange]) -> tuple[str, ...]:
     return tuple(each for each in said if each)[:MOST_BEFORE]
 
 
-def course(each: CellChange) -> str:
+def outcomes_of(each: CellChange) -> str:
     """Return both outcomes, or the only one."""
     return " → ".join(
         dict.fromkeys(ending.outcome for ending in (each.before, each.after) if ending is not None)
@@ -308,18 +314,14 @@ def summary(comparison: Comparison) -> str:
     failing = sum(
         each.change is Change.UNCHANGED and fails(each.after) for each in comparison.cells
     )
-    alike = (
-        f" ({failing} of them fail{'s' if failing == 1 else ''} on both sides)" if failing else ""
-    )
-    rest = (
-        f"; {comparison.not_judged} more cannot be judged (no such feature or device)"
-        if comparison.not_judged
-        else ""
-    )
-    missing = (
-        f"; {len(comparison.missing)} more not run on the candidate" if comparison.missing else ""
-    )
-    return f"{counted(len(comparison.cells), 'cell')}: {counts}{alike}{rest}{missing}."
+    text = f"{counted(len(comparison.cells), 'cell')}: {counts}"
+    if failing:
+        text += f" ({failing} of them fail{'s' if failing == 1 else ''} on both sides)"
+    if comparison.not_judged:
+        text += f"; {comparison.not_judged} more cannot be judged (no such feature or device)"
+    if comparison.missing:
+        text += f"; {len(comparison.missing)} more not run on the candidate"
+    return f"{text}."
 
 
 def fails(ending: Ending | None) -> bool:
@@ -359,7 +361,10 @@ def drifted(comparison: Comparison) -> tuple[Drifted, ...]:
 
 
 def drift_summary(comparison: Comparison) -> str:
-    """Return how many cells have identical, close and other losses; empty if none train on both sides."""
+    """Return how many cells have identical, close and other losses.
+
+    It is empty if no cell trains on both sides.
+    """
     largest = [each.drift.largest for each in comparison.cells if each.drift is not None]
     if not largest:
         return ""
@@ -375,8 +380,9 @@ def drift_summary(comparison: Comparison) -> str:
 
 
 NOT_MEASURED = (
-    "Speed and memory were not measured side by side. Step times of separate runs cannot be compared, because they "
-    "depend on the machine and its load. gradmatrix upgrade measures both sides in one run, unless --no-timing is given."
+    "Speed and memory were not measured side by side. Step times of separate runs cannot be "
+    "compared, because they depend on the machine and its load. gradmatrix upgrade measures both "
+    "sides in one run, unless --no-timing is given."
 )
 MEBIBYTE = 2**20
 
@@ -446,23 +452,18 @@ def inconclusive(measured: Measured, ratio: Ratio) -> str:
     """Return why a ratio has no verdict; empty if it has one."""
     if ratio.verdict is not Size.INCONCLUSIVE:
         return ""
-    margin = f"±{ratio.margin:.1%}"
-    spent = (
-        f"The time budget ended after {measured.spent_s:.0f} s,"
-        if measured.stopped == "budget"
-        else "The measurement stopped"
-    )
-    noise = (
-        " The baseline differs from itself by more than the margin."
-        if ratio.floor - 1 > ratio.margin
-        else ""
-    )
-    wider = (
-        f" It is wider than for a single comparison, so that all {ratio.among} of this run hold together."
-        if ratio.among > 1
-        else ""
-    )
-    return f"{spent} before the interval was completely inside or outside {margin}.{wider}{noise}"
+    text = "The measurement stopped"
+    if measured.stopped == "budget":
+        text = f"The time budget ended after {measured.spent_s:.0f} s,"
+    text += f" before the interval was completely inside or outside ±{ratio.margin:.1%}."
+    if ratio.among > 1:
+        text += (
+            " It is wider than for a single comparison, so that all "
+            f"{ratio.among} of this run hold together."
+        )
+    if ratio.floor - 1 > ratio.margin:
+        text += " The baseline differs from itself by more than the margin."
+    return text
 
 
 def milliseconds(seconds: float) -> str:
@@ -483,18 +484,18 @@ def measuring(comparison: Comparison) -> str:
     spent = sum(each.spent_s for each in measured)
     ratio = next((one.step_time for one in measured if one.step_time is not None), None)
     memory = next((one.memory for one in measured if one.memory is not None), None)
-    among = f", all {ratio.among} together" if ratio is not None and ratio.among > 1 else ""
-    of_memory = f" (memory: ±{memory.margin:.1%})" if memory is not None else ""
-    held = (
-        f" Intervals have {ratio.confidence:.1%} confidence{among}. “Same” means within ±{ratio.margin:.1%}{of_memory}."
-        if ratio
-        else ""
-    )
-    return (
+    text = (
         "Ratios are candidate / baseline. Both sides ran at the same time in alternating blocks: "
-        f"{counted(len(measured), 'cell')} in {spent:.0f} s.{held} "
-        "Noise is the difference of the baseline from itself in the same run (A/A)."
+        f"{counted(len(measured), 'cell')} in {spent:.0f} s."
     )
+    if ratio is not None:
+        among = f", all {ratio.among} together" if ratio.among > 1 else ""
+        of_memory = f" (memory: ±{memory.margin:.1%})" if memory is not None else ""
+        text += (
+            f" Intervals have {ratio.confidence:.1%} confidence{among}. "
+            f"“Same” means within ±{ratio.margin:.1%}{of_memory}."
+        )
+    return f"{text} Noise is the difference of the baseline from itself in the same run (A/A)."
 
 
 MOST_MISSING_NAMED = 12
@@ -540,14 +541,29 @@ def day(released: object) -> str:
     return f" ({released})" if released is not None else ""
 
 
-def direct(pair: Pair) -> list[PackageMove]:
-    """Return the changed packages that a stack requires by name."""
-    return [each for each in pair.moved or () if each.direct]
+@dataclass(frozen=True)
+class PackageChanges:
+    """The packages that differ between the two sides of a pair."""
+
+    candidate: str
+    """The name of the candidate."""
+    summary: str
+    """How many packages changed, or why that is not known."""
+    direct: tuple[PackageMove, ...]
+    """Packages that a stack requires by name."""
+    transitive: tuple[PackageMove, ...]
+    """The other packages."""
 
 
-def transitive(pair: Pair) -> list[PackageMove]:
-    """Return the other changed packages."""
-    return [each for each in pair.moved or () if not each.direct]
+def packages_of(pair: Pair) -> PackageChanges:
+    """Return the packages that differ between two sides."""
+    moved = pair.moved or ()
+    return PackageChanges(
+        candidate=pair.candidate.name,
+        summary=moved_summary(pair),
+        direct=tuple(each for each in moved if each.direct),
+        transitive=tuple(each for each in moved if not each.direct),
+    )
 
 
 def moved_summary(pair: Pair) -> str:
@@ -561,7 +577,7 @@ def moved_summary(pair: Pair) -> str:
         return "No package changed."
     counts = Counter(kind(each) for each in pair.moved)
     kinds = tally(dict(counts.most_common()))
-    by_name = f"{len(direct(pair))} of them required by name"
+    by_name = f"{sum(each.direct for each in pair.moved)} of them required by name"
     differ = "1 package differs" if len(pair.moved) == 1 else f"{len(pair.moved)} packages differ"
     return f"{differ} ({kinds}), {by_name}."
 
@@ -586,14 +602,15 @@ def not_run(comparison: Comparison) -> Iterator[str]:
         by_scenario = Counter(cell.scenario for cell in comparison.missing)
         counts = (f"{count} of {scenario}" for scenario, count in by_scenario.items())
         named = "; ".join(names if len(comparison.missing) <= MOST_MISSING_NAMED else counts)
+        cells = counted(len(comparison.missing), "cell")
         yield (
-            f"The candidate has no record of {counted(len(comparison.missing), 'cell')} that the baseline ran:"
-            f" {named}. Run them on the candidate to compare them."
+            f"The candidate has no record of {cells} that the baseline ran: {named}. "
+            "Run them on the candidate to compare them."
         )
 
 
 def warnings_of(pair: Pair) -> Iterator[str]:
-    """Yield warnings about one pair: a failed resolution, or different machines or builds of torch."""
+    """Yield warnings about one pair: a failed resolution, other machines or builds of torch."""
     for role, side in (("baseline", pair.baseline), ("candidate", pair.candidate)):
         if side.failure is not None:
             yield f"The {role} {side.name} could not be resolved: {side.failure}"
@@ -602,4 +619,41 @@ def warnings_of(pair: Pair) -> Iterator[str]:
         ("builds of torch", pair.baseline.build, pair.candidate.build),
     ):
         if one and other and one != other:
-            yield f"The sides of {pair.candidate.name} ran on different {word}: {', '.join(one)} and {', '.join(other)}."
+            both = f"{', '.join(one)} and {', '.join(other)}"
+            yield f"The sides of {pair.candidate.name} ran on different {word}: {both}."
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a report shows, whatever its form."""
+
+    sides: str
+    summary: str
+    warnings: tuple[str, ...]
+    sections: tuple[Section, ...]
+    measuring: str
+    """How speed and memory were measured, or why they were not."""
+    ratios: tuple[RatioRow, ...]
+    drift_summary: str
+    """Empty if no cell trains on both sides."""
+    drifted: tuple[Drifted, ...]
+    packages: tuple[PackageChanges, ...]
+    """Of each pair of sides that is shown."""
+    unmoved: str
+    """In how many of several stacks no package changed; empty if there are none."""
+
+
+def contents_of(comparison: Comparison) -> Contents:
+    """Return all that a report shows."""
+    return Contents(
+        sides=sides(comparison),
+        summary=summary(comparison),
+        warnings=warnings(comparison),
+        sections=sections(comparison),
+        measuring=measuring(comparison),
+        ratios=ratio_rows(comparison),
+        drift_summary=drift_summary(comparison),
+        drifted=drifted(comparison),
+        packages=tuple(map(packages_of, pairs_shown(comparison))),
+        unmoved=unmoved(comparison),
+    )

@@ -1,7 +1,8 @@
 """What changed, for readers who do not look at the pages every day.
 
 ``feed.xml`` is an Atom feed (RFC 4287). It has an entry for each publication of a stack, the newest
-first. ``regressions`` are the cells that fail now and passed before, as the text of one issue or as data.
+first. ``regressions`` are the cells that fail now and passed before, as the text of one issue or as
+data.
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def feed(history: History, base_url: str | None = None) -> bytes:
-    """Return the newest changes as Atom. ``base_url``, where results/ is served, makes links absolute."""
+    """Return the newest changes as Atom.
+
+    Args:
+        history: The published changes.
+        base_url: Where results/ is served; it makes the links absolute.
+    """
     base = base_of(base_url)
     publications = list(islice(publications_of(history.flips), MOST_ENTRIES))
     top = ET.Element("feed", xmlns=ATOM)
@@ -71,7 +77,7 @@ def base_of(url: str | None) -> str:
     if not re.fullmatch(r"https?://[^\s\"'<>]+", url):
         raise UserError(
             f"{url!r} is not the address of a web server.",
-            cause="--base-url is where results/ is served from, such as https://example.org/matrix/",
+            cause="--base-url is where results/ is served, such as https://example.org/matrix/",
             next_step="write it with https://, or leave it out to get relative links",
         )
     return url if url.endswith("/") else f"{url}/"
@@ -96,20 +102,20 @@ def entry(flips: Sequence[Flip], base: str) -> ET.Element:
     )
     content = ET.SubElement(ET.SubElement(element, "content", type="xhtml"), "div", xmlns=XHTML)
     items = ET.SubElement(content, "ul")
-    for line in lines(flips):
+    for line in entry_lines(flips):
         text(items, "li", line)
     return element
 
 
 def count_changes(flips: Sequence[Flip]) -> str:
-    """Return how many changes there are of each kind. Changes in our own code are counted separately."""
+    """Return how many changes of each kind there are, and how many came from our own code."""
     ours = sum(flip.ours_alone for flip in flips)
     count = Counter(flip.kind for flip in flips if not flip.ours_alone)
     kinds = {kind.value: count[kind] for kind in Change}
     return tally({**kinds, "re-computed after a change of our own measurement": ours})
 
 
-def lines(flips: Sequence[Flip]) -> Iterator[str]:
+def entry_lines(flips: Sequence[Flip]) -> Iterator[str]:
     """Yield a line for each changed cell. New cells are only counted."""
     changed = [flip for flip in flips if flip.kind is not Change.NEW]
     for flip in changed[:MOST_FLIPS]:
@@ -123,10 +129,10 @@ def lines(flips: Sequence[Flip]) -> Iterator[str]:
 
 def sentence(flip: Flip) -> str:
     """Return how a cell changed, and what may be the reason."""
-    cell = flip.cell
+    name = f"{flip.cell.scenario}/{flip.cell.variant} on {flip.cell.device}"
     was = f"{flip.before.outcome} → " if flip.before is not None else ""
     now = "no longer part of the matrix" if flip.after.gone else flip.after.outcome
-    return f"{flip.kind}: {cell.scenario}/{cell.variant} on {cell.device}: {was}{now}. {flip.why}".rstrip()
+    return f"{flip.kind}: {name}: {was}{now}. {flip.why}".rstrip()
 
 
 def text(parent: ET.Element, tag: str, words: str) -> None:
@@ -139,8 +145,6 @@ def moment(when: dt.datetime) -> str:
     return f"{when.astimezone(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-MARKER = "<!-- gradmatrix: regressions -->"
-"""An invisible mark by which the nightly job finds its issue again."""
 MOST_BYTES = 60_000
 """The longest text. GitHub accepts 65,536 characters."""
 MOST_OF_THE_END = 300
@@ -218,7 +222,7 @@ def first_line(record: Record | None) -> str:
 
 def as_issue(found: Sequence[Reported], base: str = "") -> str:
     """Return the text of the issue in Markdown. What does not fit is counted."""
-    text = f"{MARKER}\n{summary(found)}\n"
+    text = f"{count_regressions(found)}\n"
     size, shown = len(text.encode()), 0
     for title, members in sections(found):
         for place, each in enumerate(members):
@@ -233,7 +237,7 @@ def as_issue(found: Sequence[Reported], base: str = "") -> str:
     return text
 
 
-def summary(found: Sequence[Reported]) -> str:
+def count_regressions(found: Sequence[Reported]) -> str:
     """Return how many cells are regressed, and for how many our own code changed too."""
     if not found:
         return "No cell of the published matrix has regressed."

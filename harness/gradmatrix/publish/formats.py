@@ -1,8 +1,8 @@
 """The data files in ``results/``: a class for each, and ``FORMATS`` with their names.
 
 To add a format, write a class and add it to ``FORMATS``. Publishing, the check whether ``results/``
-is up to date, and the list of files on the pages all read ``FORMATS``. The docstring of a class is the
-description of its file.
+is up to date, and the list of files on the pages all read ``FORMATS``. The docstring of a class is
+the description of its file.
 
 README has a block that is written from the records too.
 """
@@ -117,7 +117,7 @@ def frame(table: Table) -> pd.DataFrame:
 
 
 class Csv:
-    """A row per cell, for spreadsheets. Text that looks like a formula starts with an apostrophe."""
+    """A row per cell, for spreadsheets. Text that looks like a formula gets an apostrophe."""
 
     @staticmethod
     def pieces(results: Results) -> Iterator[bytes]:
@@ -152,7 +152,7 @@ class StackEntry(Frozen, frozen=True):
     packages: dict[str, str]
     """The version of every package."""
     build: str | None
-    """The build of torch that its newest cell ran on: cpu, cuda or default; null where nothing was run."""
+    """The build of torch of its newest cell: cpu, cuda or default; null if nothing was run."""
     fallen_behind: dict[str, int | None]
     """Days by which the resolver silently took an old release, by package."""
 
@@ -168,7 +168,7 @@ class Document(Frozen, frozen=True):
 
 
 class Json:
-    """Every stack with all versions; every cell with step rates, warnings and diagnosis. One per line."""
+    """Every stack with its versions; every cell with rate, warnings and diagnosis. One per line."""
 
     @staticmethod
     def pieces(results: Results) -> Iterator[bytes]:
@@ -176,9 +176,9 @@ class Json:
         table, encoder = results.table, msgspec.json.Encoder()
         stacks = (stack_entry(lock, table.builds.get(lock.stack)) for lock in table.locks)
         yield b'{"schema":%d,\n"stacks":[\n' % SCHEMA
-        yield from lines(map(encoder.encode, stacks))
+        yield from json_elements(map(encoder.encode, stacks))
         yield b'],\n"cells":[\n'
-        yield from lines(map(encoder.encode, table.rows))
+        yield from json_elements(map(encoder.encode, table.rows))
         yield b"]}\n"
 
 
@@ -194,7 +194,7 @@ def stack_entry(lock: Lock, build: str | None) -> StackEntry:
     )
 
 
-def lines(elements: Iterable[bytes]) -> Iterator[bytes]:
+def json_elements(elements: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the elements of a JSON list, each on its own line."""
     end = b""
     for element in elements:
@@ -249,6 +249,18 @@ def flat(docstring: str) -> str:
     return " ".join(docstring.replace("``", "").split())
 
 
+LEGEND = (
+    "Each cell is a real run of a training script in a real environment. ✓ trains: every "
+    "parameter that should learn got a finite, non-zero gradient and changed, and the loss stayed "
+    "finite. The number is the median of optimizer steps per second. ✗ `phase:reason`: the phase "
+    "in which the run failed, and why; `relation:disagrees` means that it trains, but its losses "
+    "or gradients differ from those of a variant that should be equivalent. – not judged: the "
+    "stack has no such feature, or the machine has no such device. A misuse cannot train; ✓ means "
+    "that the stack reports the mistake. The messages and diagnoses of all cells are in "
+    "`matrix.json`."
+)
+
+
 class Markdown:
     """The tables of the matrix, as GitHub shows them."""
 
@@ -279,19 +291,8 @@ def as_markdown(table: Table) -> str:
     return "\n".join(parts)
 
 
-LEGEND = (
-    "Each cell is a real run of a training script in a real environment. ✓ trains: every parameter "
-    "that should learn got a finite, non-zero gradient and changed, and the loss stayed finite. The "
-    "number is the median of optimizer steps per second. ✗ `phase:reason`: the phase in which the "
-    "run failed, and why; `relation:disagrees` means that it trains, but its losses or gradients "
-    "differ from those of a variant that should be equivalent. – not judged: the stack has no such "
-    "feature, or the machine has no such device. A misuse cannot train; ✓ means that the stack "
-    "reports the mistake. The messages and diagnoses of all cells are in `matrix.json`."
-)
-
-
 def stacks_table(table: Table) -> str:
-    """Return a table of the stacks. ⚠ marks packages for which the resolver silently took an old release."""
+    """Return a table of the stacks. ⚠ marks packages of which the resolver took an old release."""
     lines = [
         "| stack | as of | Python | " + " | ".join(SHOWN) + " |",
         "| --- " * (3 + len(SHOWN)) + "|",
@@ -299,15 +300,13 @@ def stacks_table(table: Table) -> str:
     for lock in table.locks:
         behind = {p.name: p for p in fallen_behind(lock, SHOWN)}
         cells = [lock.stack, f"{lock.as_of}", lock.python]
-        for name in SHOWN:
+        if lock.failure is not None:
+            cells.append(lock.failure.outcome)
+        for name in SHOWN if lock.failure is None else ():
             package = behind.get(name)
             mark = f" ⚠ {package.behind_days} days behind {package.newest}" if package else ""
             cells.append((lock.version(name) or "–") + mark)
         lines.append("| " + " | ".join(markdown(cell) for cell in cells) + " |")
-        if lock.failure is not None:
-            lines[-1] = (
-                f"| {lock.stack} | {lock.as_of} | {lock.python} | {markdown(lock.failure.outcome)} |"
-            )
     return "\n".join(lines)
 
 
@@ -349,12 +348,12 @@ def headline(table: Table, stacks: Collection[str] | None = None) -> str:
             rows[row.stack, row.scenario].append(row)
     for lock in table.locks:
         if stacks is None or lock.stack in stacks:
-            cells = [summary(rows[lock.stack, name]) for name in names]
+            cells = [headline_cell(rows[lock.stack, name]) for name in names]
             lines.append(f"| {lock.stack} | {lock.as_of} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def summary(rows: Sequence[Row]) -> str:
+def headline_cell(rows: Sequence[Row]) -> str:
     """Return how many of the judged variants train, and how the others fail."""
     judged = [row for row in rows if row.passed is not None]
     if not judged:
@@ -428,7 +427,7 @@ class Claims:
         """Yield a ``ClaimsDocument``, line by line."""
         encoder = msgspec.json.Encoder()
         yield b'{"schema":%d,\n"claims":[\n' % SCHEMA
-        yield from lines(encoder.encode(claim_entry(each)) for each in results.claims)
+        yield from json_elements(encoder.encode(claim_entry(each)) for each in results.claims)
         yield b"]}\n"
 
 
@@ -487,7 +486,7 @@ def described() -> list[tuple[str, str]]:
 
 
 def write_block(readme: Path, name: str, content: str) -> None:
-    """Replace the text between the marks of block ``name``. A file without the marks is not changed."""
+    """Replace the text between the marks of block ``name``. A file without them is not changed."""
     if not readme.exists():
         return
     text = readme.read_text(encoding="utf-8")

@@ -1,11 +1,11 @@
 """Publishing: write ``results/`` from the newest record of every cell.
 
-First each stack is published by itself: its records, its history and its evidence pages. Stacks do not
-depend on each other, so that several processes can share a big matrix; the records of 100,000 cells
+First each stack is published by itself: its records, its history and its evidence pages. Stacks do
+not depend on each other, so several processes can share a big matrix. The records of 100,000 cells
 would not fit into memory at once. Then the files are written that show all stacks.
 
-A publication is remembered with the stamps of all files that it read and wrote. It is repeated only if
-one of them has changed.
+A publication is remembered with the stamps of all files that it read and wrote. It is repeated only
+if one of them has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gradmatrix.compare import history
 from gradmatrix.core.files import NOT_READABLE, held, write_atomically, write_in_pieces
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
-from gradmatrix.publish.claims import claims as claims_file
+from gradmatrix.publish.claims.claims import load_claims
 from gradmatrix.publish.claims.judge import judge_all
 from gradmatrix.publish.feeds import feed
 from gradmatrix.publish.formats import FORMATS, Results, headline, write_block
@@ -51,7 +51,7 @@ MOST_PROCESSES = 61
 _PROJECTS: dict[tuple[Path, Path, Path, Path], Project] = {}
 """The projects of this process, so that it reads scenarios and matrix.toml only once."""
 PAGES = "site/pages.txt"
-"""The list of all written pages. The next publication deletes those that it does not write again."""
+"""The list of all written pages. The next publication deletes those that it does not write."""
 FOLDERS = ("cells", "stacks", "scenarios", "packages", "site", "records", "locks", "history")
 """The folders in ``results/`` that a publication writes to."""
 PARTIAL = re.compile(r".+\.\w+\.\d+\.partial")
@@ -90,7 +90,7 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
         made_of = stamps(sources(project))
         gathered = gather(project, site=site)
         table = gathered.table
-        claims = claims_file.of_checkout(project.root, project.known_scenarios(), table.locks)
+        claims = load_claims(project.root, project.known_scenarios(), table.locks)
         results = Results(table, judge_all(claims, table))
         with beside(partial(write_data, project.results, results), apart=is_big(project)):
             if project.results == project.root / "results":
@@ -134,7 +134,10 @@ def without_collector() -> Iterator[None]:
 
 @contextmanager
 def beside(work: Callable[[], None], *, apart: bool) -> Iterator[None]:
-    """Do ``work`` before the body; or, if ``apart`` and a fork is safe, in a fork while the body runs."""
+    """Do ``work`` before the body.
+
+    If ``apart`` and a fork is safe, a fork does it while the body runs.
+    """
     if not (apart and can_fork()):
         work()
         yield
@@ -158,7 +161,7 @@ def write_data(folder: Path, results: Results) -> None:
 def write_site(
     project: Project, results: Results, pages: Iterable[str], base_url: str | None
 ) -> None:
-    """Write the pages that show all stacks, and the feed. Delete the pages that are no longer needed.
+    """Write the pages that show all stacks, and the feed. Delete pages that are no longer needed.
 
     Args:
         project: The checkout.
@@ -166,7 +169,7 @@ def write_site(
         pages: The paths of the pages that were written with each stack.
         base_url: Where results/ is served, for the addresses in the feed.
     """
-    from gradmatrix.publish.site.site import pages as pages_of
+    from gradmatrix.publish.site.site import all_pages
 
     table = results.table
     if project.locks_folder.parent != project.results:
@@ -177,7 +180,7 @@ def write_site(
         for s in table.scenarios.values()
     }
     files = chain(
-        pages_of(table, claims=results.claims, history=known, source_of=sources_of),
+        all_pages(table, claims=results.claims, history=known, source_of=sources_of),
         [("feed.xml", feed(known, base_url))],
     )
     written = sorted({*pages, *write(project.results, files)})
@@ -240,11 +243,10 @@ def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[
         )
         for lock in locks
     ]
+    # forks inherit what is imported and read before
     if site:
-        from gradmatrix.publish.site import evidence as _read_once  # noqa: F401  (once, before the forks)
-    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = (
-        project  # forks inherit it
-    )
+        import gradmatrix.publish.site.evidence  # noqa: F401
+    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = project
     project.known_scenarios()
     with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
         decoder = msgspec.msgpack.Decoder(Column)
@@ -263,7 +265,7 @@ def is_big(project: Project) -> bool:
 
 
 def context() -> BaseContext:
-    """Return how processes are started: by fork if that is safe, because a fork has imported everything."""
+    """Return how processes are started: by fork if that is safe; a fork imports nothing."""
     return get_context("fork" if can_fork() else "spawn")
 
 
@@ -315,9 +317,8 @@ def publish_column(project: Project, lock: Lock, *, now: dt.datetime, site: bool
         project.store.problems += update.problems
         project.store.publish(lock.stack, records)
     scenarios = {scenario.name: scenario for scenario in project.chosen_scenarios()}
-    records = of_matrix(
-        of_locks(records, [lock]), scenarios
-    )  # other records are kept but not shown
+    # other records are kept but not shown
+    records = of_matrix(of_locks(records, [lock]), scenarios)
     rows = tuple(rows_of(records, scenarios))
     pages: list[str] = []
     if site:
@@ -360,7 +361,7 @@ def is_current(project: Project, *, site: bool = False, base_url: str | None = N
 
 
 def remember(project: Project, made_of: Stamps, *, site: bool, base_url: str | None) -> None:
-    """Remember a publication. ``made_of`` has the stamps of the sources from before they were read."""
+    """Remember a publication. ``made_of`` are the stamps of the sources before they were read."""
     written = stamps([*outputs(project, site=site), *kept_records(project)])
     done = Remembered(stamps=made_of | written, base_url=base_url)
     write_atomically(_path(project, site=site), msgspec.json.encode(done))
@@ -379,9 +380,8 @@ def pages_in(results: Path) -> set[str]:
         listed = (results / PAGES).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return set()
-    return {
-        path for path in listed if not {"", ".", ".."} & {*path.split("/")}
-    }  # only paths inside results/
+    # only paths inside results/
+    return {path for path in listed if not {"", ".", ".."} & {*path.split("/")}}
 
 
 def sources(project: Project) -> list[Path]:

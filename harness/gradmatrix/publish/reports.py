@@ -1,7 +1,7 @@
 """A comparison as Markdown, HTML or JSON.
 
-The Markdown is short enough for a comment on a pull request; long parts are folded. The HTML is one file that
-contains its style, and neither runs nor loads anything.
+The Markdown is short enough for a comment on a pull request; long parts are folded. The HTML is one
+file that contains its style, and neither runs nor loads anything.
 """
 
 from __future__ import annotations
@@ -19,31 +19,14 @@ from gradmatrix.compare.comparison import Comparison, Verdict, as_json
 from gradmatrix.core.text import JOINER, LINKED, MENTION, code, counted, few, one_line, unlinked
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
-from gradmatrix.publish.comparison import (
-    day,
-    direct,
-    drift_summary,
-    drifted,
-    measuring,
-    move,
-    moved_summary,
-    pairs_shown,
-    ratio_rows,
-    sections,
-    sides,
-    summary,
-    transitive,
-    unmoved,
-    warnings,
-)
+from gradmatrix.publish.comparison import contents_of, day, move
 from gradmatrix.publish.formats import schema_of
 from gradmatrix.publish.site.markup import page, ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from gradmatrix.compare.comparison import Pair
-    from gradmatrix.publish.comparison import Item, Section, Together
+    from gradmatrix.publish.comparison import Contents, Item, PackageChanges, Section, Together
 
 
 MARKER = "<!-- gradmatrix: comparison -->"
@@ -66,19 +49,20 @@ LEADING = re.compile(r"^(?=[-+#~=]|\d+[.)])")
 
 def as_markdown(comparison: Comparison) -> str:
     """Return the comparison in Markdown. Parts that do not fit are counted."""
+    contents = contents_of(comparison)
     text = "\n".join(
         [
             MARKER,
             f"## {SYMBOLS[comparison.verdict]} {prose(comparison.headline)}",
             "",
-            f"{unlinked(sides(comparison))}  ",
-            prose(summary(comparison)),
+            f"{unlinked(contents.sides)}  ",
+            prose(contents.summary),
             "",
-            *(f"> [!WARNING]\n> {prose(each)}\n" for each in warnings(comparison)),
+            *(f"> [!WARNING]\n> {prose(each)}\n" for each in contents.warnings),
         ]
     )
     left = 0
-    for block in blocks(comparison):
+    for block in blocks(contents, comparison):
         if len(text.encode()) + len(block.encode()) > MOST_BYTES - MOST_OF_THE_END:
             left += 1
         else:
@@ -86,15 +70,15 @@ def as_markdown(comparison: Comparison) -> str:
     return text + (f"\n{left} parts do not fit into this comment.\n" if left else "")
 
 
-def blocks(comparison: Comparison) -> Iterator[str]:
+def blocks(contents: Contents, comparison: Comparison) -> Iterator[str]:
     """Yield the parts after the answer, the most important first."""
-    for section in sections(comparison):
+    for section in contents.sections:
         yield of_section(section)
-    yield speed(comparison)
-    yield losses(comparison)
-    for pair in pairs_shown(comparison):
-        yield packages(pair, several=comparison.several)
-    yield f"\n{unlinked(unmoved(comparison))}\n"
+    yield speed(contents, cells=len(comparison.measured))
+    yield losses(contents)
+    for changes in contents.packages:
+        yield packages(changes, several=comparison.several)
+    yield f"\n{unlinked(contents.unmoved)}\n"
 
 
 def of_section(section: Section) -> str:
@@ -130,40 +114,44 @@ def named(cells: Together) -> str:
     return f"{code(cells.head)}: {few(list(map(unlinked, cells.members)), MOST_MEMBERS)}"
 
 
-def speed(comparison: Comparison) -> str:
-    """Return the table of speed and memory, folded unless something became slower or larger."""
-    rows = ratio_rows(comparison)
+def speed(contents: Contents, *, cells: int) -> str:
+    """Return the table of speed and memory, folded unless something became slower or larger.
+
+    Args:
+        contents: What the report shows.
+        cells: How many cells were measured.
+    """
+    rows = contents.ratios
     if not rows:
-        return f"\n**Speed and memory.** {unlinked(measuring(comparison))}\n"
-    cells = [(r.cell, r.quantity, r.verdict, r.ratio, r.values, r.noise, r.why) for r in rows]
+        return f"\n**Speed and memory.** {unlinked(contents.measuring)}\n"
+    columns = [(r.cell, r.quantity, r.verdict, r.ratio, r.values, r.noise, r.why) for r in rows]
     head = ("cell", "", "verdict", "candidate / baseline", "median", "noise", "")
-    text = f"{unlinked(measuring(comparison))}\n\n{table(head, cells)}"
+    text = f"{unlinked(contents.measuring)}\n\n{table(head, columns)}"
     if any(each.size is Size.MORE for each in rows):
         return f"\n### Speed and memory\n\n{text}"
-    return folded(f"Speed and memory ({len(comparison.measured)} cells)", text)
+    return folded(f"Speed and memory ({cells} cells)", text)
 
 
-def losses(comparison: Comparison) -> str:
+def losses(contents: Contents) -> str:
     """Return the drift of losses."""
-    drift = drift_summary(comparison)
-    if not drift:
+    if not contents.drift_summary:
         return ""
-    cells = [(" · ".join(map(str, each.cells)), each.words) for each in drifted(comparison)]
-    return folded(
-        "Drift of losses", f"{unlinked(drift)}\n\n{table(('cells', 'relative difference'), cells)}"
-    )
+    cells = [(" · ".join(map(str, each.cells)), each.words) for each in contents.drifted]
+    rows = table(("cells", "relative difference"), cells)
+    return folded("Drift of losses", f"{unlinked(contents.drift_summary)}\n\n{rows}")
 
 
-def packages(pair: Pair, *, several: bool) -> str:
+def packages(changes: PackageChanges, *, several: bool) -> str:
     """Return the changed packages."""
-    changes = unlinked(moved_summary(pair))
-    of = f" of {pair.candidate.name}" if several else ""
-    if not pair.moved:
-        return f"\n**What changed{unlinked(of)}.** {changes}\n"
-    first = table(("package", "release"), [(each.name, move(each)) for each in direct(pair)])
-    rest = ", ".join(map(str, transitive(pair)))
+    summary = unlinked(changes.summary)
+    of = f" of {changes.candidate}" if several else ""
+    count = len(changes.direct) + len(changes.transitive)
+    if not count:
+        return f"\n**What changed{unlinked(of)}.** {summary}\n"
+    first = table(("package", "release"), [(each.name, move(each)) for each in changes.direct])
+    rest = ", ".join(map(str, changes.transitive))
     others = f"\nTransitive: {unlinked(shortened(rest, MOST_OF_A_LINE * 10))}\n" if rest else ""
-    return folded(f"What changed{of} ({len(pair.moved)} packages)", f"{changes}\n\n{first}{others}")
+    return folded(f"What changed{of} ({count} packages)", f"{summary}\n\n{first}{others}")
 
 
 def folded(title: str, text: str) -> str:
@@ -188,7 +176,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a sentence in Markdown. Text in backticks is code; nothing else is markup, link or mention."""
+    """Return a sentence in Markdown.
+
+    Text in backticks is code. Nothing else is markup, a link or a mention.
+    """
     parts = CODE.split(LEADING.sub(JOINER, shortened(text).strip()))
     return "".join(code(part) if place % 2 else spaced(part) for place, part in enumerate(parts))
 
@@ -234,25 +225,8 @@ def as_html(comparison: Comparison) -> bytes:
         tone=TONES[comparison.verdict],
         tones=OF_CHANGES,
         sizes=OF_SIZES,
-        sides=sides(comparison),
-        summary=summary(comparison),
-        warnings=warnings(comparison),
-        sections=sections(comparison),
-        measuring=measuring(comparison),
-        ratios=ratio_rows(comparison),
-        drift_summary=drift_summary(comparison),
-        drifted=drifted(comparison),
+        contents=contents_of(comparison),
         day=day,
-        pairs=[
-            {
-                "pair": each,
-                "summary": moved_summary(each),
-                "direct": direct(each),
-                "transitive": transitive(each),
-            }
-            for each in pairs_shown(comparison)
-        ],
-        unmoved=unmoved(comparison),
     )
     return content
 

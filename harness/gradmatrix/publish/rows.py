@@ -1,7 +1,8 @@
 """The matrix as rows: a row is one published cell, without the observations that fill its record.
 
-``Table`` is what every format and page is made from: the locks, the scenarios and the rows, in a stable order.
-``Grid`` is a part of it in words, with a column for each stack. Whole records are in ``results/records/``.
+``Table`` is what every format and page is made from: the locks, the scenarios and the rows, in a
+stable order. ``Grid`` is a part of it in words, with a column for each stack. Whole records are in
+``results/records/``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 
 WARNING_LIMIT = 300
 """The most characters of a warning that are published. The record has all of it."""
+DIGITS = 2
+"""Significant digits of a rate in a table. The next one is noise: every run would change it."""
+SYMBOLS = {True: "✓", False: "✗", None: "–"}
+WITHOUT_A_WORD = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.PROCESS})
+"""Failures in these phases do not show whether the stack would have reported a misuse."""
 
 
 class Explained(Frozen, frozen=True):
@@ -54,7 +60,7 @@ class Row(Frozen, frozen=True):
     device: str
     outcome: str
     passed: bool | None
-    """None if it was not judged: the stack has no such feature, or the machine has no such device."""
+    """None if it was not judged: the stack lacks the feature, or the machine the device."""
     gradient: Gradient | None
     steps_per_s: Rate | None
     peak_memory_bytes: int | None
@@ -79,7 +85,8 @@ class Row(Frozen, frozen=True):
 def rows_of(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> Iterator[Row]:
     """Yield the row of each record.
 
-    ``records`` must be complete for each stack, because a remedy is a variant that trains on the stack.
+    ``records`` must be complete for each stack, because a remedy is a variant that trains on the
+    same stack.
     """
     records = list(records)
     remedies = Remedies(scenarios, records)
@@ -88,7 +95,7 @@ def rows_of(records: Iterable[Record], scenarios: Mapping[str, Scenario]) -> Ite
 
 
 class Remedies:
-    """The variants that train on each stack. A remedy is searched once for each cause and scenario."""
+    """The variants that train on each stack. Each remedy is searched once."""
 
     def __init__(self, scenarios: Mapping[str, Scenario], records: Iterable[Record]) -> None:
         self._scenarios = scenarios
@@ -155,13 +162,6 @@ def diagnosis(record: Record, remedies: Remedies) -> Explained | None:
     )
 
 
-DIGITS = 2
-"""Significant digits of a rate in a table. The next one is noise, and would change with every run."""
-SYMBOLS = {True: "✓", False: "✗", None: "–"}
-WITHOUT_A_WORD = frozenset({Phase.RESOLVE, Phase.INSTALL, Phase.IMPORT, Phase.PROCESS})
-"""Failures in these phases do not show whether the stack would have reported a misuse."""
-
-
 class CellText(NamedTuple):
     """A cell in words, never in colour alone."""
 
@@ -214,7 +214,10 @@ class Grid:
 
 
 def grid(rows: Iterable[Row], scenarios: Mapping[str, Scenario], stacks: Sequence[str]) -> Grid:
-    """Return cells in words, in the order of the scenarios' variants. Cells without a record are "not run"."""
+    """Return cells in words, in the order of the scenarios' variants.
+
+    Cells without a record are "not run".
+    """
     by_cell = {(row.stack, row.scenario, row.variant): cell_text(row).line for row in rows}
     pairs = sorted(
         {(scenario, variant) for _, scenario, variant in by_cell}, key=row_order(scenarios)
@@ -231,7 +234,7 @@ def grid(rows: Iterable[Row], scenarios: Mapping[str, Scenario], stacks: Sequenc
 def row_order(
     scenarios: Mapping[str, Scenario],
 ) -> Callable[[tuple[str, str]], tuple[int, str, str]]:
-    """Return a sort key for a scenario and variant: in the scenarios' order, unknown ones last by name."""
+    """Return a sort key for a scenario and variant: their order, and unknown ones last by name."""
     known = [(s.name, v.name) for s in scenarios.values() for v in s.variants]
     order = {pair: position for position, pair in enumerate(known)}
     return lambda pair: (order.get(pair, len(order)), *pair)
@@ -247,7 +250,10 @@ class Table:
     rows: tuple[Row, ...]
     """By device, then in the order of the scenarios' variants, then in that of ``locks``."""
     builds: Mapping[str, str] = field(default_factory=dict)
-    """The build of torch of each stack that ran. Speed and memory of different builds cannot be compared."""
+    """The build of torch of each stack that ran.
+
+    Speed and memory of different builds cannot be compared.
+    """
 
     @property
     def stacks(self) -> list[str]:

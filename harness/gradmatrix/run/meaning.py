@@ -1,10 +1,13 @@
-"""What code means, as a digest: the same before and after a move, a rename, a comment or a docstring.
+"""A digest of what code means. A move, a rename, a comment or a docstring does not change it.
 
-A record stays valid for as long as the code behind it does the same. So its key is not made from bytes of files but
-from definitions: the functions, classes and constants that are reached from where a cell starts. Each is reduced to its
-syntax tree without comments, docstrings (also those passed as ``doc=``), annotations of functions and positions. A
-reference to another definition of ours stands for what that one means, not for its name or its file; this is colour
-refinement, as in the Weisfeiler-Leman test of graphs. What a file does only when it is run as a script is left out.
+A record stays valid as long as the code behind it does the same. So its key is made from
+definitions and not from the bytes of files: from the functions, classes and constants that are
+reached from where a cell starts.
+
+Each definition is reduced to its syntax tree without comments, docstrings (also those passed as
+``doc=``), annotations of functions and positions. A reference to another definition of this project
+stands for the meaning of that one, not for its name or its file. This is colour refinement, as in
+the Weisfeiler-Leman test of graphs. What a file does only when it is run as a script is left out.
 """
 
 from __future__ import annotations
@@ -19,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Place = tuple[str, str]
-"""A module and a name at its top level; the name "" stands for statements that define nothing."""
+"""A module and a name at its top level. The name "" stands for statements that define nothing."""
 SKIPPED = {"ctx", "kind", "type_comment", "type_params", "returns"}
-"""Fields of the syntax tree that are no part of what code does, or that not every Python has."""
+"""Fields of the syntax tree that do not change what code does, or that only some Pythons have."""
 BINDERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -52,13 +55,13 @@ class Reduced:
         return [piece for piece in self.pieces if not isinstance(piece, str)]
 
     def filled(self, colours: Mapping[Place, str]) -> str:
-        """The digest of the text with the colour of each definition that is referred to in its place."""
+        """The digest of the text, in which a colour stands for each definition referred to."""
         text = "".join(piece if isinstance(piece, str) else colours[piece] for piece in self.pieces)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest(package: str, folder: Path, roots: Sequence[Place]) -> str:
-    """sha256 over all that is reached from ``roots`` in the Python files below ``folder``, which is ``package``.
+    """The sha256 of all definitions of a package that are reached from ``roots``.
 
     Args:
         package: the dotted name under which the files import each other.
@@ -76,11 +79,12 @@ def digest(package: str, folder: Path, roots: Sequence[Place]) -> str:
 
 
 def digest_of_file(source: bytes, without: frozenset[str]) -> str:
-    """sha256 over what a single file does.
+    """The sha256 of what a single file does.
 
     Args:
         source: the file.
-        without: names at its top level that are read from outside; they count only where the file itself uses them.
+        without: names at its top level that are read from outside. They count only if the file
+            uses them itself.
     """
     body = [
         node
@@ -107,7 +111,7 @@ class Code:
         self._modules: dict[str, Module | None] = {}
 
     def module(self, name: str) -> Module | None:
-        """The module of that dotted name; None where it is not of this package."""
+        """The module of that dotted name; None if it is not in this package."""
         if name not in self._modules:
             path = self._path(name)
             self._modules[name] = (
@@ -125,7 +129,7 @@ class Code:
         )
 
     def reached(self, roots: list[Place]) -> dict[Place, Reduced]:
-        """Every definition that ``roots`` need, and the statements at the top level of their modules."""
+        """Every definition that ``roots`` need, and the top-level statements of their modules."""
         found: dict[Place, Reduced] = {}
         waiting = list(roots)
         while waiting:
@@ -151,9 +155,10 @@ class Code:
         return reduced
 
     def resolved(self, dotted: str) -> tuple[Place | None, str]:
-        """The definition that a dotted name leads to and what is left of the name; None where it is not ours.
+        """The definition that a dotted name leads to, and what is left of the name.
 
-        A module of ours that is itself a value stands for "a module": its file may have any name.
+        None if the definition is not in this package. A module of the package that is itself a
+        value stands for "a module": its file may have any name.
         """
         parts = dotted.split(".")
         for end in range(len(parts), 0, -1):
@@ -212,7 +217,10 @@ class Reducer:
         self.reduced.write(")")
 
     def _is_reference(self, node: ast.AST, local: frozenset[str]) -> bool:
-        """Whether ``node`` was written as a reference: a name of this module or of an import, with its attributes."""
+        """Write ``node`` as a reference, if it is one; return whether it is.
+
+        A reference is a name of this module or of an import, with its attributes.
+        """
         first, _, rest = dotted_name(node).partition(".")
         if not first or first in local:
             return False
@@ -228,7 +236,7 @@ class Reducer:
         return True
 
     def _is_import_of_ours(self, node: object) -> bool:
-        """An import inside a function of what is ours does nothing but give it a name."""
+        """Whether ``node`` imports from the package: such an import only gives a name."""
         if not isinstance(node, (ast.Import, ast.ImportFrom)):
             return False
         found = imported(node, self.known.package).values()
@@ -260,7 +268,7 @@ def package_of(name: str, path: Path) -> str:
 
 
 def imported(node: ast.Import | ast.ImportFrom, package: str) -> dict[str, str]:
-    """The names that an import in a module of ``package`` binds, and the dotted names of what they stand for."""
+    """The names that an import in a module of ``package`` binds, and what each stands for."""
     if isinstance(node, ast.Import):
         whole = {alias.asname: alias.name for alias in node.names if alias.asname}
         tops = {alias.name.partition(".")[0] for alias in node.names if not alias.asname}
@@ -278,7 +286,7 @@ def bound(node: ast.AST) -> set[str]:
 
 
 def stored(node: ast.AST) -> Iterator[str]:
-    """Every name that is assigned to below ``node``, functions and classes in it not entered."""
+    """Every name that is assigned below ``node``, but not inside its functions and classes."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, BINDERS):
             yield child.name
@@ -293,7 +301,7 @@ def stored(node: ast.AST) -> Iterator[str]:
 
 
 def variables(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> frozenset[str]:
-    """The parameters and local variables of a function; what it declares global, or imports, is none."""
+    """The parameters and local variables of a function, without imported and global names."""
     given = function.args
     names = {
         arg.arg
@@ -320,17 +328,17 @@ def dotted_name(node: ast.AST) -> str:
 
 
 def is_prose(node: object) -> bool:
-    """Whether it is there for people: a docstring, the text under a constant, an argument ``doc=``."""
+    """Whether ``node`` is a docstring, the text under a constant, or an argument ``doc=``."""
     if isinstance(node, ast.keyword):
         return node.arg == "doc"
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def is_for_types(node: ast.stmt) -> bool:
-    """Whether it is ``if TYPE_CHECKING:``."""
+    """Whether ``node`` is ``if TYPE_CHECKING:``."""
     return isinstance(node, ast.If) and dotted_name(node.test).rpartition(".")[2] == "TYPE_CHECKING"
 
 
 def is_start_of_script(node: ast.stmt) -> bool:
-    """Whether it is ``if __name__ == "__main__":``."""
+    """Whether ``node`` is ``if __name__ == "__main__":``."""
     return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parent.parent
 OBSERVER = (("server", "main"),)
 JUDGE = (("judge.verdict", "judge"), ("judge.verdict", "passes"))
-"""Where the code is entered whose meaning is part of each key."""
+"""Where the code starts whose meaning is part of each key."""
 
 
 class Action(StrEnum):
@@ -88,7 +88,7 @@ def plan(
 ) -> list[Planned]:
     """Every selected cell of one stack in the order of the scenarios' variants.
 
-    ``devices`` maps each device to its class (processor or GPU), None where there is no such device.
+    ``devices`` maps each device to its class (processor or GPU); None if there is no such device.
     """
     return [
         plan_cell(
@@ -150,7 +150,7 @@ def plan_cell(
 def foregone(
     lock: Lock, variant: Variant, device: str, device_class: str | None
 ) -> tuple[Outcome, str] | None:
-    """The outcome that is known without running anything, and why; None where the cell must run to tell."""
+    """The outcome that is known without running the cell, and why; None if it must run."""
     if lock.failure is not None:
         return Outcome(lock.failure.outcome), lock.failure.message
     if device_class is None:
@@ -162,7 +162,7 @@ def foregone(
 def decide(
     key: str, inputs: Mapping[str, str], known: Record | None, *, fresh: bool
 ) -> tuple[Action, str]:
-    """Whether a cell that must run to tell is run now, and why."""
+    """Whether a cell without a foregone outcome is run now, and why."""
     if fresh:
         return Action.RUN, "--fresh was given"
     if known is None:
@@ -179,11 +179,11 @@ def decide(
 
 
 def tried_again(inputs: Mapping[str, str], known: Record) -> str | None:
-    """Why a cell is run again although its key is that of its record; None where it is not."""
+    """Why a cell is run again although its record has the same key; None if it is not."""
     if Outcome(known.outcome).spurious:
-        return f"the last outcome, {known.outcome}, speaks of the machine only"
+        return f"the last outcome, {known.outcome}, says something about the machine only"
     if known.outcome == BUILD:
-        return f"the last outcome, {known.outcome}, may be for want of a compiler"
+        return f"the last outcome, {known.outcome}, may have a missing compiler as its cause"
     limit = LIMIT_OF.get(known.outcome, "")
     if limit and float(inputs[limit]) > float(known.inputs.get(limit, 0)):
         return f"the last outcome was {known.outcome}, and {limit} has grown"
@@ -202,7 +202,7 @@ def key_of(inputs: Mapping[str, str]) -> str:
 
 
 def key_parts(inputs: Mapping[str, str]) -> dict[str, str]:
-    """The inputs without the limits, which only a cell that met one of them depends on."""
+    """The inputs without the limits: only a cell that reached one depends on it."""
     return {name: value for name, value in inputs.items() if name not in LIMIT_OF.values()}
 
 

@@ -46,7 +46,7 @@ ATTEMPTS = 5
 PAUSE_S = 0.5
 """The pause before the second attempt; each further one is twice as long."""
 NEW_SERVER_FROM = 2
-"""The attempt, counted from 0, from which a cell gets a server of its own: this one may be at fault."""
+"""The attempt, counted from 0, from which a cell gets a new server: the old one may be at fault."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def server_pool(
         python: The interpreter of the environment.
         scenarios: What its server imports.
         workplaces: A folder for the files of the protocol.
-        stage: Is told what takes a while.
+        stage: Called with a text when a step begins that takes a while.
         run_id: The name of this run's folder in ``workplaces``; a new one by default.
     """
     with workplace(workplaces, run_id or new_run_id()) as directory:
@@ -136,9 +136,8 @@ def workplace(folder: Path, run_id: str) -> Iterator[Path]:
             yield directory
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-            with contextlib.suppress(
-                OSError
-            ):  # Windows keeps an open file; the next run deletes it
+            # Windows keeps an open file. The next run deletes it.
+            with contextlib.suppress(OSError):
                 own.unlink()
 
 
@@ -165,7 +164,10 @@ class ServerPool:
         self.broken: dict[Source, Ended] = {}
         """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()
-        """Users' own scripts whose libraries end a server: their cells import everything themselves."""
+        """Users' own scripts whose libraries end a server.
+
+        Their cells import everything themselves.
+        """
         self.repeated: Counter[str] = Counter()
         """How often the machine's failures made a repeat necessary, by outcome."""
         self.import_s = 0.0
@@ -249,7 +251,7 @@ class ServerPool:
         return Finished(answer, verdict, answer.ended.output_tail, self.isolation, threads)
 
     def server(self, source: Source) -> Server | None:
-        """A living server that can run ``source``; None if importing it ends the process."""
+        """A server that can run ``source``; None if importing it ends the process."""
         if source in self.broken:
             return None
         if self._server is not None and self._server.cuda_initialized:
@@ -296,7 +298,7 @@ class ServerPool:
         return str(source.path) in self._server.imports
 
     def start(self, sources: Sequence[Source]) -> Server:
-        """A new server that has imported ``sources``; tried again while the machine's failures end it.
+        """A new server that has imported ``sources``. Failures of the machine are tried again.
 
         Raises:
             ServerDied: if importing ended the process.
@@ -356,7 +358,7 @@ class ServerPool:
 
 
 def publishable(answer: Answer, request: Request) -> Answer:
-    """``answer`` of a user's own script without the folders where it lies and ran."""
+    """``answer`` of a user's own script without the names of its folders."""
     if answer.observation is None:
         return answer
     seen = scenarios.without_folders(msgspec.to_builtins(answer.observation), request.folders)

@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from gradmatrix.core.errors import UserError, did_you_mean
+from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import SHOWN, Published
 from gradmatrix.core.outcomes import NO_RELEASE, OF_THE_MACHINE
 from gradmatrix.judge import relations
 from gradmatrix.run import scenarios
-from gradmatrix.run.plan import Limits, Selection, lock_input
+from gradmatrix.run.plan import Limits, lock_input
 from gradmatrix.run.pool import Isolation, Settings, new_run_id
 from gradmatrix.run.stack import Progress, StackRun
 from gradmatrix.run.store import Store
@@ -24,16 +24,16 @@ from gradmatrix.stacks.index import Index
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from gradmatrix.core.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
+    from gradmatrix.run.plan import Selection
     from gradmatrix.stacks.config import Matrix
 
 
 GIB = 2**30
 PACKAGE = Path(__file__).resolve().parent.parent
 MATRIX_FILE = "matrix.toml"
-PARTS = ("stack", "scenario", "variant", "device")
 
 
 class NoSuchRelease(UserError):
@@ -41,17 +41,6 @@ class NoSuchRelease(UserError):
 
     Other stacks can still be resolved.
     """
-
-
-class Judged(Protocol):
-    """What is known of a cell: a record, or the newest entry of its history."""
-
-    @property
-    def passed(self) -> bool | None:
-        """None if the cell was not judged."""
-
-
-Known = TypeVar("Known", bound=Judged)
 
 
 @dataclass(frozen=True)
@@ -65,7 +54,7 @@ class Agreement:
 
     @property
     def same(self) -> int:
-        """Cells with the same outcome, the same gradient status and the same answer to "passed?"."""
+        """Cells with the same outcome, the same gradient status and the same verdict."""
         return self.compared - len(self.differing)
 
 
@@ -100,7 +89,7 @@ class Project:
     def at(
         cls, root: Path, *, matrix_file: Path | None = None, results: Path | None = None
     ) -> Project:
-        """The project in ``root``; a results folder of one's own keeps its journal inside."""
+        """The project in ``root``. Another results folder has its journal inside."""
         root = root.resolve()  # cells have a working directory of their own
         matrix_file = matrix_file.resolve() if matrix_file else root / MATRIX_FILE
         if results is None:
@@ -111,7 +100,7 @@ class Project:
     def local(self) -> Project:
         """The same project, with tables that git ignores: what a run writes.
 
-        With a results folder of one's own this is the project itself.
+        With another results folder this is the project itself.
         """
         own = self.results != self.root / "results"
         return self if own else replace(self, results=self.results / "local")
@@ -201,7 +190,7 @@ class Project:
         return self.relock(stack) if known is None else known
 
     def current_lock(self, stack: Stack) -> Lock | None:
-        """The lock of what the stack asks for; None if it must be resolved first."""
+        """The lock that fits the stack's requirements; None if it must be resolved first."""
         known = locks.load(stack.name, self.locks_folder)
         return known if known is not None and locks.is_current(stack, known) else None
 
@@ -258,7 +247,7 @@ class Project:
         environment.drop(self.environments, stack.name)
 
     def stacks_to_lock(self, names: Sequence[str], *, everything: bool) -> list[Stack]:
-        """The named stacks, all stacks, or those that have no lock of what they ask for."""
+        """The named stacks, all stacks, or those whose lock does not fit their requirements."""
         if names:
             return [self.matrix.stack(name) for name in names]
         stacks = list(self.matrix.stacks)
@@ -283,7 +272,7 @@ class Project:
         return lock
 
     def fallen_behind(self, lock: Lock) -> list[LockedPackage]:
-        """The packages of which the resolver silently took an old release."""
+        """The packages for which the resolver silently took an old release."""
         return locks.fallen_behind(lock, SHOWN)
 
     def published(self, records: Iterable[Record]) -> Published:
@@ -328,44 +317,6 @@ class Project:
         wanted = [cell for cell in sorted(ours) if selection.has(cell) and cell in theirs]
         return [(ours[cell], theirs[cell]) for cell in wanted if theirs[cell].isolation == "fresh"]
 
-    def selection(
-        self, *, scenario: Sequence[str], cell: Sequence[str], device: Sequence[str], fresh: bool
-    ) -> Selection:
-        """The part of the matrix that the words of a command line select.
-
-        Raises:
-            UserError: with a suggestion for an unknown word, or if nothing is selected.
-        """
-        known = {s.name: {v.name for v in s.variants} for s in self.chosen_scenarios()}
-        for name in scenario:
-            expect(name, "scenario", known)
-        for name in device:
-            expect(name, "device", self.matrix.run.devices)
-        pairs = []
-        for text in cell:
-            name, slash, variant = text.partition("/")
-            expect(name, "scenario", known)
-            if not slash:
-                raise UserError(
-                    f"--cell {text} names no variant.",
-                    cause="a cell is written SCENARIO/VARIANT",
-                    next_step=f"--scenario {text} for all variants; gradmatrix list shows them",
-                )
-            expect(variant, f"variant of {name}", known[name])
-            pairs.append((name, variant))
-        if scenario and pairs and not any(name in scenario for name, _ in pairs):
-            raise UserError(
-                "These options select no cell.",
-                cause=f"--cell is of {pairs[0][0]}, --scenario is {', '.join(scenario)}",
-                next_step="leave one of them out",
-            )
-        return Selection(
-            scenarios=frozenset(scenario) or None,
-            variants=frozenset(pairs) or None,
-            devices=frozenset(device) or None,
-            fresh=fresh,
-        )
-
 
 def find_checkout(start: Path) -> Path | None:
     """The checkout that ``start`` lies in, or else the one that this package is used from."""
@@ -374,22 +325,12 @@ def find_checkout(start: Path) -> Path | None:
 
 
 def same_verdict(one: Record, other: Record) -> bool:
-    """Whether two records say the same of a cell."""
+    """Whether two records of a cell have the same outcome, gradient status and verdict."""
     return (one.outcome, one.gradient, one.passed) == (other.outcome, other.gradient, other.passed)
 
 
-def expect(word: str, kind: str, known: Sequence[str] | dict[str, set[str]] | set[str]) -> None:
-    """UserError if ``word`` is not among the ``known`` ones."""
-    if word not in known:
-        raise UserError(
-            f"There is no {kind} {word!r}.",
-            cause=did_you_mean(word, sorted(known)),
-            next_step="gradmatrix list shows what there is",
-        )
-
-
 def by_date(locks: Iterable[Lock]) -> tuple[Lock, ...]:
-    """The locks in the order in which everything shows them."""
+    """The locks by date and name, the order in which they are always shown."""
     return tuple(sorted(locks, key=lambda lock: (lock.as_of, lock.stack)))
 
 
@@ -416,68 +357,3 @@ def gather(
     """The locks by date, and the records whose stack, lock and variant are part of the matrix."""
     ordered = by_date(locks)
     return Published(ordered, scenarios, tuple(of_matrix(of_locks(records, ordered), scenarios)))
-
-
-def published(project: Project) -> dict[Cell, Record]:
-    """The published records, without what ran in this checkout and is not published."""
-    return Store(project.store.published, project.store.published).everything()
-
-
-def find(text: str, known: Mapping[Cell, Known], devices: tuple[str, ...]) -> Known:
-    """What is ``known`` of the cell that ``text`` names: STACK/SCENARIO/VARIANT[/DEVICE].
-
-    Without a device, the first of ``devices`` on which the cell was judged is meant.
-
-    Raises:
-        UserError: with a suggestion for an unknown part.
-    """
-    words = text.split("/")
-    if not len(PARTS) - 1 <= len(words) <= len(PARTS):
-        raise UserError(
-            f"{text!r} is not a cell.",
-            cause="a cell is written STACK/SCENARIO/VARIANT or STACK/SCENARIO/VARIANT/DEVICE",
-            next_step="gradmatrix table -v shows the cells",
-        )
-    cells = list(known)
-    for part, word in zip(PARTS, words, strict=False):
-        kind = (
-            part
-            if part in ("stack", "device")
-            else f"{part} of {'/'.join(words[: PARTS.index(part)])}"
-        )
-        expect(word, f"published {kind}", sorted({getattr(cell, part) for cell in cells}))
-        cells = [cell for cell in cells if getattr(cell, part) == word]
-    order = {device: place for place, device in enumerate(devices)}
-    cells.sort(key=lambda cell: (known[cell].passed is None, order.get(cell.device, len(order))))
-    return known[cells[0]]
-
-
-def scenario_of(record: Record, project: Project) -> Scenario:
-    """The scenario of a record in this checkout; UserError if it lacks the scenario or variant."""
-    cell = record.cell
-    known = {each.name: each for each in (*project.scenarios.values(), *project.scripts)}
-    scenario = known.get(cell.scenario)
-    if scenario is None or all(variant.name != cell.variant for variant in scenario.variants):
-        raise UserError(
-            f"This checkout has no {cell.scenario}/{cell.variant}.",
-            cause=f"{cell} was published from another commit",
-            next_step=f"check out that commit, or run the cell here: gradmatrix run {cell.stack}",
-        )
-    return scenario
-
-
-def lock_of(record: Record, project: Project) -> Lock:
-    """The lock that a record was made with; nothing is resolved.
-
-    Raises:
-        UserError: if that lock is missing or was replaced.
-    """
-    lock = locks.load(record.cell.stack, project.locks_folder)
-    then = record.inputs.get("lock", "")
-    if lock is not None and (lock.failure is not None or lock.digest.startswith(then)):
-        return lock
-    raise UserError(
-        f"The lock of {record.cell.stack} is not the one that {record.cell} was run with.",
-        cause="it is missing or incomplete" if lock is None else "the stack was locked again",
-        next_step=f"git checkout results/locks, or run the stack: gradmatrix run {record.cell.stack}",
-    )

@@ -1,4 +1,4 @@
-"""What the package index has and the matrix lacks; the generated stacks are written again."""
+"""Find what the package index has and the matrix lacks, and update the generated stacks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Yanked(Frozen, frozen=True):
     package: str
     version: str
     moves: bool
-    """Whether the next lock of the stack drops it: a stack of today, that does not pin it."""
+    """Whether the next lock of the stack drops it: a stack of today that does not pin it."""
 
 
 class News(Frozen, frozen=True, kw_only=True):
@@ -64,9 +64,9 @@ class News(Frozen, frozen=True, kw_only=True):
     Nothing runs until they are looked up again.
     """
     removed: tuple[str, ...] = ()
-    """Generated stacks that no rule gives any more; their records are kept."""
+    """Generated stacks that no rule gives now; their records are kept."""
     unlocked: tuple[str, ...] = ()
-    """Stacks without a lock of what they ask for, new ones apart."""
+    """Stacks whose lock does not fit their requirements, without the new ones."""
     yanked: tuple[Yanked, ...] = ()
     notices: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class News(Frozen, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Reading:
-    """The matrix as it is, beside what its rules give by the package index."""
+    """The matrix, and what its rules give with the releases in the package index."""
 
     asked: frozenset[str]
     """Packages that stacks or rules ask for by name."""
@@ -104,7 +104,7 @@ def refresh(project: Project, today: dt.date, *, write: bool) -> News:
 
     Raises:
         UserError: if the index does not answer and nothing is kept, or if its kept answers are too
-            old to remove stacks by.
+            old to remove stacks.
     """
     reading = read(project, today)
     news = report(project, reading, today)
@@ -182,10 +182,10 @@ def notices(reading: Reading) -> Iterator[str]:
     """Rules that give nothing, and packages about which the index says too little."""
     for rule, stacks in reading.given.items():
         if not stacks:
-            yield f"{rule.place} gives no stack: no release is what it asks for"
+            yield f"{rule.place} gives no stack: no release meets its conditions"
     for name in sorted(reading.asked):
-        if said := _silence(reading.offered[name]):
-            yield f"the package index {said} of {name}, so new releases cannot be seen"
+        if problem := _silence(reading.offered[name]):
+            yield f"the package index {problem} of {name}, so new releases cannot be seen"
 
 
 def fresh_releases(
@@ -233,7 +233,7 @@ def _asked_exactly(stack: Stack, name: str) -> bool:
 def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collection[str] = ()) -> str:
     """A [[stacks]] table for each fresh release, with the requirements of the newest stack.
 
-    A release gets none if the matrix has a stack of its name (``taken``): that lacks only a lock.
+    A release whose name is ``taken`` gets none: the matrix has this stack, and only needs a lock.
     """
     tables = []
     suggested: set[str] = set()
@@ -260,7 +260,7 @@ def suggestion(fresh: Iterable[Fresh], stacks: Sequence[Stack], taken: Collectio
 
 
 def _silence(releases: Sequence[Release]) -> str:
-    """Why it is not known what is new among ``releases``; empty if it is."""
+    """Why new ones among ``releases`` cannot be seen; empty if they can."""
     if not releases:
         return "has no release"
     return "" if any(release.uploaded for release in releases) else "has no dates for the releases"
@@ -272,7 +272,7 @@ def check(placed: Placed, offered: Offered) -> None:
     if missing is not None:
         raise UserError(
             f"The package index has no package {missing!r}, which {placed.place} names.",
-            cause="it is misspelt, or another index has it",
+            cause="its name is misspelled, or another index has it",
             next_step="correct matrix.toml, or set UV_DEFAULT_INDEX",
         )
     undated = next(
@@ -280,8 +280,8 @@ def check(placed: Placed, offered: Offered) -> None:
     )
     if undated is not None and isinstance(placed.rule, Window):
         raise UserError(
-            f"The package index has no dates for the releases of {undated!r}, which {placed.place} needs.",
-            cause="its simple API gives no upload times (PEP 700)",
+            f"The package index has no dates for the releases of {undated!r}.",
+            cause=f"{placed.place} needs them, and its simple API has no upload times (PEP 700)",
             next_step="set UV_DEFAULT_INDEX to an index that has them",
         )
     if isinstance(placed.rule, Releases):
@@ -300,14 +300,14 @@ def _check_exactly(place: str, rule: Releases, releases: Iterable[Release]) -> N
 
 
 def _check_removed(removed: Iterable[Stack], index: Index) -> None:
-    """UserError if stacks would go, but only by old answers of the index."""
+    """UserError if stacks would be removed because of old answers of the index."""
     names = [stack.name for stack in removed]
     if names and index.stale_since is not None:
         raise UserError(
-            "Nothing was written: by old answers of the package index these stacks would go: "
+            "Nothing was written: old answers of the package index would remove these stacks: "
             f"{', '.join(names)}.",
             cause=", ".join(index.notices),
-            next_step="run it again with the index; refresh --check writes nothing",
+            next_step="run it again when the index answers; refresh --check writes nothing",
         )
 
 

@@ -1,7 +1,7 @@
-"""What is run: scenarios of the project, and training scripts of the user's own.
+"""What is run: scenarios of the project, and training scripts of the user.
 
 The literals of a scenario are read without importing it, since that would need the libraries that
-it trains with. A script of the user's own is a [[scripts]] table of matrix.toml.
+it trains with. A script of the user is a [[scripts]] table of matrix.toml.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PAIR = 2
 FIRST_LOSS = "first loss"
 READ_FROM_OUTSIDE = frozenset({"NEEDS", "VARIANTS", "AGREE"})
-"""Literals that a scenario's own code does not need. What a verdict takes from them is in its key."""
+"""Literals that a scenario's own code does not need. What a verdict uses of them is in its key."""
 
 
 def load_all(folder: Path) -> dict[str, Scenario]:
@@ -119,7 +119,7 @@ def _variant(name: object, entry: object, needs: tuple[str, ...], path: Path) ->
 
 
 def _needs(entry: object, path: Path) -> tuple[str, ...]:
-    if not isinstance(entry, (tuple, list)):  # a lone string would be read letter by letter
+    if not isinstance(entry, (tuple, list)):  # a single string would be read letter by letter
         raise _wrong(path, f"needs {entry!r}, which is not a tuple of requirements")
     try:
         return tuple(str(Requirement(text)) for text in entry)
@@ -237,7 +237,7 @@ def load_scripts(
 
 
 def _check(matrix_file: Path, script: Script, scenario_names: Collection[str]) -> None:
-    """UserError if the table says what no script can have."""
+    """UserError if the name or the role in the table is not allowed."""
     check_name(matrix_file, "script", script.name)
     if script.name.lower() in {name.lower() for name in scenario_names}:
         cause = "results are looked up by that name"
@@ -287,7 +287,7 @@ def _missing(
 
 
 def _digest(matrix_file: Path, script: Script) -> str:
-    """sha256 over what a verdict depends on beside the stack: table, file and inputs."""
+    """The sha256 of what a verdict depends on besides the stack: table, file and inputs."""
     table = [script.path, script.role, script.arguments, script.directory]
     total = hashlib.sha256(json.dumps(table).encode())
     for name in (script.path, *_inputs(matrix_file, script)):
@@ -299,7 +299,9 @@ def _digest(matrix_file: Path, script: Script) -> str:
 def _inputs(matrix_file: Path, script: Script) -> Iterator[str]:
     """The files that the table's patterns name; UserError if a pattern names none."""
     for pattern in script.inputs:
-        found = sorted(glob.glob(pattern, root_dir=matrix_file.parent, recursive=True))  # noqa: PTH207  (absolute ones too)
+        # unlike Path.glob, this takes absolute patterns too
+        matches = glob.glob(pattern, root_dir=matrix_file.parent, recursive=True)  # noqa: PTH207
+        found = sorted(matches)
         inside = [name for entry in found for name in _files(matrix_file.parent, entry)]
         if not inside:
             raise _missing(matrix_file, script, "inputs", pattern, "such file")
@@ -307,14 +309,14 @@ def _inputs(matrix_file: Path, script: Script) -> Iterator[str]:
 
 
 def _files(root: Path, entry: str) -> list[str]:
-    """The file ``entry``, or all files of that folder without what Python compiles there."""
+    """The file ``entry``, or all files of that folder without compiled Python code."""
     path = root / entry
     files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
     return [os.path.relpath(each, root) for each in files if "__pycache__" not in each.parts]
 
 
-def without_folders(value: Any, folders: Iterable[Path]) -> Any:  # noqa: ANN401  (whatever JSON holds)
-    """``value`` without ``folders``, their parents and the home in its texts: it is published."""
+def without_folders(value: Any, folders: Iterable[Path]) -> Any:  # noqa: ANN401  (any JSON)
+    """``value`` without ``folders``, their parents and the home folder: it is published."""
     folders = [*folders, Path(os.environ.get("HOME", ""))]
     places = {str(place) for folder in folders for place in (folder, *folder.parents) if place.name}
     choice = "|".join(re.escape(place + os.sep) for place in sorted(places, key=len, reverse=True))

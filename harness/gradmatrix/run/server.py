@@ -15,9 +15,9 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, Self, TypeVar
 
 import msgspec
 
@@ -34,8 +34,15 @@ CAN_FORK = sys.platform == "linux"
 """Elsewhere a fork after importing torch is not safe (macOS) or does not exist (Windows)."""
 POLL_S = 0.5
 IMPORT_TIMEOUT_S = 600.0
+START_TIMEOUT_S = 60.0
+KILL_TIMEOUT_S = 30.0
+"""The time in which the server must report the end of a cell that was killed."""
 GRACE_S = 10.0
 """The time that a server has to end after it has closed its end of the pipe."""
+
+
+ProcessId = Annotated[int, msgspec.Meta(gt=1)]
+"""A process that may be killed: 0 and 1 would mean this process's own group, or every process."""
 
 
 class _Ready(msgspec.Struct, tag_field="event", tag="ready"):
@@ -50,13 +57,13 @@ class _Ready(msgspec.Struct, tag_field="event", tag="ready"):
 class Started(msgspec.Struct, tag_field="event", tag="started"):
     """The process of a cell has started."""
 
-    pid: int
+    pid: ProcessId
 
 
 class CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
     """The process of a cell has ended."""
 
-    pid: int
+    pid: ProcessId
     signal: int | None
     exit: int | None
     import_s: float = 0.0
@@ -65,13 +72,11 @@ class CellEnded(msgspec.Struct, tag_field="event", tag="ended"):
 
 
 Event = TypeVar("Event")
-READY, STARTED, ENDED = (
-    msgspec.json.Decoder(_Ready),
-    msgspec.json.Decoder(Started),
-    msgspec.json.Decoder(CellEnded),
-)
+# Made on import: msgspec crashes if several threads make the first decoder of a type together.
+READY = msgspec.json.Decoder(_Ready)
+STARTED = msgspec.json.Decoder(Started)
+ENDED = msgspec.json.Decoder(CellEnded)
 OBSERVATION = msgspec.json.Decoder(Observation)
-"""Made on import: msgspec crashes if several threads make the first decoder of a type together."""
 
 
 class ServerDied(Exception):
@@ -160,15 +165,33 @@ class Server:
     """Whether a library opened CUDA in the server; then its forks cannot use CUDA."""
     _cell: int | None = field(default=None, init=False)
     """The process of the running cell, which leads a group of its own."""
+    _closed: bool = field(default=False, init=False)
 
     def __enter__(self) -> Self:
+        self._start()
+        try:
+            ready = self.event(READY, time.monotonic() + IMPORT_TIMEOUT_S)
+        except BaseException:
+            self.close()
+            raise
+        if ready is None:
+            self.close()
+            raise ServerDied(Ended(timed_out=True, output_tail=tail(self.log)))
+        self.import_s, self.imports = ready.import_s, ready.imports
+        self.threads, self.cuda_initialized = ready.threads, ready.cuda_initialized
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        """Start the process and the thread that reads its events."""
         self.directory.mkdir(parents=True, exist_ok=True)
         start, self.log = self.directory / "start.json", self.directory / "server.txt"
-        scripts, ahead = [str(path) for path in self.scripts], [str(path) for path in self.ahead]
         message = {
             "schema": SCHEMA,
-            "scripts": scripts,
-            "ahead": ahead,
+            "scripts": [str(path) for path in self.scripts],
+            "ahead": [str(path) for path in self.ahead],
             "fork": self.fork,
             "log": str(self.log),
         }
@@ -186,68 +209,57 @@ class Server:
             target=read_lines, args=(self._process.stdout, self._lines), daemon=True
         )
         self._reader.start()
-        try:
-            ready = self.event(READY, time.monotonic() + IMPORT_TIMEOUT_S)
-        except BaseException:
-            self.close()
-            raise
-        if ready is None:
-            self.close()
-            raise ServerDied(Ended(timed_out=True, output_tail=tail(self.log)))
-        self.import_s, self.imports = ready.import_s, ready.imports
-        self.threads, self.cuda_initialized = ready.threads, ready.cuda_initialized
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def run(self, request: Request) -> Answer:
         """Run one cell. This returns at its time limit, whatever the cell does."""
-        began = time.monotonic()
         output = request.directory / "output.txt"
+        began = time.monotonic()
+        ended, import_s = self._run(request, output)
+        wall_s = time.monotonic() - began - import_s
+        ended = replace(ended, output_tail=tail(output))
+        return Answer(read_observation(request.directory), ended, wall_s, import_s)
+
+    def _run(self, request: Request, output: Path) -> tuple[Ended, float]:
+        """How the process of a cell ended, and the seconds that the server imported after that.
+
+        The server is closed if it does not report the end.
+        """
         timed_out = False
         try:
-            request.directory.mkdir(parents=True)
-            self.send(request.line())
-            started = self.event(STARTED, began + 60)
-            self._cell = started.pid if started else None
-            event = self.event(ENDED, began + request.timeout_s, watch=output) if started else None
-            timed_out = event is None and started is not None
-            if timed_out and started:
-                kill_group(started.pid)
-                event = self.event(ENDED, time.monotonic() + 30)
-            if event is None:
-                self.close()
-                ended = Ended(timed_out=timed_out, lost=not timed_out, output_tail=tail(output))
-            else:
-                kill_group(event.pid)  # processes that the script left behind
-                self._cell = None
-                self.threads, self.cuda_initialized = event.threads, event.cuda_initialized
-                ended = Ended(
-                    event.signal, event.exit, timed_out=timed_out, output_tail=tail(output)
-                )
+            event = self._finish(request, output)
+            if event is None and self._cell is not None:
+                timed_out = True
+                event = self._kill_cell()
         except (ServerDied, OSError) as error:
             self.close()
-            found = (
-                error.ended
-                if isinstance(error, ServerDied) and not self.fork
-                else Ended(lost=not timed_out)
-            )
-            ended = Ended(
-                found.signal,
-                found.exit,
-                timed_out=timed_out,
-                lost=found.lost,
-                output_tail=tail(output),
-            )
-            event = None
-        import_s = event.import_s if event else 0.0
-        return Answer(
-            read_observation(request.directory),
-            ended,
-            time.monotonic() - began - import_s,
-            import_s,
-        )
+            if isinstance(error, ServerDied) and not self.fork:  # the server was the cell itself
+                return replace(error.ended, timed_out=timed_out), 0.0
+            return Ended(timed_out=timed_out, lost=not timed_out), 0.0
+        if event is None:
+            self.close()
+            return Ended(timed_out=timed_out, lost=not timed_out), 0.0
+        self._cell = None
+        self.threads, self.cuda_initialized = event.threads, event.cuda_initialized
+        if not self.fork:
+            self.close()  # it runs one cell only; this ends what the script left running
+        return Ended(event.signal, event.exit, timed_out=timed_out), event.import_s
+
+    def _finish(self, request: Request, output: Path) -> CellEnded | None:
+        """Start a cell and wait for its end; None if it does not start or end in time."""
+        request.directory.mkdir(parents=True)
+        began = time.monotonic()
+        self.send(request.line())
+        started = self.event(STARTED, began + START_TIMEOUT_S)
+        if started is None:
+            return None
+        self._cell = started.pid
+        return self.event(ENDED, began + request.timeout_s, watch=output)
+
+    def _kill_cell(self) -> CellEnded | None:
+        """Kill the running cell; return the server's report of its end, or None without one."""
+        assert self._cell is not None
+        kill_group(self._cell)
+        return self.event(ENDED, time.monotonic() + KILL_TIMEOUT_S)
 
     @property
     def alive(self) -> bool:
@@ -255,7 +267,13 @@ class Server:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End the server and everything it started."""
+        """End the server and everything it started.
+
+        Only the first call does anything: after it, another process may have the same id.
+        """
+        if self._closed:
+            return
+        self._closed = True
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -298,14 +316,14 @@ class Server:
             raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
 
     def line(self, deadline: float, watch: Path | None = None) -> bytes | None:
-        """The next line of the server, as ``event`` waits for it."""
+        """The next line of the server; None if there is none before the deadline."""
         while True:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                return None
+            left_s = max(0.0, deadline - time.monotonic())
             with contextlib.suppress(queue.Empty):
                 line = self._lines.get(timeout=min(left_s, POLL_S))
                 break
+            if not left_s:
+                return None
             if watch is not None:
                 cut_back(watch)
         if watch is not None:
@@ -339,7 +357,7 @@ def read_lines(stream: IO[bytes], lines: queue.SimpleQueue[bytes]) -> None:
 
 
 def read_observation(directory: Path) -> Observation | None:
-    """The observation that a cell left in ``directory``; None if there is none, or it cannot be read."""
+    """The observation that a cell left in ``directory``; None if there is none that can be read."""
     try:
         return OBSERVATION.decode((directory / "observation.json").read_bytes())
     except (OSError, *NOT_READABLE):

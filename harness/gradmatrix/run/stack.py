@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
-"""Characters of an explanation why a whole stack failed: it stands nowhere else."""
+"""Characters of the explanation why a whole stack failed; no other place has it."""
 REPEATS_LIMIT = 20
 """How many earlier outcomes a record keeps."""
 
@@ -96,9 +96,9 @@ class StackRun:
     def execute(self, selection: Selection) -> Summary:
         """Run what must be run and record every cell.
 
-        If the stack cannot be installed, that is the outcome of all its cells. Only one run may write
-        a stack's records and use its environment: a second run waits for the first and then makes
-        its plan.
+        If the stack cannot be installed, that is the outcome of all its cells. Only one run may
+        write a stack's records and use its environment. A second run waits for the first and then
+        makes its plan.
         """
         cells = self.plan(selection)
         if self.lock.failure is not None or all(cell.action is not Action.RUN for cell in cells):
@@ -177,7 +177,7 @@ class StackRun:
         return planned({**newest, **same})
 
     def revive(self, cells: Iterable[Planned]) -> None:
-        """Make kept records the newest ones again: a stack may be changed, run and changed back."""
+        """Make kept records the newest again: a stack may be changed, run and changed back."""
         newest = self.store.recorded_here(self.stack.name)
         by_key = self.store.recorded_under(self.stack.name)
         for cell in cells:

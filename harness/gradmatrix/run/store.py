@@ -49,7 +49,7 @@ class Store:
     published: Path
     problems: list[str] = field(default_factory=list)
     _seen: dict[Path, tuple[tuple[int, int], list[Record]]] = field(default_factory=dict)
-    """The records of each file that was read, with its modification time and size at that moment."""
+    """The records of each file that was read, with its modification time and size then."""
     _foreign: dict[Path, str] = field(default_factory=dict)
     """The files with records of another schema, and what was found."""
     _as_published: AsPublished | None = None
@@ -71,9 +71,34 @@ class Store:
     def in_use(
         self, stack: str, waiting: Callable[[], object] = lambda: None
     ) -> AbstractContextManager[None]:
-        """Hold the journal of ``stack``: of two runs with one results folder, the second one waits."""
+        """Hold the journal of ``stack``: a second run with this results folder waits."""
         self.journal.mkdir(parents=True, exist_ok=True)
         return held(self.journal / f".{stack}.lock", waiting)
+
+    def take(self, stack: str, records: Iterable[Record]) -> int:
+        """Add records of ``stack`` from another machine to the journal in one step.
+
+        Only those are added that are new, or newer than the one with the same key. Each gets the
+        place that ``in_order`` gives it. Returns how many were added.
+        """
+        path = self._file(self.journal, stack)
+        journal = self._read(path)
+        under = self.recorded_under(stack)
+        new = [
+            record
+            for record in sorted(records, key=lambda each: (each.recorded_at, each.cell))
+            if (record.cell, record.key) not in under
+            or under[record.cell, record.key].recorded_at < record.recorded_at
+        ]
+        if new:
+            before = path.read_bytes() if path.exists() else b""
+            if before and not before.endswith(b"\n"):
+                before += b"\n"  # a killed run left half a line
+            is_newer = newer_than(journal)
+            older = (encode(record) for record in new if not is_newer(record))
+            newer = (encode(record) for record in new if is_newer(record))
+            write_atomically(path, b"".join([*older, before, *newer]))
+        return len(new)
 
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell of ``stack`` that this checkout ran."""
@@ -87,7 +112,7 @@ class Store:
         }
 
     def of_stack(self, stack: str) -> dict[Cell, Record]:
-        """The newest record of each cell of ``stack``, published or not. They are not kept in memory."""
+        """The newest record of each cell of ``stack``, published or not; not kept in memory."""
         path = self._file(self.published, stack)
         damaged: list[bytes] = []
         published = list(self._decoded(path, stack, damaged))
@@ -103,13 +128,14 @@ class Store:
         if path in self._foreign:
             raise UserError(
                 f"{path.name} cannot be published again: {self._foreign[path]}.",
-                cause="another release of gradmatrix wrote these records; publishing would delete them",
+                cause="another release of gradmatrix wrote these records, "
+                "and publishing would delete them",
                 next_step="update this checkout, or move the file away",
             )
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the published file of the stack that was read last has lines that could not be read."""
+        """Whether the published file that was read last has lines that could not be read."""
         return self._as_published is not None and bool(self._as_published.damaged)
 
     def everything(self) -> dict[Cell, Record]:
@@ -124,9 +150,10 @@ class Store:
         return newest(chain.from_iterable(found), keep_judged=True)
 
     def publish(self, stack: str, records: Iterable[Record]) -> None:
-        """Write one line for each cell to ``results/records/``, in a stable order for readable diffs.
+        """Write one line for each cell to ``results/records/``.
 
-        A stack without records keeps its file. Lines that could not be read are kept at its end.
+        The order is stable, so that differences are short. A stack without records keeps its file.
+        Lines that could not be read are kept at its end.
 
         Raises:
             UserError: if this would delete records of another schema.
@@ -212,11 +239,11 @@ def unknown(outcome: str) -> str | None:
 
 
 def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
-    """The newest record of each cell: the last one, as ``records`` are in the order of their writing.
+    """The newest record of each cell: the last one, for ``records`` in the order of writing.
 
-    With ``keep_judged``, an older record is kept in two cases: if it has an observation and the newer
-    one says something about the machine only (a machine without a GPU keeps what one with a GPU has
-    published), and if both are of a cell that did not run and say the same (only the time differs).
+    With ``keep_judged``, an older record is kept in two cases. Either it has an observation, and
+    the newer one says something about the machine only: a machine without a GPU keeps what one with
+    a GPU has published. Or both say the same of a cell that did not run, and only the time differs.
     """
     found: dict[Cell, Record] = {}
     for record in records:
@@ -227,26 +254,38 @@ def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell
 
 
 def in_order(others: Iterable[Record], journal: Sequence[Record]) -> Iterator[Record]:
-    """Records of others and those of a journal, for ``newest``.
-
-    Within the journal the order of its lines counts, so that a clock which was once ahead hides
-    nothing. A record of another source is newer than the journal's if its date is, and if neither date
-    lies in the future.
-    """
-    now = dt.datetime.now(dt.UTC)
-    last: dict[Cell, dt.datetime] = {}
-    for record in journal:
-        if record.recorded_at <= now:
-            last[record.cell] = record.recorded_at
+    """Records of another source and those of a journal, in the order that ``newest`` needs."""
+    is_newer = newer_than(journal)
     later = []
     for record in others:
-        known = last.get(record.cell)
-        if known is not None and known < record.recorded_at <= now:
+        if is_newer(record):
             later.append(record)
         else:
             yield record
     yield from journal
     yield from later
+
+
+def newer_than(journal: Iterable[Record]) -> Callable[[Record], bool]:
+    """Whether a record of another source is newer than what a journal has of its cell.
+
+    It is if its date is later. Dates in the future do not count. Within the journal the order of
+    the lines counts, so that a clock which was once ahead hides nothing.
+    """
+    now = dt.datetime.now(dt.UTC)
+    ran, last = set(), {}
+    for record in journal:
+        ran.add(record.cell)
+        if record.recorded_at <= now:
+            last[record.cell] = record.recorded_at
+
+    def is_newer(record: Record) -> bool:
+        if record.cell not in ran:
+            return True
+        known = last.get(record.cell)
+        return known is not None and known < record.recorded_at <= now
+
+    return is_newer
 
 
 def _adds_nothing(record: Record, known: Record) -> bool:

@@ -97,9 +97,9 @@ class Matrix(Frozen, frozen=True, kw_only=True):
 
 class _StepsTable(Frozen, frozen=True, kw_only=True):
     audit: AtLeastOne = 4
-    """Optimizer steps in which gradients and updates are looked at."""
+    """Optimizer steps in which gradients and updates are observed."""
     warmup: Annotated[int, msgspec.Meta(ge=0)] = 4
-    """Steps that are neither looked at nor timed."""
+    """Steps that are neither observed nor timed."""
     timed: AtLeastOne = 12
     """Steps that are timed."""
 

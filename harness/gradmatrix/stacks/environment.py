@@ -98,7 +98,7 @@ class BuildChoice:
     notice: str | None = None
 
     def drops(self, name: str) -> bool:
-        """Whether a locked package is left out: torch itself, or one that only its CUDA build needs."""
+        """Whether a locked package is left out: torch, or one that only its CUDA build needs."""
         return bool(self.torch) and (
             name == "torch" or name in TRITON or name.startswith(ONLY_CUDA)
         )
@@ -139,7 +139,7 @@ def torch_build(
 
 
 def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | None:
-    """The CPU wheel of this torch for this Python and platform in one of the directories, or None."""
+    """The CPU wheel of this torch for this Python and platform in a directory, or None."""
     wanted = Version(f"{Version(version).public}+cpu")
     major, minor = python.split(".")
     tags = frozenset(cpython_tags((int(major), int(minor))))
@@ -263,7 +263,7 @@ def ensure(
         locks: the folder of the lock's text
         root: the folder of all environments
         waiting: called if another install must end first
-        progress: told what is downloaded and installed, a line at a time
+        progress: called with each line about what is downloaded and installed
         driver: whether the machine has an NVIDIA driver; None to look
         choose: the build to install, for tests
         free_bytes: free disk space at a path, for tests
@@ -300,7 +300,7 @@ def ensure(
 def in_use(
     root: Path, stack: str, waiting: Callable[[], object] = lambda: None
 ) -> AbstractContextManager[None]:
-    """Hold the environment of ``stack``: no other process installs, uses or deletes it meanwhile."""
+    """Hold the environment of ``stack``: no other process installs, uses or deletes it then."""
     return files.held(root / f".{stack}.lock", waiting)  # no stack's name begins with a dot
 
 
@@ -441,7 +441,8 @@ def interpreter(asked: Path | None, environ: Mapping[str, str] = os.environ) -> 
     raise UserError(
         "No Python with torch was found.",
         cause=f"these were tried: {', '.join(map(str, [sys.executable, *tried]))}",
-        next_step="give --python PATH: the Python, or the folder, of the environment in which you train",
+        next_step="give --python PATH: the Python, or the folder, of the environment "
+        "in which you train",
     )
 
 
@@ -504,8 +505,16 @@ import importlib.metadata, json, sys
 def origin(d):  # conda notes the folder in which it built a release
     is_conda = (d.read_text("INSTALLER") or "").strip() == "conda"
     return None if is_conda else d.read_text("direct_url.json")
-found = [{"name": d.metadata["Name"], "version": d.version, "needs": d.requires or [], "origin": origin(d)}
-         for d in importlib.metadata.distributions() if d.metadata and d.metadata["Name"] and d.version]
+found = [
+    {
+        "name": d.metadata["Name"],
+        "version": d.version,
+        "needs": d.requires or [],
+        "origin": origin(d),
+    }
+    for d in importlib.metadata.distributions()
+    if d.metadata and d.metadata["Name"] and d.version
+]
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "distributions": found}))
 """
 """The script that lists an environment; it runs in the environment."""
@@ -557,7 +566,7 @@ def lock_of(python: Path, found: Listing) -> Lock:
     if "torch" not in versions:
         raise UserError(
             f"{python} has no torch.",
-            cause=f"its environment has {len(versions)} packages, and torch is none of them",
+            cause=f"its environment has {len(versions)} packages, but not torch",
             next_step="give --python the interpreter of the environment in which you train",
         )
     return Lock(

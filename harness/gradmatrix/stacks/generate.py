@@ -1,4 +1,4 @@
-"""Stacks that nobody writes: the [generate.*] tables of matrix.toml are rules that give stacks.
+"""Generated stacks: the [generate.*] tables of matrix.toml are rules that give stacks.
 
 A rule is read and checked without the package index. What it gives is a function of the rule, the
 releases in the index, and the day:
@@ -69,7 +69,7 @@ class Snapshots(Frozen, frozen=True, kw_only=True):
 
 
 class Releases(Frozen, frozen=True, kw_only=True):
-    """[generate.releases]: a stack for every release of one package, over the requirements of another stack."""
+    """[generate.releases]: another stack, once with every release of one package."""
 
     package: str
     """The package whose releases are taken."""
@@ -129,7 +129,7 @@ class Placed:
     base: Stack | None = None
 
     def asked(self) -> dict[str, Any]:
-        """The rule and its base as plain data. Together with the releases and the day it gives stacks."""
+        """The rule and its base as plain data. Stacks follow from it, the releases and the day."""
         base = self.base and {
             key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
         }
@@ -139,7 +139,7 @@ class Placed:
 
 
 def read(path: Path, tables: Mapping[str, Any], today: dt.date) -> tuple[Placed, ...]:
-    """The rules in the [generate] table of ``path``, without their bases; UserError if one is wrong."""
+    """The rules in the [generate] table of ``path``, without bases; UserError if one is wrong."""
     found = []
     for kind, given in tables.items():
         if kind not in KINDS:
@@ -186,7 +186,7 @@ def _substance(stack: Stack) -> tuple[object, ...]:
 
 
 def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each table of a kind with its words for people: ``[generate.kind]``, or a numbered one."""
+    """Each table of a kind with its name for people: ``[generate.kind]``, or a numbered one."""
     several = isinstance(given, list)
     for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
         place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
@@ -237,7 +237,7 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
 
 
 def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
-    """UserError unless ``bound`` is a version, a date, or absent."""
+    """UserError unless ``bound`` is a version, a date or None."""
     if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
         return
     if not isinstance(bound, str) or not _is_version(bound):
@@ -428,11 +428,11 @@ PYTHONS = {
 
 def packages(rule: Window) -> tuple[str, ...]:
     """The packages that the rule's requirements leave open; of two twins the first."""
-    said = _pinned(rule)
+    named = _pinned(rule)
     open_ones = [
         name
         for name in names_of(rule.requirements)
-        if name not in said and TWINS.get(name) not in said
+        if name not in named and TWINS.get(name) not in named
     ]
     return tuple(name for n, name in enumerate(open_ones) if TWINS.get(name) not in open_ones[:n])
 
@@ -503,10 +503,10 @@ def _each(rule: Window, releases: Mapping[str, Iterable[Release]], day: dt.date)
     for name in packages(rule):
         release = floor(releases[name], day, rule.months)
         if release is not None:
-            said = f"the oldest {name}, and the rest as new as goes with it"
+            what = f"the oldest {name}, and the rest as new as goes with it"
             there = max((day, *_days(rule, releases), *filter(None, (release.uploaded,))))
             yield _stack(
-                rule, day, f"{name}-{release.version}", {name: release.version}, said, as_of=there
+                rule, day, f"{name}-{release.version}", {name: release.version}, what, as_of=there
             )
 
 
@@ -515,7 +515,7 @@ def _stack(
     day: dt.date,
     end: str,
     versions: dict[str, str],
-    said: str,
+    what: str,
     *,
     as_of: dt.date | None = None,
 ) -> Stack:
@@ -526,7 +526,7 @@ def _stack(
         requirements=pinned(rule.requirements, versions),
         as_of=as_of or day,
         core=rule.core,
-        summary=f"SPEC 0's window of {quarter}: {said}",
+        summary=f"SPEC 0's window of {quarter}: {what}",
     )
 
 

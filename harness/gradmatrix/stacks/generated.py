@@ -58,7 +58,7 @@ class Entry(Frozen, frozen=True):
     stacks: tuple[_Stack, ...]
 
     def as_stacks(self) -> Iterator[Stack]:
-        """Its stacks; ValueError if a date is none."""
+        """Its stacks; ValueError if a date is not valid."""
         for entry in self.stacks:
             as_of = entry.as_of if entry.as_of == "today" else dt.date.fromisoformat(entry.as_of)
             yield Stack(**{**msgspec.structs.asdict(entry), "as_of": as_of})
@@ -79,7 +79,7 @@ class Generated(Frozen, frozen=True):
 
 
 def path_in(folder: Path, matrix_file: Path, root: Path) -> Path:
-    """The file for the stacks of ``matrix_file``. No stack, so no lock, has a name like it.
+    """The file for the stacks of ``matrix_file``. No lock can have the same name.
 
     A matrix file in another folder than ``root`` gets a file with a digest in its name.
     """
@@ -110,7 +110,7 @@ def load(path: Path) -> Generated:
 
 
 def write(path: Path, given: Mapping[Placed, Sequence[Stack]]) -> bool:
-    """Write what each rule gave, and return whether the file changed. Without rules it is deleted."""
+    """Write what each rule gave; return whether the file changed. It is deleted without rules."""
     entries = tuple(
         Entry(
             asked=placed.asked(),

@@ -1,4 +1,4 @@
-"""The package index: which releases of a package there are, and which of them an install would take.
+"""The package index: the releases of a package, and which of them an install would take.
 
 The index is asked by its simple API: few requests at a time, with retries that respect Retry-After.
 Answers are kept in the user's cache folder, so that the program works offline and a second checkout
@@ -48,6 +48,31 @@ if TYPE_CHECKING:
 
 PATCHES = 100
 """More than a minor version of Python has patch releases."""
+WORKERS = 8
+"""Requests at the same time, at most."""
+TIMEOUT_S = 30.0
+FRESH_S = 300.0
+"""An answer this young is used without asking again."""
+DOWN_S = 60.0
+"""How long an index that did not answer is left alone."""
+LONGEST_S = 86400.0
+"""How long it is left alone at most, whatever its Retry-After says."""
+PATIENCE_S = 60.0
+"""The longest Retry-After that is waited for."""
+USER_AGENT = "gradmatrix (package index reader; python-requests)"
+PASSING = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.TOO_EARLY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+}
+"""Failures that may pass. After any other one the index is not asked again."""
+SCHEMA = 3
+"""Version of the kept files. Files of another version are not read."""
+FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +136,7 @@ def admitted(
 
 
 def both(releases: Iterable[Release], twins: Iterable[Release]) -> list[Release]:
-    """Those of ``releases`` whose version ``twins`` have too, dated by the later upload of the two."""
+    """The ``releases`` whose version ``twins`` have too, dated by the later upload of the two."""
     days = {Version(twin.version): twin.uploaded for twin in twins}
     return [
         replace(
@@ -218,11 +243,6 @@ def _day(moment: dt.datetime) -> dt.date:
     return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
 
 
-SCHEMA = 3
-"""Version of the kept files. Files of another version are not read."""
-FOLDER_VARIABLE = "GRADMATRIX_CACHE_DIR"
-
-
 class Answer(Frozen, frozen=True, kw_only=True):
     """What the index said about one package."""
 
@@ -284,39 +304,15 @@ class IndexCache:
 
 
 def user_folder() -> Path:
-    """The folder that ``GRADMATRIX_CACHE_DIR`` names, or the platform's cache folder of the user."""
+    """The folder in ``GRADMATRIX_CACHE_DIR``, or the platform's cache folder of the user."""
     import platformdirs
 
     named = os.environ.get(FOLDER_VARIABLE)
     return Path(named) if named else platformdirs.user_cache_path("gradmatrix", appauthor=False)
 
 
-WORKERS = 8
-"""Requests at the same time, at most."""
-TIMEOUT_S = 30.0
-FRESH_S = 300.0
-"""An answer this young is used without asking again."""
-DOWN_S = 60.0
-"""How long an index that did not answer is left alone."""
-LONGEST_S = 86400.0
-"""How long it is left alone at most, whatever its Retry-After says."""
-PATIENCE_S = 60.0
-"""The longest Retry-After that is waited for."""
-USER_AGENT = "gradmatrix (package index reader; python-requests)"
-PASSING = {
-    HTTPStatus.REQUEST_TIMEOUT,
-    HTTPStatus.TOO_EARLY,
-    HTTPStatus.TOO_MANY_REQUESTS,
-    HTTPStatus.INTERNAL_SERVER_ERROR,
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-}
-"""Failures that may pass. After any other one the index is not asked again."""
-
-
 class IndexUnreachable(Exception):
-    """The package index did not answer. This says something about the machine, not about a stack."""
+    """The package index did not answer. This says something about the machine, not a stack."""
 
 
 class _Failed(Exception):
@@ -395,7 +391,7 @@ class Index:
 
     @property
     def stale_since(self) -> dt.datetime | None:
-        """When the oldest answer was given that is used only because there is no newer one (UTC)."""
+        """The time (UTC) of the oldest answer that is used only because there is no newer one."""
         return min(
             (self._known[name].asked_at.astimezone(dt.UTC) for name in self._stale), default=None
         )
@@ -450,7 +446,10 @@ class Index:
         return answer
 
     def _is_fresh(self, kept: Answer) -> bool:
-        """Whether an answer is a few minutes old. One from the future is not: a clock was set back."""
+        """Whether an answer is a few minutes old at most.
+
+        One from the future is not fresh: a clock was set back.
+        """
         age = self._clock() - kept.asked_at
         return dt.timedelta() <= age < dt.timedelta(seconds=FRESH_S)
 

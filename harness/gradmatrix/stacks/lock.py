@@ -115,8 +115,8 @@ UNBOUND = Bounds()
 def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) -> Lock:
     """Resolve ``stack`` and write its lock into ``folder``.
 
-    Only a solution, or the lack of one, is written. If the index does not answer or a source release
-    does not build, an older lock stays.
+    Only a solution, or the lack of one, is written. If the index does not answer, or a source
+    release does not build, an older lock stays.
 
     Returns:
         the lock, with a ``failure`` if there is no solution
@@ -156,8 +156,9 @@ def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.
         ran = uv.run(
             [
                 "pip", "compile", "-", "--quiet", "--universal", "--python-version", stack.python,
-                "--exclude-newer", cutoff(as_of), "--generate-hashes", "--no-header", "--no-annotate",
-                "--no-emit-index-url", "--no-emit-find-links", *further,
+                "--exclude-newer", cutoff(as_of), "--generate-hashes",
+                "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links",
+                *further,
             ],
             stdin="\n".join(stack.requirements),
             variables={"UV_DEFAULT_INDEX": index.url},
@@ -231,7 +232,7 @@ def requirements_path(stack: str, folder: Path) -> Path:
 
 
 def cutoff(as_of: dt.date) -> str:
-    """The end of the day in UTC for uv's --exclude-newer, which reads a date in the local time zone."""
+    """The end of the day in UTC. uv would read a date without a time as local time."""
     return f"{as_of + dt.timedelta(days=1)}T00:00:00Z"
 
 
@@ -351,8 +352,9 @@ def _pinned(requirement: Requirement) -> bool:
 def _linux(python: str) -> dict[str, str]:
     """The marker variables of a Python on Linux, where results are published from."""
     return {
-        "implementation_name": "cpython", "implementation_version": f"{python}.99", "os_name": "posix",
-        "platform_machine": "x86_64", "platform_python_implementation": "CPython", "platform_release": "",
+        "implementation_name": "cpython", "implementation_version": f"{python}.99",
+        "os_name": "posix", "platform_machine": "x86_64",
+        "platform_python_implementation": "CPython", "platform_release": "",
         "platform_system": "Linux", "platform_version": "", "python_full_version": f"{python}.99",
         "python_version": python, "sys_platform": "linux", "extra": "",
     }  # fmt: skip

@@ -1,9 +1,8 @@
-"""What the code of strangers sees: chosen variables, a home of its own, no network.
+"""What other people's code sees: chosen variables, a home of its own, no network.
 
-This file is also a script: ``python -I sandbox.py COMMAND …`` shuts itself off and then becomes the
-command, with the same process id. Shut off means: in a network namespace of its own, and in a Landlock
-domain, from which it cannot read the variables or the memory of processes outside, or send them a
-signal.
+This file is also a script: ``python -I sandbox.py COMMAND …`` isolates itself and then becomes the
+command, with the same process id. It enters a network namespace of its own and a Landlock domain.
+From there it cannot read the variables or the memory of processes outside, or signal them.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def home(folder: Path) -> dict[str, str]:
 
 
 def caches(environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that name the folders of models and data that the user has downloaded."""
+    """Environment variables that name the folders of downloaded models and data."""
     cache = Path.home() / ".cache"
     hub = Path(environ.get("HF_HOME") or cache / "huggingface")
     models = environ.get("HF_HUB_CACHE") or str(hub / "hub")

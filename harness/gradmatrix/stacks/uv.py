@@ -18,17 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 LEAKS = (
-    "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date and would enter every dated stack
-    "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION", "UV_FORK_STRATEGY",
-    "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE", "VIRTUAL_ENV", "CONDA_PREFIX",
+    "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date: it would enter every stack
+    "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION",
+    "UV_FORK_STRATEGY", "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE",
+    "VIRTUAL_ENV", "CONDA_PREFIX",
 )  # fmt: skip
 """Environment variables that would make a lock depend on this machine."""
 OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
 """Environment variables that forbid use of the network; either one also applies to uv."""
 TIMED_OUT = 124
 NETWORK = re.compile(
-    r"failed to (?:fetch|download)|error sending request|dns error|timed out|request failed after|could not connect"
-    r"|connection (?:refused|reset|closed)|error decoding response body|network is unreachable|network connectivity"
+    r"failed to (?:fetch|download)|error sending request|request failed after|dns error"
+    r"|timed out|could not connect|connection (?:refused|reset|closed)"
+    r"|error decoding response body|network is unreachable|network connectivity"
     r"|network was disabled|\btls\b|\bcertificate\b",
     re.IGNORECASE,
 )
@@ -57,7 +59,7 @@ def run(
     variables: Mapping[str, str] | None = None,
     timeout_s: float = 1800,
 ) -> Ran:
-    """Run ``uv ARGUMENTS``. A uv that fails or times out raises nothing."""
+    """Run ``uv ARGUMENTS``. Nothing is raised if uv fails or times out."""
     try:
         ran = subprocess.run(
             [binary(), *arguments],
@@ -145,12 +147,11 @@ def index_url() -> str:
     """
     for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"):
         if os.environ.get(name):
-            address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip(
-                "/"
-            )  # uv allows NAME=ADDRESS
+            # uv allows NAME=ADDRESS
+            address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")
             if not re.match(r"https?://[^/]|file:///", address):
-                raise UserError(
-                    f"{name} holds no address of a package index.",  # it may hold credentials: do not show it
+                raise UserError(  # it does not show the value, which may hold credentials
+                    f"{name} holds no address of a package index.",
                     cause="an address begins with https://, http:// or file:///",
                     next_step=f"set {name} to the simple API of an index, or unset it",
                 )

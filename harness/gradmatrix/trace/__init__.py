@@ -1,1 +1,1 @@
-"""A script or an environment of the user's own."""
+"""Look at a script or an environment of the user."""

@@ -151,8 +151,9 @@ def _platform(python: str, system: str, machine: str) -> dict[str, str]:
     return {
         "implementation_name": "cpython", "implementation_version": f"{python}.99",
         "os_name": "nt" if system == "win32" else "posix", "platform_machine": machine,
-        "platform_python_implementation": "CPython", "platform_release": "", "platform_system": SYSTEMS[system],
-        "platform_version": "", "python_full_version": f"{python}.99", "python_version": python,
+        "platform_python_implementation": "CPython", "platform_release": "",
+        "platform_system": SYSTEMS[system], "platform_version": "",
+        "python_full_version": f"{python}.99", "python_version": python,
         "sys_platform": system, "extra": "",
     }  # fmt: skip
 
@@ -311,7 +312,7 @@ def main() -> None:
     register_module_forward_pre_hook(note_names)
     train()
     if not any(parameter.requires_grad for parameter in names):
-        sys.exit(f"nothing is trainable: all {{len(names)}} parameters are frozen, without an error")
+        sys.exit(f"nothing is trainable: all {{len(names)}} parameters are frozen, with no error")
 """
 LOSSES = """
 def main() -> None:

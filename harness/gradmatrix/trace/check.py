@@ -16,7 +16,7 @@ from gradmatrix.judge.diagnosis import Diagnosis, diagnose
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, passes
 from gradmatrix.judge.versions import Likeness
-from gradmatrix.run import project as address
+from gradmatrix.run import lookup
 from gradmatrix.run.plan import Action, plan
 from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks.environment import device_class, installed
@@ -50,11 +50,11 @@ class Checked(Frozen, frozen=True):
     """Which published stacks fail in the same way; None if it did not fail."""
     diagnosis: Diagnosis | None = None
     remedy: Remedy | None = None
-    """What was seen to train in this environment, or else on the nearest stack."""
+    """A variant that trains in this environment, or else on the nearest stack."""
 
     @property
     def as_nearest(self) -> bool:
-        """Whether it ends here as on the nearest stack.
+        """Whether it has the same result here as on the nearest stack.
 
         Also True if one of the two was not judged.
         """
@@ -101,7 +101,7 @@ class Report(Frozen, frozen=True):
 
     @property
     def unexpected(self) -> list[Checked]:
-        """The cells that fail here, and on the nearest stack not in this way."""
+        """The cells that fail here, but not in the same way on the nearest stack."""
         return [cell for cell in self.cells if cell.passed is False and not cell.as_nearest]
 
 
@@ -114,8 +114,8 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class World:
-    """An environment beside what is published: locks by age, and records of single cells."""
+class PublishedResults:
+    """What is published, beside the versions of one environment: locks by age, and records."""
 
     here: versions.Versions
     locks: tuple[Lock, ...]
@@ -127,9 +127,9 @@ class World:
         return versions.nearest(self.here, self.locks)
 
     @classmethod
-    def of(cls, lock: Lock, project: Project) -> World:
+    def of(cls, lock: Lock, project: Project) -> PublishedResults:
         """``lock`` beside the checkout's results. Stacks with no judged cell are left out."""
-        records = {cell: as_it_ran(record) for cell, record in address.published(project).items()}
+        records = {cell: as_it_ran(record) for cell, record in lookup.published(project).items()}
         judged = {cell.stack for cell, record in records.items() if record.passed is not None}
         known = sorted(project.known_locks(), key=lambda lock: (lock.as_of, lock.stack))
         locks = tuple(each for each in known if each.stack in judged and each.failure is None)
@@ -157,19 +157,22 @@ def check(
         recorded={},
         selection=selection,
     )
-    world = World.of(lock, project)
-    closest = world.closest
+    published = PublishedResults.of(lock, project)
+    closest = published.closest
     ended = run(project, python, cells, stage)
     ran = [Ran(cell, str(verdict.outcome)) for cell, (verdict, _) in ended.items()]
     remedies = partial(
-        remedy, scenarios={s.name: s for s in project.chosen_scenarios()}, ran=ran, world=world
+        remedy,
+        scenarios={s.name: s for s in project.chosen_scenarios()},
+        ran=ran,
+        published=published,
     )
     return Report(
         python=str(python),
         versions=_shown(lock),
         nearest=closest.stack if closest else None,
         nearest_versions=_shown(closest) if closest else {},
-        cells=tuple(compared(cell, *ended[cell.cell], world, remedies) for cell in cells),
+        cells=tuple(compared(cell, *ended[cell.cell], published, remedies) for cell in cells),
     )
 
 
@@ -203,14 +206,14 @@ def remedy(
     *,
     scenarios: Mapping[str, Scenario],
     ran: Iterable[Ran],
-    world: World,
+    published: PublishedResults,
 ) -> Remedy | None:
-    """What was seen to help: here, or else on the nearest published stack."""
+    """A variant that trains here, or else on the nearest published stack."""
     here = remedy_on_its_stack(diagnosis.cause, scenarios, ran, cell)
-    if here is not None or world.closest is None:
+    if here is not None or published.closest is None:
         return here
-    there = msgspec.structs.replace(cell, stack=world.closest.stack)
-    found = remedy_on_its_stack(diagnosis.cause, scenarios, world.records.values(), there)
+    there = msgspec.structs.replace(cell, stack=published.closest.stack)
+    found = remedy_on_its_stack(diagnosis.cause, scenarios, published.records.values(), there)
     return found and msgspec.structs.replace(found, same_stack=False)
 
 
@@ -218,7 +221,7 @@ def compared(
     planned: Planned,
     verdict: Verdict,
     finished: Finished | None,
-    world: World,
+    published: PublishedResults,
     remedies: Callable[[Diagnosis, Cell], Remedy | None],
 ) -> Checked:
     """A cell that has ended, beside what is published about it."""
@@ -226,18 +229,18 @@ def compared(
     passed = passes(planned.variant.role, verdict, seen)
     cell = planned.cell
     column = {
-        lock.stack: world.records.get(msgspec.structs.replace(cell, stack=lock.stack))
-        for lock in world.locks
+        lock.stack: published.records.get(msgspec.structs.replace(cell, stack=lock.stack))
+        for lock in published.locks
     }
-    there = column.get(world.closest.stack) if world.closest else None
+    there = column.get(published.closest.stack) if published.closest else None
     likeness: Likeness | None = None
     if passed is False:
-        stacks = {lock.stack: versions.versions_of(lock) for lock in world.locks}
+        stacks = {lock.stack: versions.versions_of(lock) for lock in published.locks}
         likeness = versions.like(
             str(verdict.outcome),
             filter(None, column.values()),
             stacks,
-            world.here,
+            published.here,
             planned.variant.needs,
         )
     diagnosis = diagnose(seen) if seen is not None and passed is False else None

@@ -117,7 +117,7 @@ def _folded(source: Source, constants: Constants, node: ast.AST) -> Edit | None:
 
 
 def _entry(source: Source, constants: Constants, node: ast.AST) -> Edit | None:
-    """Replace a look-up in a table, or a copy of a table that nobody else has."""
+    """Replace a look-up in a table, or a copy of a table that is used only once."""
     found = constants.looked_up(node)
     if found is not None:
         return source.replaced(node, source.operand(found) if hasattr(found, "lineno") else "None")
@@ -138,7 +138,7 @@ def _shortened(source: Source, constants: Constants, node: ast.BoolOp) -> Edit |
 
 
 def outside_strings(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node outside f-strings: inside them places are known from Python 3.12 on only."""
+    """Every node outside f-strings: only Python 3.12 and newer know places inside them."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

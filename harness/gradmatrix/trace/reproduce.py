@@ -13,7 +13,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, Outcome
 from gradmatrix.judge.relations import as_it_ran
 from gradmatrix.judge.verdict import Verdict, passes
-from gradmatrix.run import project as address
+from gradmatrix.run import lookup
 from gradmatrix.run.plan import Action, plan_cell
 from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
@@ -27,14 +27,19 @@ if TYPE_CHECKING:
     from gradmatrix.run.pool import Finished
     from gradmatrix.run.project import Project
 
-WORDS = {
+CHANGED_INPUTS = {
     "scenario": "the scenario's code has changed since then",
     "observer": "the observer has changed since then",
     "judge": "the rules for verdicts have changed since then",
     "schema": "the format of records has changed since then",
 }
-"""Inputs of which only a digest is recorded. Of the others both values are shown."""
-TOLD = {"device": "device", "steps": "steps (audited + warm-up + timed)", "threads": "threads"}
+"""A sentence for each input of which only a digest is recorded."""
+SHOWN_INPUTS = {
+    "device": "device",
+    "steps": "steps (audited + warm-up + timed)",
+    "threads": "threads",
+}
+"""The inputs of which both values are shown."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def reproduce(
         UserError: if that cannot be done here.
         InstallFailed: if the machine could not install the lock.
     """
-    lock = address.lock_of(record, project)
+    lock = lookup.lock_of(record, project)
     planned = prepared(project, record, lock)
     build, seen = "", None
     if planned.action is Action.SETTLED:
@@ -117,7 +122,7 @@ def prepared(project: Project, record: Record, lock: Lock) -> Planned:
     Raises:
         UserError: if this machine or this checkout cannot run it.
     """
-    scenario = address.scenario_of(record, project)
+    scenario = lookup.scenario_of(record, project)
     settings = project.settings()
     if lock.failure is not None:
         raise UserError(
@@ -177,8 +182,10 @@ def failed_install(error: environment.InstallFailed) -> Verdict:
 
 def notes(record: Record, inputs: dict[str, str], build: str) -> list[str]:
     """What differs between the published run and this one, and what is not compared."""
-    found = [words for name, words in WORDS.items() if record.inputs.get(name) != inputs[name]]
-    for name, words in TOLD.items():
+    found = [
+        words for name, words in CHANGED_INPUTS.items() if record.inputs.get(name) != inputs[name]
+    ]
+    for name, words in SHOWN_INPUTS.items():
         then = record.inputs.get(name, "unknown")
         if then != inputs[name]:
             found.append(f"different {words}: {then} then, {inputs[name]} here")

@@ -22,7 +22,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
-from gradmatrix.core.outcomes import NO_GRAD_FN, Outcome
+from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
@@ -177,7 +177,7 @@ def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
 
 @contextmanager
 def signals_meant_for(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Pass signals that ask to end on to the script; a terminal's interrupt reaches it anyway."""
+    """Pass requests to end on to the script; a terminal sends it an interrupt by itself."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         if started and number != signal.SIGINT:
@@ -273,7 +273,7 @@ def work(seen: Observation) -> tuple[int, int, int]:
 def judged(seen: Observation | None, returncode: int) -> Verdict:
     """The verdict. A signal and a non-zero exit code count more than what was seen before."""
     if seen is None and returncode == 0:
-        return Verdict(Outcome("process:exit-0"), None, "the script never imported torch")
+        return Verdict(exited_with(0), None, "the script never imported torch")
     ended = Ended(signal=-returncode if returncode < 0 else None, exit=returncode)
     if seen is None:
         return judge(None, ended)

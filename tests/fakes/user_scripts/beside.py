@@ -1,4 +1,4 @@
-"""What a script imports from its own folder; it knows whether it was imported where it should not be."""
+"""A module in the script's own folder. It knows whether it was imported in the wrong process."""
 
 # ruff: noqa: INP001  (a user's own)
 

@@ -1,4 +1,4 @@
-"""Ends itself after a few optimizer steps, in the way that its argument names, or goes on and on."""
+"""Ends itself after a few optimizer steps, in the way that its argument names, or never ends."""
 
 # ruff: noqa: E722, INP001, T201, TRY002  (a user's own)
 
@@ -31,7 +31,8 @@ elif how == "early_exit_3":
 elif how == "early_exit_words":
     sys.exit("the disk is full")
 elif how == "early_exception":
-    raise FileNotFoundError(os.path.join(os.path.dirname(os.path.abspath(__file__)), "a.txt"))  # noqa: PTH100, PTH118, PTH120
+    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    raise FileNotFoundError(os.path.join(folder, "a.txt"))  # noqa: PTH118
 elif how == "early_skip":
     raise unittest.SkipTest("not today")
 elif failed:

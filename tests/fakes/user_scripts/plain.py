@@ -1,4 +1,4 @@
-"""A training script as anybody writes it: arguments, a module beside it, a class of its own that is pickled."""
+"""An ordinary training script: arguments, a module beside it, and a class that is pickled."""
 
 # ruff: noqa: D101, D102, D103, INP001, S301  (a user's own)
 

@@ -74,13 +74,14 @@ class Sign(Frozen, frozen=True):
     cause: str | None = None
     """The cause in its diagnosis: a value of ``causes.Cause``."""
     than: str | None = None
-    """The variant to compare ``memory`` or ``speed`` with, in the same scenario, stack and device."""
+    """The variant with which ``memory`` or ``speed`` is compared, on the same stack and device."""
     memory: Literal["more", "less", "same"] | None = None
     """Peak memory compared with ``than``. Within one percent counts as the same."""
     speed: Literal["faster", "slower", "same"] | None = None
     """Step rate compared with ``than``.
 
-    Rates differ if the medians differ by five percent and the ranges between quartiles do not overlap.
+    Rates differ if the medians differ by five percent and the ranges between the quartiles do not
+    overlap.
     """
 
     @property
@@ -108,7 +109,10 @@ class Sign(Frozen, frozen=True):
 
 
 class Given(Sign, frozen=True):
-    """A condition on a cell of the same stack and device. If it does not hold, the claim is not tested."""
+    """A condition on a cell of the same stack and device.
+
+    If it does not hold, the claim is not tested.
+    """
 
     cell: tuple[str, str] | None = None
     """Scenario and variant of that cell; None for the cell itself."""
@@ -161,11 +165,11 @@ class Claim(Frozen, frozen=True):
     """How the sentence is understood for the test; empty if that is obvious."""
     expect: tuple[Expectation, ...]
     note: str = ""
-    """One sentence about the result that the table of counts and versions does not show, or empty."""
+    """One sentence about the result that the table of counts does not show; may be empty."""
 
     @property
     def url(self) -> str:
-        """The address of its source. GitHub redirects it if the number is that of a pull request."""
+        """The address of its source. GitHub redirects it if the number is a pull request's."""
         repository, _, number = self.source.partition("#")
         return f"https://github.com/{repository}/issues/{number}"
 
@@ -181,7 +185,7 @@ class Evidence(Frozen, frozen=True):
 
 
 class Boundary(Frozen, frozen=True):
-    """A package whose version separates the stacks that show an expectation from those that do not."""
+    """A package whose version separates the stacks that show what is expected from the others."""
 
     package: str
     holds: str
@@ -294,7 +298,7 @@ class _Document(Frozen, frozen=True):
     claims: tuple[_ClaimTable, ...] = ()
 
 
-def of_checkout(
+def load_claims(
     root: Path, scenarios: Mapping[str, Scenario], locks: Iterable[Lock]
 ) -> tuple[Claim, ...]:
     """Read the claims of the checkout in ``root``. A claim may name the packages of ``locks``."""
@@ -457,7 +461,7 @@ class _Reader:
         return text
 
     def matching(self, kind: str, text: str, known: Collection[str]) -> list[str]:
-        """Return the ``known`` names that match ``text``: a name, or a pattern such as ``lora_*``."""
+        """Return the ``known`` names that match ``text``, a name or a pattern like ``lora_*``."""
         found = [name for name in known if fnmatchcase(name, text)]
         if not found:
             raise self.unknown(kind, text, known)

@@ -45,7 +45,7 @@ def judge_all(claims: Iterable[Claim], table: Table) -> tuple[Judged, ...]:
 
 
 def verdict_of(tested: Iterable[Tested]) -> Verdict:
-    """Return the verdict that follows from all cells. An untested expectation prevents "confirmed"."""
+    """Return the verdict of all cells. An untested expectation prevents "confirmed"."""
     parts = list(tested)
     sides = {each.bears for part in parts for each in part.evidence}
     if not sides:
@@ -170,7 +170,8 @@ def _boundaries(
 ) -> Iterator[Boundary]:
     """Yield each package whose version separates the stacks that hold from those that do not.
 
-    Only packages count that ``where`` names or that a variant needs: others changed along with them.
+    Only packages that ``where`` names or that a variant needs are considered. Others changed along
+    with them.
     """
     sides: dict[str, set[str]] = defaultdict(set)
     for each in evidence:
@@ -241,7 +242,7 @@ def shows(matrix: Cells, row: Row | None, sign: Sign) -> bool | None:
 
 
 def compares(row: Row, other: Row | None, sign: Sign) -> bool | None:
-    """Whether memory and speed differ from ``other`` as ``sign`` says; None if that is not known."""
+    """Whether memory and speed compare to ``other`` as ``sign`` says; None if that is unknown."""
     if other is None:
         return None
     memory = sign.memory and memory_beside(row, other)
@@ -264,8 +265,8 @@ def memory_beside(row: Row, other: Row) -> str:
 def speed_beside(row: Row, other: Row) -> str:
     """Compare the rates: "faster", "slower", "same" or "unknown".
 
-    They differ if the medians are apart and the ranges between the quartiles do not overlap. If only
-    one of the two holds, noise may explain the difference.
+    They differ if the medians are apart and the ranges between the quartiles do not overlap. If
+    only one of the two holds, noise may explain the difference.
     """
     ours, theirs = row.steps_per_s, other.steps_per_s
     if ours is None or theirs is None:

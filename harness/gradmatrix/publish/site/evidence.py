@@ -1,8 +1,8 @@
 """The evidence of the cells of one stack, on one page.
 
-The frame of the page is a template. The cells are strings that Python joins: with templates, the pages of
-100,000 cells would take several times as long. All cells of a stack share a page, because a disk writes a
-few big files faster than many small ones.
+The frame of the page is a template. The cells are strings that Python joins: with templates, the
+pages of 100,000 cells would take several times as long. All cells of a stack share a page, because
+a disk writes a few big files faster than many small ones.
 """
 
 from __future__ import annotations
@@ -41,11 +41,19 @@ if TYPE_CHECKING:
 
 ALIKE = attrgetter("gradients", "changed", "learns", "held", "frozen", "dtype", "learning_rate")
 NAME = attrgetter("name")
+COLUMNS = (
+    "parameters",
+    "gradients",
+    "changed",
+    "should learn",
+    "in an optimizer",
+    "learning rate",
+    "dtype",
+)
 HEAD = (
     '<table class="parameters"><caption>Gradients in the audited steps</caption><thead><tr>'
-    '<th scope="col">parameters</th><th scope="col">gradients</th><th scope="col">changed</th>'
-    '<th scope="col">should learn</th><th scope="col">in an optimizer</th><th scope="col">learning rate</th>'
-    '<th scope="col">dtype</th></tr></thead><tbody>'
+    + "".join(f'<th scope="col">{column}</th>' for column in COLUMNS)
+    + "</tr></thead><tbody>"
 )
 END = "</tbody></table>"
 LETTERS = {"n": "none", "z": "zero", "f": "finite", "x": "non-finite"}
@@ -91,9 +99,8 @@ def evidence_page(
         environment=versioned(environment),
         absent=sorted({row.device for row in rows if row.outcome == NO_DEVICE}),
     )
-    before, _, after = frame.partition(
-        HERE.encode()
-    )  # a template would copy the big text five times
+    # a template would copy the big text five times
+    before, _, after = frame.partition(HERE.encode())
     return path, b"".join(
         [before, *(piece.encode() for each in sections for piece in each.articles), after]
     )
@@ -136,7 +143,10 @@ def known_of(scenario: Scenario | None, environment: Mapping[str, str], versions
 
 
 def versions_of(lock: Lock) -> str:
-    """Return the main versions of a stack as a link. Someone who follows a link to a cell sees only these."""
+    """Return the main versions of a stack as a link to it.
+
+    Somebody who follows a link to a cell sees no other versions.
+    """
     locked = {package.name: package.version for package in lock.packages}
     known = ", ".join(f"{name} {safe(locked[name])}" for name in SHOWN if name in locked)
     return f'<a href="../{links.stack(lock.stack)}">{known or "No version is known"}</a>'
@@ -156,7 +166,8 @@ def entry(row: Row) -> str:
     kind, word, note = shown(row)
     name = f"{row.variant} ({row.device})" if row.device != "cpu" else row.variant
     anchor = links.quoted(links.anchor(row.scenario, row.variant, row.device))
-    return f'<li><a class="{kind}" href="#{anchor}"><b>{safe(name)}</b> {safe(word)} {safe(note)}</a></li>'
+    text = f"<b>{safe(name)}</b> {safe(word)} {safe(note)}"
+    return f'<li><a class="{kind}" href="#{anchor}">{text}</a></li>'
 
 
 class Known(NamedTuple):
@@ -225,15 +236,16 @@ def why(row: Row, agree: Iterable[Relation]) -> str:
     if found is None:
         return ""
     lines = "".join(f"<p>{coded(text)}</p>" for text in found.text)
-    where = f" in <code>{safe(found.module)}</code>" if found.module else ""
-    place = f", <code>{safe(format_frame(found.place))}</code>" if found.place else ""
     target = links.remedy(row)
-    remedy = (
-        f'<p>A variant that trains: <a href="{ROOT}{target}">{safe(found.remedy or "")}</a></p>'
-        if target
-        else ""
-    )
-    return f'<h4>Why</h4><div class="why">{lines}{remedy}<p class="cause">{safe(found.cause)}{where}{place}</p></div>'
+    if target:
+        remedy = f'<a href="{ROOT}{target}">{safe(found.remedy or "")}</a>'
+        lines += f"<p>A variant that trains: {remedy}</p>"
+    cause = safe(found.cause)
+    if found.module:
+        cause += f" in <code>{safe(found.module)}</code>"
+    if found.place:
+        cause += f", <code>{safe(format_frame(found.place))}</code>"
+    return f'<h4>Why</h4><div class="why">{lines}<p class="cause">{cause}</p></div>'
 
 
 def facts(record: Record, row: Row) -> str:
@@ -247,33 +259,27 @@ def facts(record: Record, row: Row) -> str:
     if row.peak_memory_bytes is not None:
         found.append(("peak memory", f"{row.peak_memory_bytes / MEBI:,.0f} MiB"))
     if seen is not None:
-        found.append(
-            (
-                "ran",
-                f"{seen.steps} steps, {seen.wall_s:.3g} s, {seen.threads} thread{'s'[: seen.threads > 1]}",
-            )
-        )
+        threads = counted(seen.threads, "thread")
+        found.append(("ran", f"{seen.steps} steps, {seen.wall_s:.3g} s, {threads}"))
     found += [
         ("recorded", f"{record.recorded_at:%Y-%m-%d %H:%M} UTC"),
         ("process", PROCESSES[record.isolation]),
         ("build of torch", BUILDS.get(record.build, record.build)),
         ("key: a hash of everything that the verdict depends on", record.key),
     ]
-    return f'<dl class="facts">{"".join(f"<div><dt>{name}</dt><dd>{safe(text)}</dd></div>" for name, text in found)}</dl>'
+    listed = "".join(f"<div><dt>{name}</dt><dd>{safe(text)}</dd></div>" for name, text in found)
+    return f'<dl class="facts">{listed}</dl>'
 
 
 def commands(row: Row, *, own: bool) -> str:
     """Return the commands that repeat a cell, each with a comment."""
-    stack, scenario, variant, device = (
-        safe(row.stack),
-        safe(row.scenario),
-        safe(row.variant),
-        safe(row.device),
-    )
-    cell = f"{stack}/{scenario}/{variant}/{device}"
+    stack, device = safe(row.stack), safe(row.device)
+    variant = safe(row.variant)
+    place = f"{safe(row.scenario)}/{variant}"
+    cell = f"{stack}/{place}/{device}"
     text = (
         "# install the stack from its lock, and run this cell again\n"
-        f"nox -s &#34;matrix({stack})&#34; -- --cell {scenario}/{variant} --device {device} --fresh\n"
+        f"nox -s &#34;matrix({stack})&#34; -- --cell {place} --device {device} --fresh\n"
         "# explain the result, from the published record\n"
         f"gradmatrix why {cell}\n"
         "# how its verdict changed from one publication to the next\n"
@@ -291,9 +297,10 @@ def commands(row: Row, *, own: bool) -> str:
 
 def further(row: Row) -> str:
     """Return links to more about a cell."""
+    claims = links.claims_on(row.scenario, row.variant)
     return (
-        f'<p class="note"><a href="#words">What the words and commands mean</a>, '
-        f'<a href="{ROOT}{links.claims_on(row.scenario, row.variant)}">claims about this variant</a>, '
+        '<p class="note"><a href="#words">What the words and commands mean</a>, '
+        f'<a href="{ROOT}{claims}">claims about this variant</a>, '
         f'<a href="{ROOT}{links.changes_of(row.stack)}">changes of this stack</a></p>'
     )
 
@@ -340,13 +347,16 @@ def region(name: str, table: str) -> str:
 def sequences(seen: Observation) -> str:
     """Return the losses and gradient norms of the audited steps."""
     steps = max(len(seen.losses), len(seen.gradient_norms))
-    head = "".join(f'<th scope="col">{step}</th>' for step in range(1, steps + 1))
+    columns = ("step", *range(1, steps + 1), "last")
+    head = "".join(f'<th scope="col">{column}</th>' for column in columns)
+    losses = numbers(seen.losses, steps) + numbers([seen.last_loss], 1)
+    norms = numbers(seen.gradient_norms, steps) + "<td></td>"
     return region(
         "Losses",
-        f'<table class="numbers"><caption>The audited steps</caption><thead><tr><th scope="col">step</th>{head}'
-        '<th scope="col">last</th></tr></thead><tbody>'
-        f'<tr><th scope="row">loss</th>{numbers(seen.losses, steps)}{numbers([seen.last_loss], 1)}</tr>'
-        f'<tr><th scope="row">gradient norm</th>{numbers(seen.gradient_norms, steps)}<td></td></tr></tbody></table>',
+        '<table class="numbers"><caption>The audited steps</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>"
+        f'<tr><th scope="row">loss</th>{losses}</tr>'
+        f'<tr><th scope="row">gradient norm</th>{norms}</tr></tbody></table>',
     )
 
 
@@ -380,15 +390,16 @@ def disagreement(row: Row, root: str, relations: Iterable[Relation]) -> str:
     target = links.quoted(links.anchor(row.scenario, found["first"], row.device))
     link = f'<a href="{root}{links.evidence_page(row.stack)}#{target}">{first}</a>'
     ours, theirs = found["ours"].split(), found["theirs"].split()
-    lines = "".join(
-        f'<tr><th scope="row">{name}</th>{"".join(f"<td>{safe(each)}</td>" for each in values)}</tr>'
-        for name, values in ((safe(row.variant), ours), (link, theirs))
-    )
-    table = f'<table class="numbers"><caption>{what}, step by step</caption><tbody>{lines}</tbody></table>'
+    lines = ""
+    for name, values in ((safe(row.variant), ours), (link, theirs)):
+        cells = "".join(f"<td>{safe(each)}</td>" for each in values)
+        lines += f'<tr><th scope="row">{name}</th>{cells}</tr>'
+    caption = f"<caption>{what}, step by step</caption>"
+    table = f'<table class="numbers">{caption}<tbody>{lines}</tbody></table>'
     return (
-        '<h4>Why</h4><div class="why"><p>It ran to its end, and it learns. But it should be equivalent to '
-        f"{link}, with the same data and the same seed, and its {what} differs by more than "
-        f"{100 * rtol:.2g} %. {parting(what, ours, theirs, rtol)}</p>"
+        '<h4>Why</h4><div class="why"><p>It ran to its end, and it learns. But it should be '
+        f"equivalent to {link}, with the same data and the same seed, and its {what} differs by "
+        f"more than {100 * rtol:.2g} %. {parting(what, ours, theirs, rtol)}</p>"
         "<p>The numbers alone do not show which of the two is right.</p></div>"
         + region(f"Both variants: {what}", table)
     )
@@ -403,10 +414,15 @@ def parting(what: str, ours: Sequence[str], theirs: Sequence[str], rtol: float) 
     if step is None or "…" in ours[:1]:
         return ""
     if step == 0:
-        return "They differ from the first step on, before any update: the data (sampled text included) or the "
-        "forward pass differs."
+        return (
+            "They differ from the first step on, before any update: the data (sampled text "
+            "included) or the forward pass differs."
+        )
     steps = "the first step" if step == 1 else f"the first {step} steps"
-    return f"They agree in {steps}: a gradient or an update differs, not the data or the first forward pass."
+    return (
+        f"They agree in {steps}: a gradient or an update differs, not the data or the first "
+        "forward pass."
+    )
 
 
 def number(text: str) -> float | str:
@@ -459,13 +475,16 @@ def names(members: tuple[str, ...], opened: str) -> str:
 def line(state: tuple[object, ...], group: str) -> str:
     """Return one line of the table."""
     gradients, changed, learns, held, frozen, dtype, rate = state
-    learns_text = "yes" if learns else "no: frozen" if frozen else "no"
-    shown = "" if rate is None else safe(rate) if isinstance(rate, str) else f"{rate:.3g}"
-    return (
-        f'<tr><th scope="row">{group}</th><td><code>{safe(str(gradients))}</code> {best(str(gradients))}</td>'
-        f"<td>{yes(changed)}</td><td>{learns_text}</td><td>{yes(held)}</td><td>{shown}</td>"
-        f"<td>{safe(str(dtype))}</td></tr>"
+    cells = (
+        f"<code>{safe(str(gradients))}</code> {best(str(gradients))}",
+        yes(changed),
+        "yes" if learns else "no: frozen" if frozen else "no",
+        yes(held),
+        "" if rate is None else safe(rate) if isinstance(rate, str) else f"{rate:.3g}",
+        safe(str(dtype)),
     )
+    columns = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr><th scope="row">{group}</th>{columns}</tr>'
 
 
 def best(gradients: str) -> str:

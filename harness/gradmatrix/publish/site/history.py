@@ -22,7 +22,7 @@ MOST_DAYS, MOST_FLIPS = 60, 200
 LISTED = (*OF_VERDICTS, Change.ELSEWHERE)
 """Kinds of which every change is listed. New and removed cells are counted by stack."""
 RECOMPUTED = "re-computed"
-NO_NEWS = (RECOMPUTED, Change.ELSEWHERE.value)
+NOT_ABOUT_THE_STACK = (RECOMPUTED, Change.ELSEWHERE.value)
 WORDS = (*(kind.value for kind in LISTED), RECOMPUTED, Change.NEW.value, Change.GONE.value)
 """The words for changes, in the order in which they are listed."""
 
@@ -89,7 +89,10 @@ def day(date: dt.date, flips: list[Flip]) -> Day:
 
 
 def called(flip: Flip) -> str:
-    """Return the word for a change. If only our own code changed, it says nothing about the stack."""
+    """Return the word for a change.
+
+    A change for which only our own code changed says nothing about the stack.
+    """
     return RECOMPUTED if flip.ours_alone and flip.kind in LISTED else flip.kind.value
 
 
@@ -154,9 +157,13 @@ def standing(view: View, history: History | None) -> Sequence[Regression]:
 def lately(
     history: History | None,
 ) -> tuple[dt.date | None, Sequence[tuple[str, int]], Sequence[tuple[str, Flip]]]:
-    """Return the newest changes: their day, the number of each kind, and the most important ones."""
+    """Return the newest changes: their day, how many of each kind, and the most important ones."""
     flips = history.latest_changes() if history is not None else ()
     if not flips:
         return None, (), ()
     newest = day(flips[-1].after.published.date(), list(flips))
-    return newest.date, newest.counts, [each for each in newest.flips if each[0] not in NO_NEWS][:3]
+    return (
+        newest.date,
+        newest.counts,
+        [each for each in newest.flips if each[0] not in NOT_ABOUT_THE_STACK][:3],
+    )

@@ -1,4 +1,4 @@
-"""The address of each page. All links are relative: a page at depth n reaches the others by n times ``../``."""
+"""The address of each page. All links are relative: from a folder they begin with ``../``."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def remedy(row: Row) -> str | None:
 
 @lru_cache(maxsize=65536)
 def claims_on(scenario_name: str, variant_name: str = "") -> str:
-    """Return the place of the claims about a scenario, or of those tested by one of its variants."""
+    """Return the place of the claims about a scenario, or of those that a variant tests."""
     return f"{CLAIMS}#{quoted(on(scenario_name, variant_name))}"
 
 

@@ -1,4 +1,4 @@
-"""Text and templates as HTML. Everything is escaped, without control characters and direction marks."""
+"""Text and templates as HTML. Everything is escaped; control characters are removed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The error messages, with the remedies that were tested, and the claims.
 
-``errors.html`` lists every distinct error and warning with its cells, causes and remedies, and is searched.
-``claims.html`` lists what people published, with the cells that support or contradict it.
+``errors.html`` lists every distinct error and warning with its cells, causes and remedies, and has
+a search. ``claims.html`` lists what people published, with the cells that support or contradict it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Cause(NamedTuple):
 
     @property
     def why(self) -> Sequence[str]:
-        """The diagnosis of the newest cell, without its advice if tested remedies are listed below."""
+        """The diagnosis of the newest cell, without its advice if tested remedies follow."""
         found = self.newest.diagnosis
         if found is None:
             return (in_words(self.newest.outcome),)
@@ -234,8 +234,8 @@ class Tried(NamedTuple):
 def tried(view: View, cause: str, failing: Iterable[Row]) -> list[Tried]:
     """Return the remedies against ``cause``, tested on the stacks of the ``failing`` cells.
 
-    The remedies are those of the scenarios that fail. If these have none, those of all scenarios are used.
-    The ``failing`` cells have the newest stack first.
+    The remedies are those of the scenarios that fail. If these have none, those of all scenarios
+    are used. The ``failing`` cells have the newest stack first.
     """
     where: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     anywhere: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
@@ -334,7 +334,7 @@ def claims_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
 
 
 def groups(view: View, claims: Sequence[Marked]) -> list[Group]:
-    """Return every scenario with its claims. One without claims is listed too, because cells link to it."""
+    """Return every scenario with its claims. Cells link to it, even if it has none."""
     known = view.table.scenarios
     resting: dict[tuple[str, str], dict[str, Marked]] = defaultdict(dict)
     for each in claims:

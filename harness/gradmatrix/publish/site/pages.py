@@ -1,7 +1,7 @@
 """The first page, the pages of older stacks, and the pages of each stack, scenario and package.
 
-On the pages of packages, neighbouring releases are compared on real stacks. These usually differ in more than
-one package, so the other changed packages are always listed.
+On the pages of packages, neighbouring releases are compared on real stacks. These usually differ in
+more than one package, so the other changed packages are always listed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from packaging.version import InvalidVersion, Version
 from gradmatrix.core.model import SHOWN, Role
 from gradmatrix.core.outcomes import TRAINS
 from gradmatrix.core.text import versioned
-from gradmatrix.publish.site import history as chronicle
 from gradmatrix.publish.site import links, plots
+from gradmatrix.publish.site.history import lately, standing
 from gradmatrix.publish.site.markup import ROLES, coded, in_words, page, ready, safe
 from gradmatrix.publish.site.plots import Axis, Spread
 from gradmatrix.publish.site.tables import (
@@ -106,8 +106,8 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
             locks=locks,
             view=view,
             summary=summary(view),
-            lately=chronicle.lately(history),
-            regressed=chronicle.standing(view, history),
+            lately=lately(history),
+            regressed=standing(view, history),
             roles=ROLES,
             shown=SHOWN,
             **pages,
@@ -202,7 +202,8 @@ def section_rows(view: View, section: Section, stack: str) -> Markup:
 def cell_line(row: Row | None, variant: str) -> str:
     """Return the line of a cell with its reason."""
     if row is None:
-        return f'<tr><th scope="row">{safe(variant)}</th><td class="x">not run</td><td></td><td></td><td></td></tr>'
+        name = f'<th scope="row">{safe(variant)}</th>'
+        return f'<tr>{name}<td class="x">not run</td><td></td><td></td><td></td></tr>'
     kind, word, note = shown(row)
     memory = f"{row.peak_memory_bytes / MEBI:,.0f} MiB" if row.peak_memory_bytes is not None else ""
     why = (
@@ -212,19 +213,22 @@ def cell_line(row: Row | None, variant: str) -> str:
     )
     return (
         f'<tr><th scope="row">{safe(variant)}<small>{row.role.value}</small></th>'
-        f'<td class="{kind}"><a href="{ROOT}{links.evidence(row)}">{broken(word)}</a></td><td>{safe(note)}</td>'
-        f"<td>{memory}</td><td>{coded(why)}</td></tr>"
+        f'<td class="{kind}"><a href="{ROOT}{links.evidence(row)}">{broken(word)}</a></td>'
+        f"<td>{safe(note)}</td><td>{memory}</td><td>{coded(why)}</td></tr>"
     )
 
 
 def package_line(package: LockedPackage) -> str:
     """Return a locked package beside the newest release of that day."""
     days = package.behind_days
-    behind = f"{days} days" if days else ""
-    return (
-        f'<tr><th scope="row">{safe(package.name)}</th><td>{safe(package.version)}</td>'
-        f"<td>{package.released or '–'}</td><td>{safe(package.newest or '–')}</td><td>{behind}</td></tr>"
+    cells = (
+        safe(package.version),
+        package.released or "–",
+        safe(package.newest or "–"),
+        f"{days} days" if days else "",
     )
+    columns = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr><th scope="row">{safe(package.name)}</th>{columns}</tr>'
 
 
 class Course(NamedTuple):

@@ -35,15 +35,27 @@ def bars(values: Sequence[float], label: str) -> str:
         f"M{BAR * n + 5} {BARS_HIGH}V{BARS_HIGH - value * scale:.1f}"
         for n, value in enumerate(values)
     )
-    wide = BAR * len(values) + 1
+    return drawing("bars", label, (BAR * len(values) + 1, BARS_HIGH), f'<path d="{path}"/>')
+
+
+def drawing(kind: str, label: str, size: tuple[int, int], content: str) -> str:
+    """Return a picture with its description.
+
+    Args:
+        kind: Its class in the style sheet.
+        label: What it shows, in words.
+        size: Width and height, in pixels.
+        content: The shapes.
+    """
+    wide, high = size
     return (
-        f'<svg class="bars" role="img" aria-label="{safe(label)}" viewBox="0 0 {wide} {BARS_HIGH}" '
-        f'width="{wide}" height="{BARS_HIGH}"><path d="{path}"/></svg>'
+        f'<svg class="{kind}" role="img" aria-label="{safe(label)}" '
+        f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}">{content}</svg>'
     )
 
 
 class Axis(NamedTuple):
-    """The horizontal axis of a plot: the stacks in the order of their dates, the oldest on the left."""
+    """The horizontal axis of a plot: the stacks by date, the oldest on the left."""
 
     names: Sequence[str]
     builds: Sequence[str | None]
@@ -129,20 +141,21 @@ def along(
         joined = build
     crosses = "".join(f"M{axis.x(place) - 2:.1f} {bottom - 2}l4 4m0-4l-4 4" for place in failed)
     high = bottom + BELOW
-    return (
-        f'<svg class="along" role="img" aria-label="{safe(label)}" viewBox="0 0 {WIDE} {high}" width="{WIDE}" '
-        f'height="{high}"><path class="axis" d="M0 {ABOVE}H{WIDE}M0 {bottom}H{WIDE}"/>'
-        f'<text x="0" y="{ABOVE - 3}">{top:,.4g} {unit}</text><path class="spread" d="{"".join(spread)}"/>'
+    content = (
+        f'<path class="axis" d="M0 {ABOVE}H{WIDE}M0 {bottom}H{WIDE}"/>'
+        f'<text x="0" y="{ABOVE - 3}">{top:,.4g} {unit}</text>'
+        f'<path class="spread" d="{"".join(spread)}"/>'
         f'<path class="line" d="{"".join(line)}"/><path class="dots" d="{"".join(dots)}"/>'
-        f'<path class="crosses" d="{crosses}"/>{axis.ends(bottom)}{axis.titled(titles, high)}</svg>'
+        f'<path class="crosses" d="{crosses}"/>{axis.ends(bottom)}{axis.titled(titles, high)}'
     )
+    return drawing("along", label, (WIDE, high), content)
 
 
 def strip(runs: Sequence[tuple[str, int]], label: str, axis: Axis, titles: Sequence[str]) -> str:
     """Return a strip of the outcomes on all stacks.
 
     Args:
-        runs: Consecutive stacks with the same outcome: the class of their cells, and how many they are.
+        runs: Consecutive stacks with the same outcome: the class of their cells, and their number.
         label: The strip in words.
         axis: The stacks.
         titles: What each stack shows if the pointer is on it.
@@ -152,11 +165,10 @@ def strip(runs: Sequence[tuple[str, int]], label: str, axis: Axis, titles: Seque
         wide = axis.step * length
         high = {"p": STRIP_HIGH, "f": 10}.get(kind, 4)  # colour is not the only sign
         shapes.append(
-            f'<rect class="{kind}" x="{x:.1f}" y="{STRIP_HIGH - high}" width="{max(1, wide - 1):.1f}" height="{high}"/>'
+            f'<rect class="{kind}" x="{x:.1f}" y="{STRIP_HIGH - high}" '
+            f'width="{max(1, wide - 1):.1f}" height="{high}"/>'
         )
         x += wide
     high = STRIP_HIGH + BELOW
-    return (
-        f'<svg class="strip" role="img" aria-label="{safe(label)}" viewBox="0 0 {WIDE} {high}" width="{WIDE}" '
-        f'height="{high}">{"".join(shapes)}{axis.ends(STRIP_HIGH)}{axis.titled(titles, high)}</svg>'
-    )
+    content = f"{''.join(shapes)}{axis.ends(STRIP_HIGH)}{axis.titled(titles, high)}"
+    return drawing("strip", label, (WIDE, high), content)

@@ -1,6 +1,7 @@
 """The list of all pages but the evidence, in the order of a reader, and the data for the filters.
 
-``site/data.js`` has every cell of the matrix, small enough that explore.js can search all of them at once.
+``site/data.js`` has every cell of the matrix. It is so small that explore.js can search all of them
+at once.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ ALPHABET = "".join(
 )
 """One letter for each kind of cell, without those that JSON would escape."""
 Kind = tuple[str, str, str, str, str]
-"""Class, word and note of a cell, its outcome and gradient status. A note that is a rate is ``#``."""
+"""Class, word and note of a cell, its outcome and gradient status. The note ``#`` is a rate."""
 STATIC = Path(__file__).resolve().parent.parent / "static"
 
 
-def pages(
+def all_pages(
     table: Table, *, claims: Sequence[Judged], history: History | None, source_of: Mapping[str, str]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the path and the content of each file.
@@ -138,7 +139,7 @@ def place(versions: list[str], version: str | None) -> int | None:
 def row_of(
     line: Line, section: int, course: Iterable[tuple[Kind, str]], letters: dict[Kind, str]
 ) -> list[Any]:
-    """Return a variant: section, names and role, a letter for each stack, and the rates in their order."""
+    """Return a variant: section, names, role, a letter for each stack, and the rates in order."""
     cells = list(course)
     text = "".join(letters[kind] for kind, _ in cells)
     rates = ",".join(rate for kind, rate in cells if kind[2] == "#")

@@ -1,6 +1,7 @@
 """The matrix as HTML tables: rows are variants, columns are stacks, the newest first.
 
-``View`` is what all pages look at: every cell by its place, and the sections in which cells are shown.
+``View`` is what all pages look at: every cell by its place, and the sections in which cells are
+shown.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 WINDOW = 24
 """The most stacks that one page shows side by side."""
 MOST_CELLS, LEAST_STACKS = 2000, 6
-"""A browser needs too long for a page with more cells. It shows fewer stacks then, but at least these."""
+"""A browser needs too long for a page with more cells. Then the page shows fewer stacks."""
 Place = tuple[str, str, str]
 """Scenario, variant, device."""
 
@@ -52,7 +53,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """Rows under one question. Misuse has its own section: it never reads as a stack that cannot train."""
+    """Rows under one question.
+
+    Misuse has a section of its own, so that it never reads as a stack that cannot train.
+    """
 
     device: str
     misuse: bool
@@ -267,8 +271,7 @@ def head(view: View, locks: Sequence[Lock], root: str) -> str:
     The build of torch has a line only if the stacks differ in it.
     """
     names = "".join(
-        f'<th scope="col"><a href="{root}{links.stack(lock.stack)}">{breakable(lock.stack)}</a></th>'
-        for lock in locks
+        f'<th scope="col">{link(root + links.stack(lock.stack), lock.stack)}</th>' for lock in locks
     )
     dates = "".join(f"<td>{lock.as_of}</td>" for lock in locks)
     rows = [f'<tr class="stacks"><th scope="col">stack</th>{names}</tr>', line_of("as of", dates)]
@@ -313,10 +316,15 @@ def breakable(name: str) -> str:
     return safe(name).replace("-", "-<wbr>").replace("_", "_<wbr>")
 
 
+def link(target: str, name: str) -> str:
+    """Return a name as a link."""
+    return f'<a href="{target}">{breakable(name)}</a>'
+
+
 def scenario_head(name: str, columns: int, root: str) -> str:
     """Return the line above the variants of a scenario."""
     return (
-        f'<tr class="scenario"><th scope="rowgroup"><a href="{root}{links.scenario(name)}">{breakable(name)}</a></th>'
+        f'<tr class="scenario"><th scope="rowgroup">{link(root + links.scenario(name), name)}</th>'
         f'<td colspan="{columns or 1}"></td></tr>'
     )
 
@@ -324,7 +332,7 @@ def scenario_head(name: str, columns: int, root: str) -> str:
 def table_line(view: View, line: Line, locks: Sequence[Lock], root: str) -> str:
     """Return the line of a variant."""
     cells = "".join(table_cell(view.row(lock.stack, line.place), root) for lock in locks)
-    name = f'<a href="{root}{links.variant(line.scenario, line.variant)}">{breakable(line.variant)}</a>'
+    name = link(root + links.variant(line.scenario, line.variant), line.variant)
     return f'<tr><th scope="row">{name}<small>{line.role.value}</small></th>{cells}</tr>'
 
 
@@ -345,7 +353,7 @@ def glance(view: View, locks: Sequence[Lock], root: str) -> Markup:
             counted(scenario, [view.row(lock.stack, place) for place in places], lock, root)
             for lock in locks
         )
-        name = f'<a href="{root}{links.scenario(scenario)}">{breakable(scenario)}</a>'
+        name = link(root + links.scenario(scenario), scenario)
         body.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
     title = f"How many of the variants that were reported as broken pass ({device})"
     return region(title, f"{head(view, locks, root)}<tbody>{''.join(body)}</tbody>", "glance")

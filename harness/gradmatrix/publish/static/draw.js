@@ -1,15 +1,15 @@
 "use strict";
 
 /*
- * Draws tables of the matrix, of elements and text, never of HTML. (Plain scripts share their names: a module would not
- * load from a file.) data.js defines GRADMATRIX:
- *   stacks    [name, date, [rank of each package's version, or null], build of torch where stacks differ in it],
- *             the newest first
+ * Draws tables of the matrix from elements and text, never from HTML. (Plain scripts share their
+ * names: a module would not load from a file.) data.js defines GRADMATRIX:
+ *   stacks    [name, date, [rank of each package's version, or null], build of torch if stacks
+ *             differ in it], the newest first
  *   packages  {name: [versions in their order]}
  *   sections  [question, device, is misuse]
  *   kinds     [class, word, note, outcome, gradient]; the note of a rate is "#"
  *   alphabet  the letter of each kind
- *   rows      [section, scenario, variant, role, a letter per stack, rates in the order of the letters]
+ *   rows      [section, scenario, variant, role, a letter per stack, rates in the same order]
  */
 
 const { alphabet, kinds, packages, rows, sections, stacks } = GRADMATRIX;
@@ -38,19 +38,26 @@ function broken(text, marks) {
   return parts.flatMap((part, index) => (index ? [document.createElement("wbr"), part] : [part]));
 }
 
-/* ``next`` is the column after the last one, on the next page: versions that differ from those in the next column are bold. */
+/*
+ * ``next`` is the column after the last one, on the next page. A version is bold if it differs from
+ * that in the next column.
+ */
 function table(section, lines, columns, accepted, next) {
   const [question, device] = sections[section];
   const anchor = `shown-${section}-caption`;
-  const element = make("table", {}, make("caption", { id: anchor }, `${question} (${device})`), head(columns, next));
+  const caption = make("caption", { id: anchor }, `${question} (${device})`);
+  const element = make("table", {}, caption, head(columns, next));
   const byScenario = grouped(lines);
   for (const [scenario, members] of byScenario) {
-    const title = make("th", { scope: "rowgroup" }, link(`scenarios/${path(scenario)}.html`, ...broken(scenario, "_-")));
-    const body = make("tbody", {}, make("tr", { class: "scenario" }, title, make("td", { colspan: columns.length })));
+    const name = link(`scenarios/${path(scenario)}.html`, ...broken(scenario, "_-"));
+    const title = make("th", { scope: "rowgroup" }, name);
+    const rest = make("td", { colspan: columns.length });
+    const body = make("tbody", {}, make("tr", { class: "scenario" }, title, rest));
     for (const row of members) body.append(line(row, device, columns, accepted));
     element.append(body);
   }
-  return make("div", { class: "region matrix", role: "region", tabindex: "0", "aria-labelledby": anchor }, element);
+  const region = { class: "region matrix", role: "region", tabindex: "0" };
+  return make("div", { ...region, "aria-labelledby": anchor }, element);
 }
 
 function grouped(lines) {
@@ -81,7 +88,8 @@ function head(columns, next) {
 
 function builds(columns, next) {
   const title = make("th", { scope: "row" }, "build of torch");
-  return make("tr", { class: "version" }, title, ...beside(columns, next, (index) => stacks[index][3]));
+  const cells = beside(columns, next, (index) => stacks[index][3]);
+  return make("tr", { class: "version" }, title, ...cells);
 }
 
 /* A cell for each column; in bold where the next one has another text. */
@@ -96,7 +104,8 @@ function beside(columns, next, text) {
 function line(row, device, columns, accepted) {
   const [, scenario, variant, role, letters] = row;
   const address = `scenarios/${path(scenario)}.html#${path(variant)}`;
-  const title = make("th", { scope: "row" }, link(address, ...broken(variant, "_-")), make("small", {}, role));
+  const name = link(address, ...broken(variant, "_-"));
+  const title = make("th", { scope: "row" }, name, make("small", {}, role));
   const place = path(`${scenario}-${variant}-${device}`);
   const rates = ratesOf(row);
   const cells = columns.map((index) => {

@@ -1,8 +1,8 @@
 "use strict";
 
 /*
- * Filters the matrix on the first page with filter.js, and shows the tables of draw.js. The address contains the filter
- * after the #, so that it can be shared; this works from a file too.
+ * Filters the matrix on the first page with filter.js, and shows the tables of draw.js. The address
+ * contains the filter after the #, so that it can be shared. This works from a file too.
  */
 
 const MOST_STACKS = 24; // of a view
@@ -12,7 +12,7 @@ const form = document.getElementById("filters");
 const tables = document.getElementById("tables");
 const status = document.getElementById("status");
 const newest = (tables.querySelector(".stacks")?.cells.length ?? 1) - 1;
-const still = [...tables.childNodes]; // what the page came with: all scenarios on the newest stacks
+const still = [...tables.childNodes]; // the tables of the page: all scenarios on the newest stacks
 
 /* Showing it. */
 
@@ -20,20 +20,28 @@ function show(filter) {
   const fields = [...form.elements].filter((field) => field.name);
   const missing = fields.flatMap((field) => fill(field, valueOf(filter, field)));
   if (write(filter) === "") {
-    status.textContent = `Shows all ${rows.length} variants on ${counted(newest, stacks.length, "stacks")}.`;
+    const columns = counted(newest, stacks.length, "stacks");
+    status.textContent = `Shows all ${rows.length} variants on ${columns}.`;
     tables.replaceChildren(...still);
     return;
   }
-  const { accepted, columns, lines, left } = missing.length ? { columns: [], lines: [] } : select(filter);
-  const wide = Math.min(MOST_STACKS, Math.max(6, Math.floor(MOST_CELLS / Math.max(1, lines.length))));
+  const selected = missing.length ? { columns: [], lines: [] } : select(filter);
+  const { accepted, columns, lines, left } = selected;
+  const fitting = Math.floor(MOST_CELLS / Math.max(1, lines.length));
+  const wide = Math.min(MOST_STACKS, Math.max(6, fitting));
   const pages = Math.max(1, Math.ceil(columns.length / wide));
   const page = Math.min(pages, Math.max(1, Number.parseInt(filter.page ?? "1", 10) || 1));
   const [start, end] = [(page - 1) * wide, page * wide];
   const shown = columns.slice(start, end);
-  const told = missing.length ? nothing(missing) : isPair(filter) ? difference(filter, lines, columns, left) : count(lines, columns, shown);
-  status.textContent = [...asksFor(filter), ...halfPair(filter), told].join(" ");
+  let result;
+  if (missing.length) result = nothing(missing);
+  else if (isPair(filter)) result = difference(filter, lines, columns, left);
+  else result = count(lines, columns, shown);
+  status.textContent = [...asksFor(filter), ...halfPair(filter), result].join(" ");
   const bySection = sections.map((_, section) => lines.filter((row) => row[0] === section));
-  const drawn = bySection.map((each, section) => [each, section]).filter(([each]) => each.length && shown.length);
+  const drawn = bySection
+    .map((each, section) => [each, section])
+    .filter(([each]) => each.length && shown.length);
   tables.replaceChildren(
     ...drawn.map(([each, section]) => table(section, each, shown, accepted, columns[end])),
     ...turning(filter, page, pages),
@@ -46,7 +54,7 @@ function valueOf(filter, field) {
   return side ? (text.split("..")[side === "from" ? 0 : 1] ?? "") : text;
 }
 
-/* A value that the matrix does not have is shown as such, not as if nothing was asked for. */
+/* A value that the matrix does not have is shown as unknown: the field must not look empty. */
 function fill(field, value) {
   field.querySelector("[data-unknown]")?.remove();
   const isKnown = [...field.options].some((option) => option.value === value);
@@ -65,10 +73,13 @@ function turning(filter, page, pages) {
   const button = (text, target) => {
     const element = make("button", { type: "button" }, text);
     element.disabled = target < 1 || target > pages;
-    element.addEventListener("click", () => go({ ...filter, page: target > 1 ? String(target) : "" }));
+    const there = { ...filter, page: target > 1 ? String(target) : "" };
+    element.addEventListener("click", () => go(there));
     return element;
   };
-  return [make("p", { class: "buttons" }, button("← newer stacks", page - 1), " ", button("older stacks →", page + 1))];
+  const newer = button("← newer stacks", page - 1);
+  const older = button("older stacks →", page + 1);
+  return [make("p", { class: "buttons" }, newer, " ", older)];
 }
 
 /* The form: a select for each field, made here because it does nothing without this script. */
@@ -87,7 +98,8 @@ function choice(name, label, options, any = "any") {
 function span(name) {
   const side = (which, label) => {
     const options = packages[name].map((text) => option(text));
-    return make("select", { name: `${name}.${which}`, "aria-label": `${name} ${label}` }, option("", label), ...options);
+    const named = { name: `${name}.${which}`, "aria-label": `${name} ${label}` };
+    return make("select", named, option("", label), ...options);
   };
   const legend = make("legend", {}, `${name} release`);
   return make("fieldset", {}, legend, side("from", "from any"), side("to", "to any"));
@@ -122,7 +134,8 @@ function build() {
 }
 
 function asked() {
-  const values = Object.fromEntries([...form.elements].filter((each) => each.name).map((each) => [each.name, each.value]));
+  const fields = [...form.elements].filter((each) => each.name);
+  const values = Object.fromEntries(fields.map((each) => [each.name, each.value]));
   for (const name of PACKAGES) {
     const [from, to] = [values[`${name}.from`], values[`${name}.to`]];
     values[name] = from || to ? `${from}..${to}` : "";
@@ -133,7 +146,8 @@ function asked() {
 function go(filter) {
   const fragment = write(filter);
   if (fragment === location.hash.replace(/^#/, "")) return;
-  history.pushState("chosen here", "", fragment ? `#${fragment}` : location.href.replace(/#.*$/, ""));
+  const address = fragment ? `#${fragment}` : location.href.replace(/#.*$/, "");
+  history.pushState("chosen here", "", address);
   show(read(fragment));
 }
 
@@ -154,7 +168,8 @@ function step(event) {
   if (!from || !(event.key in moves) || event.altKey || event.ctrlKey || event.metaKey) return;
   const lines = [...from.closest("table").querySelectorAll("tbody tr:not(.scenario)")];
   const [down, right] = moves[event.key];
-  const next = lines[lines.indexOf(from.parentElement) + down]?.cells[from.cellIndex + right]?.querySelector("a");
+  const line = lines[lines.indexOf(from.parentElement) + down];
+  const next = line?.cells[from.cellIndex + right]?.querySelector("a");
   if (next) {
     event.preventDefault();
     next.focus();
@@ -174,11 +189,11 @@ function search() {
   document.querySelector(".without-script").hidden = true;
 }
 
-/* A fragment that is an anchor (the skip link) is no filter, and leaves the one that is shown. */
+/* A fragment that is an anchor (the skip link) is no filter, and changes nothing. */
 const isFilter = (fragment) => fragment === "" || fragment.includes("=");
 const follow = () => isFilter(location.hash) && show(read(location.hash));
 
-/* Who was sent a filter wants to see what it leaves, not the top of a page that looks as ever. */
+/* A reader who was sent a filter wants to see its result, not the top of the page. */
 function arrive() {
   const isSent = isFilter(location.hash) && write(read(location.hash)) !== "";
   if (isSent && history.state === null) document.getElementById("shown").scrollIntoView();

@@ -1,8 +1,9 @@
 "use strict";
 
 /*
- * Keeps the names of the columns in sight. The page scrolls down and a table only sideways, so that scrolling never gets
- * stuck in a table. A head cannot stick to the window then, so this script shows a copy of its first line.
+ * Keeps the names of the columns in sight. The page scrolls down and a table only sideways, so that
+ * scrolling never gets stuck in a table. That is why a head cannot stick to the window, and this
+ * script shows a copy of its first line.
  */
 
 const copied = document.createElement("div");
@@ -45,5 +46,5 @@ function soon() {
   });
 }
 
-addEventListener("scroll", soon, { capture: true, passive: true }); // of the page, and of each region
+addEventListener("scroll", soon, { capture: true, passive: true }); // of the page and its regions
 addEventListener("resize", soon);

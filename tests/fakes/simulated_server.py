@@ -1,4 +1,4 @@
-"""A runner without a process: which order of blocks it is told to run is known, and so is the time that they take."""
+"""A measured server without a process: it logs its blocks, and their times are known."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MIB = 2**20
 
 
 @dataclass
-class Told:
-    """A runner that says what it was told, and gives times that were thought up."""
+class SimulatedServer:
+    """A server that logs each block and gives simulated times."""
 
     number: int
     log: list[int]
     step_s: float = 0.01
     steps_left: int = 10**9
-    """Of each process, before the script ends."""
+    """Steps of each process before the script ends."""
     error: Exception | None = None
     """Raised by its script in the second block."""
     fork: bool = True
@@ -40,38 +40,38 @@ class Told:
     opened: int = 0
     renewed: int = 0
     alive: bool = True
-    """Its server was started before the race."""
+    """Whether its server was started before the measurement."""
     _left: int = 10**9
 
     def open(self) -> None:
-        """The server lives."""
+        """Start the server."""
         self.opened += 1
         self.alive = True
 
     def renew(self) -> None:
-        """It ends."""
+        """End the server."""
         self.end()
         self.renewed += 1
         self.alive = False
 
     def scout(self, _request: object) -> bytes:
-        """What it had to import."""
+        """Return what the script imported."""
         self.scouts += 1
         return b"what %d imported" % self.number
 
     def learn(self, line: bytes) -> None:
-        """What another one had to."""
+        """Import what another server's script imported."""
         self.learned.append(line)
         if self.learning is not None:
             self.learning()
 
     def begin(self, _request: object) -> None:
-        """A new process."""
+        """Start a new process."""
         self.running, self._left = True, self.steps_left
         self.begun += 1
 
     def block(self, steps: int) -> tuple[float, ...]:
-        """A block of steps, of which chance makes a thousandth."""
+        """The times of a block, with random noise of 0.1 %."""
         if self.error is not None and self.number in self.log:
             raise self.error
         self._left -= steps
@@ -83,9 +83,9 @@ class Told:
         return tuple(self.step_s * np.exp(generator.normal(0, 0.001, steps)))
 
     def end(self) -> None:
-        """The script is stopped."""
+        """Stop the script."""
         self.running = False
 
     def close(self) -> None:
-        """All is."""
+        """Stop everything."""
         self.end()

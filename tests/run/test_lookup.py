@@ -1,4 +1,4 @@
-"""A published cell as people write it."""
+"""Find a published cell by the text that people write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.judge.history import entry
-from gradmatrix.run import project
+from gradmatrix.run import lookup
 from tests.factories import NOON, make_cell, make_record
 
 CUDA = make_record("trains", make_cell("first", "sums", "plain", "cuda"))
@@ -17,23 +17,23 @@ RECORDS = {record.cell: record for record in (CUDA, CPU, FROZEN)}
 
 def found(text: str) -> object:
     """The record that ``text`` names."""
-    return project.find(text, RECORDS, ("cpu", "cuda"))
+    return lookup.find(text, RECORDS, ("cpu", "cuda"))
 
 
 def test_a_cell_with_its_device() -> None:
-    """As it is printed."""
+    """The text is the one that is printed."""
     assert CPU is found(str(CPU.cell))
 
 
 def test_without_a_device_the_one_that_was_judged_is_meant() -> None:
-    """The first of them."""
+    """The first judged device is taken."""
     assert (CUDA, FROZEN) == (found("first/sums/plain"), found("first/sums/frozen"))
 
 
 def test_whatever_is_known_of_cells_can_be_asked_for() -> None:
-    """The entries of a history too, which have no observation."""
+    """Entries of a history, which have no observation, can be found too."""
     entries = {record.cell: entry(record, NOON) for record in (CUDA, CPU)}
-    assert entries[CUDA.cell] is project.find("first/sums/plain", entries, ("cpu", "cuda"))
+    assert entries[CUDA.cell] is lookup.find("first/sums/plain", entries, ("cpu", "cuda"))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_whatever_is_known_of_cells_can_be_asked_for() -> None:
     ],
 )
 def test_an_unknown_part_is_an_error_with_a_suggestion(text: str, what: str, why: str) -> None:
-    """Whichever part it is."""
+    """This holds for every part."""
     with pytest.raises(UserError, match=what) as error:
         found(text)
     assert why in error.value.cause
