@@ -32,11 +32,11 @@ from gradmatrix.compare.requirements import (
     read_pyproject,
     read_requirements_file,
 )
-from gradmatrix.core.errors import UserError
-from gradmatrix.core.model import Failure
-from gradmatrix.core.outcomes import Outcome
 from gradmatrix.core import files
+from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import read_toml
+from gradmatrix.core.model import Failure, Role
+from gradmatrix.core.outcomes import Outcome
 from gradmatrix.core.text import plain
 from gradmatrix.judge import relations
 from gradmatrix.judge.diagnosis import diagnose
@@ -67,17 +67,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 VALUES = (
-    b"9" * 400, b"-1", b"0", b"1e999", b"-0.0", b"1e-400", b"NaN", b"Infinity", b"nan", b"inf", b"null", b"true", b'""',
-    b"''", b"[]", b"{}", b"[[]]", b'"\\ud800"', b'"\\u0000"', b"1970-01-01T00:00:00", b"0001-01-01", b"9999-12-31",
-    b'"0001-01-01T00:00:00Z"', b'"9999-12-31T23:59:59Z"', b'"2026-01-15T12:00:00"', b'"' + b"9" * 400 + b'"',
-    b'"process:exit-' + b"9" * 400 + b'"', b'"process:signal-0"', b'"trains"', b'"../../x"', b'"$(touch x)"',
-    b'"SystemExit"', b'"a ; python_version"', b'"1!2.3.post4.dev5+local"', b'"torch=>2"', b'"torch==2.*.*"', b"`",
+    b"9" * 400, b"-1", b"0", b"1e999", b"-0.0", b"1e-400", b"NaN", b"Infinity", b"nan", b"inf",
+    b"null", b"true", b'""', b"''", b"[]", b"{}", b"[[]]", b'"\\ud800"', b'"\\u0000"',
+    b"1970-01-01T00:00:00", b"0001-01-01", b"9999-12-31", b'"0001-01-01T00:00:00Z"',
+    b'"9999-12-31T23:59:59Z"', b'"2026-01-15T12:00:00"', b'"' + b"9" * 400 + b'"',
+    b'"process:exit-' + b"9" * 400 + b'"', b'"process:signal-0"', b'"trains"', b'"../../x"',
+    b'"$(touch x)"', b'"SystemExit"', b'"a ; python_version"', b'"1!2.3.post4.dev5+local"',
+    b'"torch=>2"', b'"torch==2.*.*"', b"`",
 )  # fmt: skip
 """What takes the place of a value."""
 PIECES = (
-    b"\xff\xfe", b"\x00", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r", b"\n", b"\\", b'"', b"[" * 5000, b'{"a":' * 5000,
-    b"(" * 500, b"]", b"}", b"#", b"=", b" ;", b"@", b"--hash=", b"-r ", b"${HOME}", b"\xe2\x80\xae", b"'''", b"[[",
-    "é\u2028\x85".encode(),
+    b"\xff\xfe", b"\x00", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\r", b"\n", b"\\", b'"', b"[" * 5000,
+    b'{"a":' * 5000, b"(" * 500, b"]", b"}", b"#", b"=", b" ;", b"@", b"--hash=", b"-r ",
+    b"${HOME}", b"\xe2\x80\xae", b"'''", b"[[", "é\u2028\x85".encode(), b"9" * 5000,
 )  # fmt: skip
 """What is put in anywhere."""
 VALUE = re.compile(rb'"(?:[^"\\\n]|\\.)*"|-?\b\d[\w.+:-]*|\b(?:true|false|null)\b')
@@ -117,8 +119,9 @@ class Target:
         try:
             self.read(path)
         except UserError as error:
-            assert error.what.strip().endswith((".", "?", "!")), error.what
             plain(str(error)).encode()
+            if not error.what.strip().endswith((".", "?", "!")):
+                raise AssertionError(f"{error.what!r} is no sentence") from error
         except OSError:
             pass
 
@@ -241,7 +244,7 @@ def read_observed(path: Path) -> object:
     record = make_record(str(verdict.outcome), observation=seen, gradient=verdict.gradient)
     return (
         diagnose(seen),
-        [passes(role, verdict, seen) for role in ("control", "misuse")],
+        [passes(role, verdict, seen) for role in Role],
         record.steps_per_s,
         msgspec.json.encode(record),
     )
@@ -331,9 +334,9 @@ INDEX_PAGES = (
             ],
         }
     ),
-    b'<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.0"></head><body>'
-    b'<a href="/files/alpha-1.0-py3-none-any.whl#sha256=00" data-upload-time="2025-01-01T12:00:00Z"'
-    b' data-requires-python="&gt;=3.9" data-yanked="">alpha-1.0-py3-none-any.whl</a></body></html>',
+    b"""<!DOCTYPE html><html><head><meta name="pypi:repository-version" content="1.0"></head><body>
+<a href="/files/alpha-1.0-py3-none-any.whl#sha256=00" data-upload-time="2025-01-01T12:00:00Z"
+data-requires-python="&gt;=3.9" data-yanked="">alpha-1.0-py3-none-any.whl</a></body></html>""",
 )
 PYPROJECT = b"""[project]
 name = "mine"
@@ -356,7 +359,7 @@ name = "torch"
 version = "2.5.0"
 marker = "'main' in dependency_groups and python_version >= '3.9'"
 dependencies = [{name = "filelock"}]
-wheels = [{url = "https://example.org/torch-2.5.0-py3-none-any.whl", hashes = {sha256 = "00"}, size = 3, upload-time = 2025-01-01T00:00:00Z}]
+wheels = [{url = "https://x.org/torch-2.5.0-py3-none-any.whl", hashes = {sha256 = "00"}}]
 [[packages]]
 name = "filelock"
 vcs = {type = "git", url = "https://example.org/filelock", commit-id = "00", subdirectory = "x"}

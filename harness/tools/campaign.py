@@ -1,7 +1,7 @@
 """``faults``: the faults of the machine and of strangers' scripts, injected into real runs.
 
-Each row of FAULTS says what is injected and what is promised. The runs are those of the command line
-on a real environment, in a scratch checkout. The campaign fails if a promise is not met. It needs
+Each row of FAULTS says what is injected and what is promised. Commands of the command line run in a
+scratch checkout with a real environment. The campaign fails if a promise is not met. It needs
 Linux, because it looks for processes in ``/proc``.
 """
 
@@ -19,9 +19,10 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +32,12 @@ from rich.text import Text
 
 from gradmatrix.cli.commands import add
 from gradmatrix.core.errors import UserError, did_you_mean
-from gradmatrix.core.files import tail
+from gradmatrix.core.files import read_lines, tail
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.core.text import counted, one_line
 from gradmatrix.run.store import Store, decode, encode
 from gradmatrix.stacks import environment, sandbox
-from tests.fakes.package_index import PackageIndex
+from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from gradmatrix.core.model import Cell, Lock, Record
+    from gradmatrix.core.model import Lock, Record
     from gradmatrix.run.project import Project
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -99,7 +100,7 @@ CANARIES = {
 }
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 SIZES_KIB = (4, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 192, 256)
-"""The sizes of the file systems on which a run is tried: it meets its end at another write each time."""
+"""The sizes of the file systems on which a run is tried: each is full at another write."""
 ON_A_SMALL_DISK = """
 mount -t tmpfs -o size="$SIZE" none "$PLACE" || exit 99
 "$@" > "$LOGS/full.txt" 2>&1; echo $? > "$LOGS/full.code"
@@ -243,11 +244,7 @@ class Scratch:
         return Ran(process.returncode, tail(log, 2**20))
 
     def records(self) -> list[Record]:
-        """Every line of the journal.
-
-        Raises:
-            msgspec.MsgspecError: if one is no record
-        """
+        """The records of the journal."""
         return records_in(self.journal)
 
     def outcomes(self) -> dict[str, str]:
@@ -282,12 +279,12 @@ def variants(number: int) -> dict[str, dict[str, str]]:
 
 
 def records_in(journal: Path) -> list[Record]:
-    """Every line of a journal; none if there is no such file."""
-    return [decode(line) for line in journal.read_bytes().splitlines()] if journal.exists() else []
+    """The records of a journal without lines that a kill cut off; none if there is no file."""
+    return [line.value for line in read_lines(journal, decode) if line.value is not None]
 
 
 def processes_below(folder: Path) -> dict[int, str]:
-    """The running processes that work in ``folder``, or name it in their command or as their home."""
+    """The running processes whose working folder, command or variables name ``folder``."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -347,7 +344,7 @@ TRAINING_SET = {f"training/{name}" for name in variants(TRAINING_CELLS)}
 
 
 def kills(where: Field) -> Iterator[Seen]:
-    """Kill driver, server, child or all of them at random moments until a matrix is complete, again and again."""
+    """Kill driver, server, child or all at random moments; complete the matrix each time."""
     scratch = where.scratch
     scratch.forget()
     began = time.monotonic()
@@ -360,7 +357,7 @@ def kills(where: Field) -> Iterator[Seen]:
         rounds += 1
         wrong += killed_round(where, span_s, done)
     tally = ", ".join(f"{number} of {victim}" for victim, number in sorted(done.items()))
-    yield Seen(f"{counted(done.total(), 'kill')} ({tally}) in {rounds} runs of 12 cells", True)
+    yield Seen(f"{counted(done.total(), 'kill')} ({tally}) in {rounds} runs of 12 cells", met=True)
     yield Seen(
         "; ".join(wrong[:3]) or "0 records lost or doubled, 0 processes or folders left", not wrong
     )
@@ -380,22 +377,13 @@ def killed_round(where: Field, span_s: float, done: Counter[str]) -> list[str]:
         if code not in (0, -signal.SIGKILL):
             return [f"exit code {code}: {Ran(code, tail(scratch.root / 'log.txt')).complaint}"]
         newest = scratch.outcomes()
-        complete = TRAINING_SET <= set(newest)
+        complete = set(newest) >= TRAINING_SET
         if code == 0 and complete and not any(Outcome(each).spurious for each in newest.values()):
-            return judged_once(scratch_lines(scratch), TRAINING_SET) + scratch.left()
-
-
-def scratch_lines(scratch: Scratch) -> list[Record]:
-    """The whole lines of a journal. A line that a kill cut off is reported and skipped by every command."""
-    found = []
-    for line in scratch.journal.read_bytes().splitlines():
-        with contextlib.suppress(msgspec.MsgspecError):
-            found.append(decode(line))
-    return found
+            return judged_once(scratch.records(), TRAINING_SET) + scratch.left()
 
 
 def shoot(where: Field, driver: subprocess.Popen[bytes], span_s: float, done: Counter[str]) -> None:
-    """Kill what ``driver`` started, until it is dead itself, has ended, or there were enough kills."""
+    """Kill what ``driver`` started until it has ended or there were enough kills."""
     while done.total() < where.kills:
         with contextlib.suppress(subprocess.TimeoutExpired):
             driver.wait(where.chance.uniform(0, span_s))
@@ -410,12 +398,12 @@ def shoot(where: Field, driver: subprocess.Popen[bytes], span_s: float, done: Co
             "child": cells,
             "all": [driver.pid, *servers, *cells],
         }[victim]
-        if any([kill(pid) for pid in targets]):
-            done[victim] += 1
+        hit = [kill(pid) for pid in targets]
+        done[victim] += any(hit)
 
 
 def soaks(where: Field) -> Iterator[Seen]:
-    """Run many cells while one child in twenty is killed, twice; compare with an undisturbed run."""
+    """Kill one child in twenty of a run of many cells, twice; compare with an undisturbed run."""
     scratch = where.scratch
     scratch.forget()
     scratch.run(where.soaked)
@@ -435,7 +423,7 @@ def soaks(where: Field) -> Iterator[Seen]:
 
 
 def kill_some_children(driver: subprocess.Popen[bytes], chance: random.Random) -> int:
-    """Kill each new cell of a run with the probability of DEATHS, until the run ends; how many died."""
+    """Kill each new cell of a run with the probability DEATHS until the run ends; how many died."""
     known, killed = set[int](), 0
     while driver.poll() is None:
         new = {c for server in children_of(driver.pid) for c in children_of(server)} - known
@@ -460,7 +448,7 @@ def verdicts(records: Sequence[Record]) -> dict[str, tuple[object, ...]]:
 def script_fault(
     variant: str, *outcomes: str, timeout_s: float = PATIENCE_S, memory_gb: float = 8
 ) -> Callable[[Field], Iterator[Seen]]:
-    """A cell that misbehaves gets one of ``outcomes``; the cell after it trains, and nothing is left."""
+    """A fault in a cell, which gets one of ``outcomes``. The cell after it trains."""
 
     def inject(where: Field) -> Iterator[Seen]:
         scratch = where.scratch
@@ -473,11 +461,24 @@ def script_fault(
         scratch.run("training/v0")
         after = scratch.outcomes().get("training/v0", "none")
         if after != "trains":
-            yield Seen(f"the next cell: {after}", False)
+            yield Seen(f"the next cell: {after}", met=False)
         left = scratch.left()
         yield Seen(f"left: {', '.join(left)}" if left else "nothing is left", not left)
 
     return inject
+
+
+def orphan(where: Field) -> Iterator[Seen]:
+    """Kill a run while a process of another session sleeps. Nobody is left who could end it."""
+    scratch = where.scratch
+    scratch.forget()
+    driver = scratch.start(scratch.running("process/daemon_then_hang"), scratch.root / "log.txt")
+    asleep = waits_until(lambda: any((scratch.work / "work").rglob("sleeper.txt")))
+    driver.kill()
+    driver.wait()
+    scratch.run("training/v0")
+    left = scratch.left()
+    yield Seen(f"left: {', '.join(left)}" if left else "the next run ended it", not left and asleep)
 
 
 def flood(where: Field) -> Iterator[Seen]:
@@ -511,12 +512,11 @@ def size_of(folder: Path) -> int:
 
 
 def forged(where: Field) -> Iterator[Seen]:
-    """A cell writes observations for all others; those that come after it keep their own verdicts."""
+    """A cell writes observations for all others. They keep their own verdicts."""
     scratch = where.scratch
     scratch.forget()
     asked = ("process/forge_others", "process/segfault", "training/v0")
     scratch.run(*asked)
-    # the scenario's variants run in their order, so that a forgery comes before and after its victim
     scratch.run("training/v1", "process/abort")
     found = scratch.outcomes()
     expected = {
@@ -562,7 +562,7 @@ def disk_full(where: Field) -> Iterator[Seen]:
 
 
 def on_a_small_disk(scratch: Scratch, size_kib: int) -> tuple[list[str], bool]:
-    """What was wrong with a run on a disk of this size, and whether the disk was too small for it."""
+    """What was wrong with a run on a disk of this size, and whether the disk was too small."""
     logs = Path(tempfile.mkdtemp(dir=scratch.root))
     place = logs / "results"
     place.mkdir()
@@ -579,29 +579,15 @@ def on_a_small_disk(scratch: Scratch, size_kib: int) -> tuple[list[str], bool]:
         )
         for name in ("full", "again")
     )
-    wrong = (
-        [f"{name}: a traceback" for name in ("full", "again") if vars()[name].raised] if 0 else []
-    )
-    for name, each in (("full", full), ("again", again)):
-        if each.raised:
-            wrong.append(f"{name}: a traceback: {each.complaint}")
+    wrong = [f"a traceback: {each.complaint}" for each in (full, again) if each.raised]
     if full.code and not full.taught:
         wrong.append(f"exit code {full.code}: {full.complaint}")
     if again.code:
         wrong.append(f"after there was space: {again.complaint}")
     file = logs / "again" / ".gradmatrix" / "records" / f"{scratch.lock.stack}.jsonl"
-    wrong += judged_once(whole_lines(file), set(cells))
+    wrong += judged_once(records_in(file), set(cells))
     shutil.rmtree(logs)
     return wrong, bool(full.code) or "machine" in full.output
-
-
-def whole_lines(file: Path) -> list[Record]:
-    """The records of a journal without lines that were cut off."""
-    found = []
-    for line in file.read_bytes().splitlines() if file.exists() else ():
-        with contextlib.suppress(msgspec.MsgspecError):
-            found.append(decode(line))
-    return found
 
 
 def read_only(where: Field) -> Iterator[Seen]:
@@ -714,84 +700,80 @@ def tokens(where: Field) -> Iterator[Seen]:
     yield Seen(f"new in HOME: {', '.join(new)}" if new else "nothing new in HOME", not new)
 
 
-class SlowIndex(PackageIndex):
-    """An index that takes its time."""
-
-    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """The right answer, late."""
-        time.sleep(0.5)
-        return super().answer(path, headers)
+Answer = tuple[int, dict[str, str], bytes]
+"""Status, headers and body."""
 
 
-class SilentIndex(PackageIndex):
-    """An index that accepts every question and answers none."""
+@dataclass
+class FaultyIndex(PackageIndex):
+    """An index whose answers are made worse."""
 
-    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """No answer before whoever asked has gone."""
-        time.sleep(5)
-        return 503, {}, b""
+    worse: Callable[[str, Answer], Answer] = lambda _, answer: answer
+    """Gets the path that was asked for, and the right answer."""
 
-
-class PortalIndex(PackageIndex):
-    """A network that answers everything with its own login page."""
-
-    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """HTML."""
-        page = b"<!DOCTYPE html><html><body><form>Please sign in</form></body></html>"
-        return 200, {"Content-Type": "text/html"}, page
+    def answer(self, path: str, headers: dict[str, str]) -> Answer:
+        """The answer that is given."""
+        return self.worse(path, super().answer(path, headers))
 
 
-class BrokenIndex(PackageIndex):
-    """An index that fails."""
-
-    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """An internal error."""
-        return 500, {}, b"<html>Internal Server Error</html>"
+def slow(_: str, answer: Answer) -> Answer:
+    """The right answer, late."""
+    time.sleep(0.5)
+    return answer
 
 
-class CutIndex(PackageIndex):
-    """An index whose connection ends in the middle of a page."""
-
-    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """Half of the right answer."""
-        status, given, body = super().answer(path, headers)
-        return status, given, body[: len(body) // 2]
+def silent(_: str, __: Answer) -> Answer:
+    """No answer before whoever asked has gone."""
+    time.sleep(5)
+    return 503, {}, b""
 
 
-class LyingIndex(PackageIndex):
-    """An index whose files are not those of its hashes."""
+def portal(_: str, __: Answer) -> Answer:
+    """The login page of a network, whatever was asked."""
+    page = b"<!DOCTYPE html><html><body><form>Please sign in</form></body></html>"
+    return 200, {"Content-Type": "text/html"}, page
 
-    def answer(self, path: str, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """Another content than the one that was locked."""
-        status, given, body = super().answer(path, headers)
-        return status, given, body[:-1] + b"x" if path.startswith("/files/") else body
+
+def broken(_: str, __: Answer) -> Answer:
+    """An internal error."""
+    return 500, {}, b"<html>Internal Server Error</html>"
+
+
+def half(_: str, answer: Answer) -> Answer:
+    """Half of the right answer."""
+    status, headers, body = answer
+    return status, headers, body[: len(body) // 2]
+
+
+def lying(path: str, answer: Answer) -> Answer:
+    """A wheel with other contents than the one whose hash was given."""
+    status, headers, body = answer
+    other = wheel("alpha", "1.0", requires=("stolen",))
+    return status, headers, other if path.startswith("/files/") else body
 
 
 REFUSED = ("resolve:index-unreachable", "gradmatrix: ")
 """What a command says if the index is at fault: an outcome of the machine, or a sentence."""
 
 
-def index_fault(kind: type[PackageIndex], *said: str) -> Callable[[Field], Iterator[Seen]]:
+def index_fault(
+    worse: Callable[[str, Answer], Answer], *said: str
+) -> Callable[[Field], Iterator[Seen]]:
     """Lock and install a stack from such an index; the command must say one of ``said``."""
 
     def inject(where: Field) -> Iterator[Seen]:
-        with tempfile.TemporaryDirectory(dir=where.scratch.root) as folder, kind() as index:
+        with (
+            tempfile.TemporaryDirectory(dir=where.scratch.root) as folder,
+            FaultyIndex(worse=worse) as index,
+        ):
             index.add("alpha", "1.0", "2024-01-01")
             scratch = with_index(Path(folder) / "checkout", index, where.scratch.lock)
             locked = scratch.do(scratch.command("lock", "--all"))
             ran = locked if locked.code else scratch.run("training/v0")
-            output = locked.output + ran.output
-            expected = any(each in output for each in said)
-            yield Seen(ran.complaint, expected and not ran.raised and not locked.raised)
-            blamed = sorted(
-                {
-                    r.outcome
-                    for r in whole_lines(scratch.journal)
-                    if r.outcome not in said and r.passed is False
-                }
-            )
-            if blamed:
-                yield Seen(f"recorded: {', '.join(blamed)}", False)
+            outcomes = set(scratch.outcomes().values())
+            expected = outcomes & set(said) or any(each in ran.output for each in said)
+            found = ", ".join(outcomes) or ran.complaint
+            yield Seen(found, bool(expected) and not ran.raised and outcomes <= set(said))
 
     return inject
 
@@ -815,7 +797,10 @@ def with_index(root: Path, index: PackageIndex, like: Lock) -> Scratch:
         "UV_HTTP_TIMEOUT": "2",
         "HF_HUB_OFFLINE": "1",
     }
-    return Scratch(root, lock, environments, variables)
+    scratch = Scratch(root, lock, environments, variables)
+    script = root / "scenarios" / "training.py"
+    script.write_text(script.read_text("utf-8").replace('("torch",)', "()"), encoding="utf-8")
+    return scratch
 
 
 @dataclass(frozen=True)
@@ -846,6 +831,7 @@ FAULTS = (
     Fault("abort", "process:signal-6", script_fault("abort", "process:signal-6"), quick=False),
     Fault("exit-0", "process:exit-0", script_fault("os_exit_0", "process:exit-0"), quick=False),
     Fault("setsid", TRAINS_ALL_THE_SAME, script_fault("daemon", "trains")),
+    Fault("orphan", "the next run ends what a killed run left", orphan, quick=False),
     Fault("grandchild", TRAINS_ALL_THE_SAME, script_fault("grandchild", "trains"), quick=False),
     Fault(
         "endless-memory",
@@ -871,16 +857,18 @@ FAULTS = (
     Fault("observation-forged", "no cell decides about another", forged),
     Fault("clock-jumps", "the order of the journal counts", clock_ahead),
     Fault(
-        "index-slow", "it is waited for", index_fault(SlowIndex, "1 cell ran", "alpha: 1 package")
+        "index-slow",
+        "it is waited for; this stack has no torch",
+        index_fault(slow, "import:missing-module"),
     ),
-    Fault("index-silent", "of the machine", index_fault(SilentIndex, *REFUSED), quick=False),
-    Fault("index-html", "one sentence, nothing recorded", index_fault(PortalIndex, *REFUSED)),
-    Fault("index-500", "of the machine", index_fault(BrokenIndex, *REFUSED)),
-    Fault("index-cut", "of the machine", index_fault(CutIndex, *REFUSED), quick=False),
+    Fault("index-silent", "of the machine", index_fault(silent, *REFUSED), quick=False),
+    Fault("index-html", "one sentence, nothing recorded", index_fault(portal, *REFUSED)),
+    Fault("index-500", "of the machine", index_fault(broken, *REFUSED)),
+    Fault("index-cut", "of the machine", index_fault(half, *REFUSED), quick=False),
     Fault(
         "index-lies",
         "nothing is installed: install:hash-mismatch",
-        index_fault(LyingIndex, "install:hash-mismatch"),
+        index_fault(lying, "install:hash-mismatch"),
     ),
     Fault("two-runs", "each cell runs once", two_runs),
     Fault("read-only", "one sentence", read_only),
@@ -909,7 +897,7 @@ def prepared(project: Project, kills: int, seed: int) -> Iterator[Field]:
         for suffix in ("json", "txt"):
             name = f"{lock.stack}.{suffix}"
             shutil.copy(project.locks_folder / name, scratch.root / "results" / "locks" / name)
-        yield Field(scratch, random.Random(seed), kills)
+        yield Field(scratch, random.Random(seed), kills)  # noqa: S311  (it must repeat)
 
 
 def register_campaign(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -921,6 +909,12 @@ def register_campaign(commands: argparse._SubParsersAction[argparse.ArgumentPars
         "--only", action="append", default=[], metavar="NAME", help=f"only this fault: {names}"
     )
     parser.add_argument("--kills", type=int, default=KILLS, metavar="N", help="how many kills")
+    parser.add_argument(
+        "--fuzz",
+        type=float,
+        metavar="MINUTES",
+        help="instead: change each file that is read at random, for so long",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="the seed of all random choices")
 
 
@@ -932,6 +926,10 @@ def campaign_command(options: argparse.Namespace, project: Project, console: Con
             cause="it looks for processes in /proc",
             next_step="run it in a container or a virtual machine with Linux",
         )
+    seed = options.seed if options.seed is not None else int(time.time())
+    console.print(f"seed {seed}")
+    if options.fuzz is not None:
+        return fuzz(options.fuzz, seed, console)
     known = {fault.name: fault for fault in FAULTS}
     for name in options.only:
         if name not in known:
@@ -941,8 +939,6 @@ def campaign_command(options: argparse.Namespace, project: Project, console: Con
                 next_step="nox -s faults -- --help lists them",
             )
     faults = [known[name] for name in options.only] or list(FAULTS)
-    seed = options.seed if options.seed is not None else int(time.time())
-    console.print(f"seed {seed}")
     if not sandbox.takes_network_away():
         console.print(sandbox.WITH_NETWORK)
     table = Table("fault", "promised", "seen", "met")
@@ -958,3 +954,18 @@ def campaign_command(options: argparse.Namespace, project: Project, console: Con
             console.print(Text(f"{mark:7} {fault.name}: {text}"), soft_wrap=True)
     console.print(table)
     return 1 if unmet else 0
+
+
+def fuzz(minutes: float, seed: int, console: Console) -> int:
+    """Change each kind of file at random for so many minutes; 1 if one raised an exception."""
+    from tests.fuzzing import TARGETS, fuzz_for  # noqa: PLC0415  (only this needs hypothesis)
+
+    found = 0
+    for target in TARGETS:
+        try:
+            done = fuzz_for(target, minutes, seed)
+            console.print(Text(f"{target.name}: {done} files, each a value or a sentence"))
+        except Exception as error:  # noqa: BLE001  (this is what a fuzzer looks for)
+            found += 1
+            console.print(Text("".join(traceback.format_exception(error))), soft_wrap=True)
+    return 1 if found else 0

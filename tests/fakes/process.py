@@ -54,6 +54,10 @@ VARIANTS = {
         "role": "reported",
         "summary": "forks a process, then kills its own parent",
     },
+    "daemon_then_hang": {
+        "role": "reported",
+        "summary": "starts a process of another session, then sleeps for ever",
+    },
     "imports_late": {
         "role": "control",
         "summary": "prints what it must import by itself, then trains",
@@ -242,6 +246,12 @@ def grandchild_then_kill_server() -> NoReturn:
     kill_server()
 
 
+def daemon_then_hang() -> NoReturn:
+    """Hang beside a process that is in no group of the cell's."""
+    daemon()
+    hang()
+
+
 def imports_late() -> None:
     """Import what is rarely needed."""
     print("imported already" if "mailbox" in sys.modules else "imported late", flush=True)
@@ -306,7 +316,7 @@ def forge_others() -> None:
             (folder / "observation.json").write_text(forged, encoding="ascii")
 
 
-FORGED = {
+FORGED: dict[str, object] = {
     "reached": "setup",
     "skipped": None,
     "no_device": False,

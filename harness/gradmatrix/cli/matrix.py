@@ -31,6 +31,7 @@ from gradmatrix.publish import publication
 from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.project import NoSuchRelease, Project, by_date, same_verdict
 from gradmatrix.run.refresh import as_json, refresh
+from gradmatrix.stacks.sandbox import WITH_NETWORK, takes_network_away
 
 if TYPE_CHECKING:
     import argparse
@@ -86,6 +87,7 @@ def run_stacks(
 ) -> dict[str, NoSuchRelease]:
     """Run one stack after the other; return the stacks that ask for no existing release."""
     missing: dict[str, NoSuchRelease] = {}
+    networked = False
     with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for stack in stacks:
             if project.current_lock(stack) is None:
@@ -95,10 +97,14 @@ def run_stacks(
             except NoSuchRelease as error:
                 missing[stack.name] = error
                 continue
-            show_summary(console, run.execute(selection))
+            summary = run.execute(selection)
+            show_summary(console, summary)
+            networked = networked or (summary.executed > 0 and not takes_network_away())
             show_fallen_behind(console, project.fallen_behind(run.lock))
             if options.drop_environments:
                 project.drop_environment(stack)
+    if networked:
+        console.print(Text(f"note: {WITH_NETWORK}", style="yellow"), soft_wrap=True)
     return missing
 
 

@@ -15,7 +15,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from gradmatrix.core.text import counted, one_line, plain
+from gradmatrix.core.text import counted, one_line, plain, tally
 from gradmatrix.run.plan import Action
 
 if TYPE_CHECKING:
@@ -103,6 +103,10 @@ def show_summary(console: Console, summary: Summary) -> None:
     if summary.executed:
         text += f"; imports {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
     console.print(Text(text), soft_wrap=True)
+    if summary.repeated:
+        repeats = counted(sum(summary.repeated.values()), "repeat")
+        why = f"{repeats} after failures of this machine: {tally(summary.repeated)}"
+        console.print(Text(f"  note: {why}", style="yellow"), soft_wrap=True)
     if summary.notice:
         console.print(Text(f"  note: {one_line(summary.notice)}", style="yellow"), soft_wrap=True)
 

@@ -513,7 +513,8 @@ def read_pylock(path: Path) -> Listed:
             cause=str(error),
             next_step=f"write {path} again with the tool that made it",
         ) from error
-    pins, depended, notices = [], set(), []
+    pins: list[Requirement] = []
+    depended, notices = set(), []
     for package in lock.packages:
         depended |= {
             canonicalize_name(str(each.get("name", ""))) for each in package.dependencies or ()

@@ -197,11 +197,13 @@ def _files_in_html(body: bytes, name: str) -> list[DistributionPackage]:
     from pypi_simple import DistributionPackage, RepositoryPage, UnsupportedRepoVersionError
 
     try:
-        links = RepositoryPage.from_html(body).links
+        page = RepositoryPage.from_html(body)
     except UnsupportedRepoVersionError as error:
         raise ValueError(f"its HTML is no page of {name}: {error}") from error
+    if not page.links and not page.repository_version:
+        raise ValueError(f"its HTML is no page of {name}: it may be a login page of the network")
     files = []
-    for link in links:
+    for link in page.links:
         file = DistributionPackage.from_link(link, name)
         file.upload_time = _datetime(link.get_str_attrib("data-upload-time"))
         files.append(file)
