@@ -104,3 +104,13 @@ def test_the_process_stays_the_same() -> None:
     """Its exit code and its signals are those of the command."""
     assert run_alone("raise SystemExit(7)").returncode == 7
     assert run_alone("import os; os.abort()").returncode == -6
+
+
+def test_what_cells_see_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's variables are named, the others have their values."""
+    for taken, said in ((True, "Cells have no network."), (False, sandbox.WITH_NETWORK)):
+        monkeypatch.setattr(sandbox, "takes_network_away", lambda taken=taken: taken)
+        text = sandbox.explanation({**SECRETS, "LANG": "C"})
+        assert said in text
+        assert " LANG," in text
+        assert "HF_TOKEN" not in text

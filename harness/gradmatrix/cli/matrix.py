@@ -21,7 +21,7 @@ from gradmatrix.cli.options import (
     warn,
     warn_and_code,
 )
-from gradmatrix.cli.progress import Display, show_fallen_behind, show_summary
+from gradmatrix.cli.progress import Display, show_fallen_behind, show_isolation, show_summary
 from gradmatrix.cli.show_matrix import show_failures, show_matrix, show_overview, show_plan
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
@@ -31,7 +31,6 @@ from gradmatrix.publish import publication
 from gradmatrix.run.lookup import expect, select
 from gradmatrix.run.project import NoSuchRelease, Project, by_date, same_verdict
 from gradmatrix.run.refresh import as_json, refresh
-from gradmatrix.stacks.sandbox import WITH_NETWORK, takes_network_away
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +86,7 @@ def run_stacks(
 ) -> dict[str, NoSuchRelease]:
     """Run one stack after the other; return the stacks that ask for no existing release."""
     missing: dict[str, NoSuchRelease] = {}
-    networked = False
+    show_isolation(console, explain=options.explain)
     with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for stack in stacks:
             if project.current_lock(stack) is None:
@@ -97,14 +96,10 @@ def run_stacks(
             except NoSuchRelease as error:
                 missing[stack.name] = error
                 continue
-            summary = run.execute(selection)
-            show_summary(console, summary)
-            networked = networked or (summary.executed > 0 and not takes_network_away())
+            show_summary(console, run.execute(selection))
             show_fallen_behind(console, project.fallen_behind(run.lock))
             if options.drop_environments:
                 project.drop_environment(stack)
-    if networked:
-        console.print(Text(f"note: {WITH_NETWORK}", style="yellow"), soft_wrap=True)
     return missing
 
 

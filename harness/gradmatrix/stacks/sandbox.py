@@ -56,9 +56,7 @@ SCOPES_SINCE = 6  # the version of Landlock from which signals and abstract sock
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 SEES_EVERYTHING = (19, 21, 38)
 """CAP_SYS_PTRACE, CAP_SYS_ADMIN and CAP_PERFMON, with which root reads what a domain hides."""
-WITH_NETWORK = (
-    "Cells could reach the network: this system does not let this user start a process without it."
-)
+WITH_NETWORK = "Cells have a network: this system does not let this user take it away."
 
 
 def variables(
@@ -131,6 +129,17 @@ def takes_network_away() -> bool:
     asked = [*alone([sys.executable]), "-I", "-c", interfaces]
     ran = subprocess.run(asked, capture_output=True, check=False, text=True)
     return ran.returncode == 0 and ran.stdout.split() in (["lo"], [])
+
+
+def explanation(environ: Mapping[str, str] = os.environ) -> str:
+    """What cells see of this machine, in words."""
+    names = sorted(name for name in variables(1, environ=environ) if name not in FIXED)
+    network = "Cells have no network." if takes_network_away() else WITH_NETWORK
+    fixed = ", ".join(f"{name}={value}" for name, value in FIXED.items())
+    return (
+        f"Cells see these of your environment variables: {', '.join(names)}. "
+        f"These are set: {fixed}. Home and caches are an empty folder. {network}"
+    )
 
 
 def main(command: list[str]) -> None:
