@@ -533,7 +533,7 @@ def read_pylock(path: Path) -> Listed:
         raise UserError(
             f"{path} locks no package.",
             cause="it has no [[packages]] with a version",
-            next_step="name another file",
+            next_step="write it again with the tool that made it, or name another file",
         )
     if not depended:
         what = "does not say which of its packages were asked for, so all of them are kept"

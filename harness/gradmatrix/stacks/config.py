@@ -198,7 +198,7 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
     if not isinstance(given, dt.date) or isinstance(given, dt.datetime):
         cause = f'write a date without quotes, such as as_of = {today}, or as_of = "today"'
         raise wrong(
-            path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause
+            path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is not a date", cause
         )
     if given > today:
         cause = 'its releases are not known yet; for the newest ones write as_of = "today"'

@@ -453,8 +453,8 @@ def checked(asked: Path) -> Path:
     version = probe(Path(found)) if found else None
     if found is None or version is None:
         raise UserError(
-            f"{asked} is no Python that can be started.",
-            cause="it does not exist, cannot be started, or is not a Python",
+            f"{asked} is not a Python that can be started.",
+            cause="there is no such file, it may not be started, or it is another program",
             next_step="give --python the interpreter of the script's environment: .venv/bin/python",
         )
     if version[:2] < OLDEST_PYTHON:

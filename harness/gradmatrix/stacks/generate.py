@@ -231,7 +231,8 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
     if all(isinstance(bound, str) for bound in bounds) and Version(rule.since) > Version(
         rule.until
     ):
-        raise wrong(path, f"has from = {rule.since!r} after until = {rule.until!r} in {place}")
+        what = f"has from = {rule.since!r} after until = {rule.until!r} in {place}"
+        raise wrong(path, what, "from is the first release, until is the last one")
     if not any(isinstance(bound, str) for bound in bounds):
         _check_days(path, place, (rule.since, rule.until), today)
 
@@ -242,7 +243,7 @@ def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
         return
     if not isinstance(bound, str) or not _is_version(bound):
         cause = 'a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
-        raise wrong(path, f"has {key} = {str(bound)!r} in {place}, which is no release", cause)
+        raise wrong(path, f"has {key} = {str(bound)!r} in {place}, which is not a release", cause)
 
 
 def _is_version(text: str) -> bool:
@@ -258,7 +259,8 @@ def _check_days(
 ) -> None:
     since, until = days
     if since and until and since > until:
-        raise wrong(path, f"has from = {since} after until = {until} in {place}")
+        what = f"has from = {since} after until = {until} in {place}"
+        raise wrong(path, what, "from is the first day, until is the last one")
     if since and since > today:
         raise wrong(
             path,
@@ -279,7 +281,9 @@ def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
             if stacks
             else "there is no stack at all"
         )
-        raise wrong(path, f"has base = {rule.base!r} in {placed.place}, which is no stack", cause)
+        raise wrong(
+            path, f"has base = {rule.base!r} in {placed.place}, which is not a stack", cause
+        )
     if rule.name not in names_of(base.requirements):
         cause = f"its requirements are {', '.join(base.requirements)}"
         what = (

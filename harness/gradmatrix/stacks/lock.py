@@ -177,14 +177,14 @@ def load(stack: str, folder: Path) -> Lock | None:
     except (*NOT_READABLE, ValueError) as error:
         raise UserError(
             f"The lock {path.name} cannot be read: {error}.",
-            cause="it was edited by hand, or written by another version",
-            next_step=f"delete {path.name} and lock again",
+            cause="it was edited by hand, or written by another release",
+            next_step=f"delete {path.name} and lock again: gradmatrix lock {stack}",
         ) from error
     if lock.stack != stack:
         raise UserError(
             f"The lock {path.name} belongs to another stack: {lock.stack}.",
             cause="it was copied or renamed by hand",
-            next_step=f"delete {path.name} and lock again",
+            next_step=f"delete {path.name} and lock again: gradmatrix lock {stack}",
         )
     if lock.failure is None:
         text = requirements_path(stack, folder)
