@@ -307,6 +307,11 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def cells_of(driver: subprocess.Popen[bytes]) -> list[int]:
+    """The processes of the cells of a run: the children of its servers."""
+    return [cell for server in children_of(driver.pid) for cell in children_of(server)]
+
+
 def kill(pid: int) -> bool:
     """Kill a process from outside; whether there was one."""
     try:
@@ -389,9 +394,11 @@ def shoot(where: Field, driver: subprocess.Popen[bytes], span_s: float, done: Co
             driver.wait(where.chance.uniform(0, span_s))
         if driver.poll() is not None:
             return
-        servers = children_of(driver.pid)
-        cells = [cell for server in servers for cell in children_of(server)]
         victim = where.chance.choice(("driver", "server", "child", "all"))
+        servers, cells = children_of(driver.pid), cells_of(driver)
+        while victim == "child" and not cells and driver.poll() is None:
+            time.sleep(0.002)
+            cells = cells_of(driver)
         targets = {
             "driver": [driver.pid],
             "server": servers,
@@ -424,15 +431,17 @@ def soaks(where: Field) -> Iterator[Seen]:
 
 def kill_some_children(driver: subprocess.Popen[bytes], chance: random.Random) -> int:
     """Kill each new cell of a run with the probability DEATHS until the run ends; how many died."""
-    known, killed = set[int](), 0
+    known, killed, due = set[int](), 0, 0
     while driver.poll() is None:
-        new = {c for server in children_of(driver.pid) for c in children_of(server)} - known
+        new = set(cells_of(driver)) - known
         known |= new
         for cell in new:
-            if chance.random() < DEATHS:
+            due += chance.random() < DEATHS
+            if due:
                 time.sleep(chance.uniform(0, 0.1))
-                killed += kill(cell)
-        time.sleep(0.005)
+                hit = kill(cell)  # it may have ended; then the next one is killed
+                killed, due = killed + hit, due - hit
+        time.sleep(0.002)
     return killed
 
 

@@ -20,7 +20,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
+from gradmatrix.core.errors import (
+    UserError,
+    did_you_mean,
+    read_requirement,
+    without_credentials,
+)
 from gradmatrix.core.files import read_table, read_toml
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.generate import TWINS
@@ -227,7 +232,7 @@ def requirement_of(line: Line) -> Requirement:
     if PLAIN_PATH.search(text) and " @ " not in text:
         raise unreadable(line, "a path is not supported here: write NAME @ file:///PATH/TO/A.whl")
     try:
-        return Requirement(text)
+        return read_requirement(text)
     except InvalidRequirement as error:
         if text != line.text:
             raise unreadable(
@@ -455,7 +460,7 @@ def requirements_in(path: Path, given: Iterable[Any], place: str) -> list[str]:
     found = []
     for entry in given:
         try:
-            found.append(str(Requirement(entry)))  # TypeError if it is not a string
+            found.append(str(read_requirement(entry)))  # TypeError if it is not a string
         except (InvalidRequirement, TypeError) as error:
             number = line_of(path, str(entry))
             what = f"{without_credentials(repr(entry))} in {place}"
@@ -595,7 +600,7 @@ def parse_edit(text: str) -> Edit:
         UserError: if it is not a requirement
     """
     try:
-        parsed = Requirement(text)
+        parsed = read_requirement(text)
     except InvalidRequirement as error:
         raise UserError(
             f"--to {without_credentials(text)} cannot be read.",

@@ -70,10 +70,20 @@ def check_python(path: Path, place: str, python: str) -> None:
         raise wrong(path, f'has python = {python!r} in {place}: write it like "3.11"')
 
 
+def read_requirement(text: str) -> Requirement:
+    """The requirement that ``text`` is, in a form that can be written and read again.
+
+    Raises:
+        InvalidRequirement: if there is none: a string in a marker may hold what cannot be written
+        TypeError: if ``text`` is not a string
+    """
+    return Requirement(str(Requirement(text)))
+
+
 def check_requirement(path: Path, place: str, text: str) -> None:
     """UserError if ``text`` is no requirement on a release; ``place`` is its table."""
     try:
-        requirement = Requirement(text)
+        requirement = read_requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise wrong(path, f"has the unreadable requirement {text!r} in {place}", reason) from error

@@ -24,6 +24,7 @@ from gradmatrix.core.errors import (
     check_requirement,
     check_unique,
     did_you_mean,
+    read_requirement,
     wrong,
 )
 from gradmatrix.core.model import Lock, Relation, Role, Scenario, Variant
@@ -122,7 +123,7 @@ def _needs(entry: object, path: Path) -> tuple[str, ...]:
     if not isinstance(entry, (tuple, list)):  # a single string would be read letter by letter
         raise _wrong(path, f"needs {entry!r}, which is not a tuple of requirements")
     try:
-        return tuple(str(Requirement(text)) for text in entry)
+        return tuple(str(read_requirement(text)) for text in entry)
     except (InvalidRequirement, TypeError) as error:
         raise _wrong(
             path, f"has an unreadable requirement: {str(error).splitlines()[0]}"

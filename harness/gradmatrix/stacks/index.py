@@ -37,6 +37,7 @@ from packaging.utils import (
 from packaging.version import Version
 
 from gradmatrix.core.files import NOT_READABLE, write_atomically
+from gradmatrix.core.model import Moment
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks import uv
 
@@ -249,7 +250,7 @@ class Answer(Frozen, frozen=True, kw_only=True):
     """What the index said about one package."""
 
     name: str
-    asked_at: dt.datetime
+    asked_at: Moment
     """When it was last asked, in UTC. The answer "not modified" counts."""
     etag: str | None = None
     last_modified: str | None = None
