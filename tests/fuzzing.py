@@ -292,6 +292,13 @@ def read_run(path: Path) -> object:
     return recorded.recorded_file("run", path, PROJECT)
 
 
+def read_merged(path: Path) -> object:
+    """The records of another machine, as far as they are accepted."""
+    variants = {("scenario", "plain"): Role.CONTROL, ("scenario", "b"): Role.CONTROL}
+    known = night.KnownCells({"stack"}, variants, {"cpu"}, dt.datetime.now(dt.UTC))
+    return night.found_in([path.parent.parent], known)
+
+
 def json_line(value: object) -> bytes:
     """One document on one line."""
     return msgspec.json.encode(value) + b"\n"
@@ -444,6 +451,7 @@ TARGETS = (
     Target("journal", "journal/stack.jsonl", (b"".join(RECORDS),), read_store),
     Target("published records", "published/stack.jsonl", (b"".join(RECORDS),), read_store),
     Target("records to compare", "records/stack.jsonl", (b"".join(RECORDS),), read_run),
+    Target("records to merge", "job/records/stack.jsonl", (b"".join(RECORDS),), read_merged),
     Target("history", "history/stack.jsonl", HISTORY, read_history),
     Target("capsule", "stack.jsonl", (PUBLISHED_CELL,), read_capsule),
     Target(
