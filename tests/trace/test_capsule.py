@@ -310,7 +310,7 @@ def test_a_changed_scenario_is_pointed_out(
     with (tmp_path / "scenarios" / "t5_classifier.py").open("a", encoding="utf-8") as file:
         file.write("CHANGED = True\n")
     assert 0 == main(["capsule", f"{OLDEST}/t5_classifier/hf_adafactor", "--root", str(tmp_path)])
-    assert "has changed since this was published" in capsys.readouterr().err
+    assert "has changed since this cell was published" in capsys.readouterr().err
 
 
 @pytest.mark.slow
