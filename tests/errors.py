@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,7 @@ def assigned(function: ast.FunctionDef | None, after: int, before: int) -> dict[
     return found
 
 
+@cache
 def listed() -> dict[str, list[Message]]:
     """Every message by module."""
     trees = {
