@@ -41,13 +41,11 @@ class Message:
         first, *others = self.words or (("", ""),)
         by = "" if self.maker in MAKERS else f"{self.maker}: "
         lines = [f"- {by}{first[1]}"]
-        lines += [
-            f"  - {NAMES.get(name, name)}{': ' if name else ''}{text}" for name, text in others
-        ]
+        lines += [f"  - {NAMES.get(name, 'why')}: {text}" for name, text in others]
         return "\n".join(lines)
 
 
-NAMES = {"cause": "why", "next_step": "next"}
+NAMES = {"cause": "why", "next_step": "next", "fix": "next"}
 
 
 def makers(tree: ast.Module, functions: set[str]) -> set[str]:
@@ -92,12 +90,14 @@ def messages(tree: ast.Module, known: set[str]) -> Iterator[Message]:
         shown = [(key, in_words(value, texts)) for key, value in given]
         if name not in MAKERS:  # what is not in words yet, the function puts into words
             shown = [(key, text) for key, text in shown if not WITHOUT_WORDS.fullmatch(text)]
-        if shown:
+        if not all(UNKNOWN.fullmatch(text) for _, text in shown):
             yield Message(name, tuple(shown))
 
 
 WITHOUT_WORDS = re.compile(r"\{[\w.]+\}|\{\(.*\)\}|\{\[.*\]\}")
 """A name, a tuple or a list."""
+UNKNOWN = re.compile(r"\{[^{}]*\}")
+"""Nothing but what is known only when it happens."""
 
 
 def in_words(node: ast.expr, texts: dict[str, list[str]]) -> str:

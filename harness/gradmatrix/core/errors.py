@@ -67,7 +67,7 @@ def check_name(path: Path, kind: str, name: str) -> None:
 def check_python(path: Path, place: str, python: str) -> None:
     """UserError if ``python`` is no feature release; ``place`` is its table."""
     if not PYTHON.fullmatch(python):
-        raise wrong(path, f'has python = {python!r} in {place}: write it like "3.11"')
+        raise wrong(path, f"has python = {python!r} in {place}", fix='write it like "3.11"')
 
 
 def read_requirement(text: str) -> Requirement:
@@ -105,10 +105,10 @@ def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
         seen.add(name.lower())
 
 
-def wrong(path: Path, what: str, cause: str = "") -> UserError:
-    """An error about a file: what is wrong in it, and why."""
+def wrong(path: Path, what: str, cause: str = "", fix: str = "") -> UserError:
+    """An error about a file: what is wrong in it, why, and what to write instead."""
     return UserError(
         f"{path.name} {what}.",
         cause=cause,
-        next_step=f"correct {path.name} and run the command again",
+        next_step=f"{f'{fix},' if fix else f'correct {path.name}'} and run the command again",
     )

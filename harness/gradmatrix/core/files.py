@@ -191,7 +191,7 @@ def _explained(
     if missing:
         return wrong(path, f"lacks the key {missing[1]!r}{place}")
     what = f"has a wrong value{place}: {message[0].lower()}{message[1:]}"
-    return wrong(path, what, _hint(expected, message))
+    return wrong(path, what, _similar(expected, message), _fix(expected))
 
 
 def _names(steps: Iterable[str | int], table: object) -> Iterator[str]:
@@ -241,14 +241,19 @@ def _fields(expected: msgspec.inspect.Type) -> list[str]:
     return [field.encode_name for field in fields]
 
 
-def _hint(expected: msgspec.inspect.Type, message: str) -> str:
+def _similar(expected: msgspec.inspect.Type, message: str) -> str:
+    """The most similar known word, if one of several words is expected; else empty."""
+    if not isinstance(expected, msgspec.inspect.EnumType):
+        return ""
+    found = re.search(r"enum value '(.*)'", message)
+    return did_you_mean(found[1] if found else "", [each.value for each in expected.cls])
+
+
+def _fix(expected: msgspec.inspect.Type) -> str:
     """What to write instead of a wrong value; empty if the message says enough."""
     if isinstance(expected, msgspec.inspect.LiteralType):
         wanted = " or ".join(f'"{each}"' for each in expected.values)
         return f"write {wanted}"
-    if isinstance(expected, msgspec.inspect.EnumType):
-        found = re.search(r"enum value '(.*)'", message)
-        return did_you_mean(found[1] if found else "", [each.value for each in expected.cls])
     if isinstance(expected, msgspec.inspect.DateType):
         return "write a date without quotes, such as 2024-12-31"
     return ""

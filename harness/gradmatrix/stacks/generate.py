@@ -191,7 +191,9 @@ def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[st
     for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
         place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
         if not isinstance(table, dict):
-            raise wrong(path, f"has no table in {place}", f"write the keys below [generate.{kind}]")
+            raise wrong(
+                path, f"has no table in {place}", fix=f"write the keys below [generate.{kind}]"
+            )
         yield place, table
 
 
@@ -219,7 +221,7 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
         raise wrong(
             path,
             f"has package = {rule.package!r} in {place}",
-            "a package's name, without a version",
+            fix="write a package's name, without a version",
         )
     for key, text in (
         ("from", rule.since),
@@ -242,8 +244,9 @@ def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
     if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
         return
     if not isinstance(bound, str) or not _is_version(bound):
-        cause = 'a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
-        raise wrong(path, f"has {key} = {str(bound)!r} in {place}, which is not a release", cause)
+        what = f"has {key} = {str(bound)!r} in {place}, which is not a release"
+        fix = 'write a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
+        raise wrong(path, what, fix=fix)
 
 
 def _is_version(text: str) -> bool:
