@@ -269,8 +269,6 @@ class Field:
     chance: random.Random
     kills: int
     sizes_kib: Sequence[int] = SIZES_KIB
-    soaked: str = "soak"
-    """The scenario of the soaks."""
 
 
 def variants(number: int) -> dict[str, dict[str, str]]:
@@ -413,11 +411,11 @@ def soaks(where: Field) -> Iterator[Seen]:
     """Kill one child in twenty of a run of many cells, twice; compare with an undisturbed run."""
     scratch = where.scratch
     scratch.forget()
-    scratch.run(where.soaked)
+    scratch.run("soak")
     undisturbed = verdicts(scratch.records())
     for _ in range(2):
         scratch.forget()
-        driver = scratch.start(scratch.running(where.soaked), scratch.root / "log.txt")
+        driver = scratch.start(scratch.running("soak"), scratch.root / "log.txt")
         killed = kill_some_children(driver, where.chance)
         soaked = verdicts(scratch.records())
         different = sorted(cell for cell in undisturbed if soaked.get(cell) != undisturbed[cell])
@@ -670,13 +668,16 @@ def clock_ahead(where: Field) -> Iterator[Seen]:
 
 
 def two_runs(where: Field) -> Iterator[Seen]:
-    """Two runs with one results folder, started together."""
+    """Two runs of two checkouts with one results folder, started together."""
     scratch = where.scratch
     scratch.forget()
-    shared = scratch.root / "shared"
-    shutil.rmtree(shared, ignore_errors=True)
+    shared, other = scratch.root / "shared", scratch.root.with_name("other")
+    for folder in (shared, other):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(scratch.root, other, symlinks=True)
     command = [*scratch.running("training"), "--results", str(shared)]
-    both = [scratch.start(command, scratch.root / f"two-{number}.txt") for number in range(2)]
+    runs = (command, [*command, "--root", str(other)])
+    both = [scratch.start(run, scratch.root / f"run-{n}.txt") for n, run in enumerate(runs)]
     codes = [driver.wait(PATIENCE_S) for driver in both]
     records = records_in(shared / ".gradmatrix" / "records" / f"{scratch.lock.stack}.jsonl")
     wrong = judged_once(records, TRAINING_SET)
@@ -703,8 +704,10 @@ def tokens(where: Field) -> Iterator[Seen]:
         if path.is_file() and not path.is_symlink() and b"canary-of" in path.read_bytes()
     ]
     told = "canary-of" in ran.output
+    outcome = scratch.outcomes().get("process/tell_everything", ran.complaint)
+    yield Seen(f"the script ran: {outcome}", outcome == "setup:exception")
     yield Seen(f"in {', '.join(found)}" if found else "in no file", not found)
-    yield Seen("printed" if told else "not printed", not told and "tell_everything" in ran.output)
+    yield Seen("printed" if told else "not printed", not told)
     new = sorted(path.name for path in set(scratch.home.rglob("*")) - before)
     yield Seen(f"new in HOME: {', '.join(new)}" if new else "nothing new in HOME", not new)
 
@@ -757,7 +760,7 @@ def half(_: str, answer: Answer) -> Answer:
 def lying(path: str, answer: Answer) -> Answer:
     """A wheel with other contents than the one whose hash was given."""
     status, headers, body = answer
-    other = wheel("alpha", "1.0", requires=("stolen",))
+    other = wheel("alpha", "1.0", requires=("beta ; python_version < '3'",))
     return status, headers, other if path.startswith("/files/") else body
 
 
