@@ -49,7 +49,7 @@ from gradmatrix.measure.race import STEPS, Measurement
 from gradmatrix.measure.servers import Contender, make_servers, pin
 from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key
 from gradmatrix.run import meaning
-from gradmatrix.run.plan import PACKAGE
+from gradmatrix.run.plan import PACING, PACKAGE
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
 from gradmatrix.stacks import environment, sandbox, uv
@@ -577,8 +577,6 @@ def _run(
 SCRIPT = Path(__file__).parent / "faults" / "slower.py"
 MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
 """Where the measuring code of the host starts, in the package ``measure``."""
-PACING = (("cell", "Pacer"),)
-"""The same for the code in the tested environment."""
 EARLIER = {"6b90246be05d": "2c389ab4d646"}
 """An earlier digest, which the published trials have -> today's. The code behind both was compared
 by its syntax trees. Names differ, the words of some notices, and that a script which has already

@@ -211,7 +211,7 @@ def test_a_script_that_has_ended_is_not_killed(
 def test_a_server_runs_plain_cells_afterwards(paces: Bench, tmp_path: Path) -> None:
     """It reads its own requests again."""
     paces.started("control").stop()
-    request = asks()(tmp_path)
+    request = asks()(tmp_path / "cell")
     plain = type(request)(**{**vars(request), "paced": False, "timed": 5, "warmup": 1})
     answer = paces.server.run(plain)
     assert answer.observation is not None

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -116,7 +118,12 @@ def alone(command: Sequence[str]) -> list[str]:
     """``command``, shut off from the network and from other processes as far as the system allows.
 
     Only Linux allows it. Elsewhere this is the command as it is.
+
+    Raises:
+        FileNotFoundError: if there is no such program
     """
+    if shutil.which(command[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
     if sys.platform != "linux":
         return list(command)
     return [sys.executable, "-I", str(Path(__file__).resolve()), *command]
