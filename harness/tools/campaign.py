@@ -510,11 +510,12 @@ def flood(where: Field) -> Iterator[Seen]:
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of all files in a folder, as far as they are there."""
+    """The bytes of all files in a folder, from which others may be deleted meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += 0 if path.is_symlink() else path.stat().st_blocks * 512
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += Path(place, name).lstat().st_blocks * 512
     return total
 
 

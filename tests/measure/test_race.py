@@ -153,7 +153,7 @@ def test_a_script_that_ends_before_a_round_does_is_reported() -> None:
         (Broken("RuntimeError: no"), "not measured on the candidate: RuntimeError: no"),
         (
             ServerDied(Ended(signal=9)),
-            "not measured on the candidate: a server ended: killed by signal 9",
+            "not measured on the candidate: a server ended: killed from outside by signal 9",
         ),
         (
             BrokenPipeError(32, "Broken pipe"),
