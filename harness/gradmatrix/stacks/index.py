@@ -181,7 +181,7 @@ def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...
 
 
 def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
-    from pypi_simple import ProjectPage, UnsupportedRepoVersionError
+    from pypi_simple import ProjectPage
 
     try:
         page: dict[str, Any] = json.loads(body)
@@ -189,17 +189,17 @@ def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
             if file.get("yanked") is None:  # some indexes write null, which uv reads as "no"
                 file["yanked"] = False
         return ProjectPage.from_json_data(page).packages
-    except (ValueError, TypeError, KeyError, AttributeError, UnsupportedRepoVersionError) as error:
+    except Exception as error:
         raise ValueError(f"its JSON is no page of {name}: {type(error).__name__}") from error
 
 
 def _files_in_html(body: bytes, name: str) -> list[DistributionPackage]:
     """The files of an HTML page; PEP 700 has no date for HTML, but some indexes give one."""
-    from pypi_simple import DistributionPackage, RepositoryPage, UnsupportedRepoVersionError
+    from pypi_simple import DistributionPackage, RepositoryPage
 
     try:
         page = RepositoryPage.from_html(body)
-    except UnsupportedRepoVersionError as error:
+    except Exception as error:
         raise ValueError(f"its HTML is no page of {name}: {error}") from error
     if not page.links and not page.repository_version:
         raise ValueError(f"its HTML is no page of {name}: it may be a login page of the network")
