@@ -70,10 +70,10 @@ VALUES = (
     b"9" * 400, b"-1", b"0", b"1e999", b"-0.0", b"1e-400", b"NaN", b"Infinity", b"nan", b"inf",
     b"null", b"true", b'""', b"''", b"[]", b"{}", b"[[]]", b'"\\ud800"', b'"\\u0000"',
     b"1970-01-01T00:00:00", b"0001-01-01", b"9999-12-31", b'"0001-01-01T00:00:00Z"',
-    b'"9999-12-31T23:59:59Z"', b'"2026-01-15T12:00:00"', b'"' + b"9" * 400 + b'"',
-    b'"process:exit-' + b"9" * 400 + b'"', b'"process:signal-0"', b'"trains"', b'"../../x"',
-    b'"$(touch x)"', b'"SystemExit"', b'"a ; python_version"', b'"1!2.3.post4.dev5+local"',
-    b'"torch=>2"', b'"torch==2.*.*"', b"`",
+    b'"0001-01-01T00:00:00+14:00"', b'"9999-12-31T23:59:59-14:00"', b'"9999-12-31T23:59:59Z"',
+    b'"2026-01-15T12:00:00"', b'"' + b"9" * 400 + b'"', b'"process:exit-' + b"9" * 400 + b'"',
+    b'"process:signal-0"', b'"trains"', b'"../../x"', b'"$(touch x)"', b'"SystemExit"',
+    b'"a ; python_version"', b'"1!2.3.post4.dev5+local"', b'"torch=>2"', b'"torch==2.*.*"', b"`",
 )  # fmt: skip
 """What takes the place of a value."""
 PIECES = (

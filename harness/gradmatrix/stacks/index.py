@@ -243,7 +243,10 @@ def _release(version: Version, files: Collection[DistributionPackage]) -> Releas
 
 
 def _day(moment: dt.datetime) -> dt.date:
-    return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
+    try:
+        return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
+    except OverflowError:  # the first or last day that there is, in another time zone
+        return moment.date()
 
 
 class Answer(Frozen, frozen=True, kw_only=True):
@@ -258,7 +261,7 @@ class Answer(Frozen, frozen=True, kw_only=True):
 
     def covers(self, as_of: dt.date | None) -> bool:
         """Whether all releases of the day ``as_of`` were out when this answer was given."""
-        return as_of is None or self.asked_at.astimezone(dt.UTC).date() > as_of
+        return as_of is None or _day(self.asked_at) > as_of
 
 
 _ANSWER = msgspec.json.Decoder(Answer)  # built here: releases are read in threads
