@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "harness" / "gradmatrix"
 GOLDEN = Path(__file__).parent / "golden" / "errors.md"
-MAKERS = {"UserError", "NoSuchRelease", "ArgumentTypeError"}
+MAKERS = {"UserError", "CannotLock", "NotAsLocked", "ArgumentTypeError"}
 """The exceptions that a user reads. Functions that return one of them are found by themselves."""
 HEAD = """\
 # Error messages

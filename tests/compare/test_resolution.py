@@ -96,6 +96,26 @@ def locked(served: PackageIndex, folder: Path, *asked: str) -> Side:
     return given(*asked, preferred=text, lock=side.lock, locks=folder)
 
 
+def test_a_side_that_needs_a_build_says_so(served: PackageIndex, tmp_path: Path) -> None:
+    """The error names the option. With it the side resolves, and so does a candidate of it."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    with pytest.raises(UserError) as raised:
+        resolved(served, given("alpha", "sourced"), tmp_path)
+    assert raised.value.what == "mine.txt cannot be resolved from wheels alone."
+    assert raised.value.next_step == "to allow it, give --build sourced"
+    allowed = given("alpha", "sourced", build=("sourced",))
+    side = resolved(served, allowed, tmp_path)
+    assert ("1.0", ("sourced",)) == (versions(side)["sourced"], side.lock.build)
+    assert versions(candidate(served, allowed, tmp_path, "alpha==2.0"))["alpha"] == "2.0"
+
+
+def test_a_candidate_that_needs_a_build_says_so(served: PackageIndex, tmp_path: Path) -> None:
+    """It is not called incompatible."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    with pytest.raises(UserError, match="to allow it, give --build sourced"):
+        candidate(served, given("alpha"), tmp_path, "sourced")
+
+
 def test_a_baseline_is_named_after_its_content(served: PackageIndex, tmp_path: Path) -> None:
     """No stack of a matrix can have that name. An equal side has the same name."""
     side = resolved(served, given("alpha"), tmp_path)

@@ -104,8 +104,17 @@ def test_a_lock_is_named_by_either_of_its_files(root: Path, suffix: str) -> None
 def test_a_lock_without_its_text_is_an_error(root: Path) -> None:
     """It could not be installed."""
     (root / "results" / "locks" / "first.txt").unlink()
-    with pytest.raises(UserError, match=r"The lock first\.json cannot be used"):
+    with pytest.raises(UserError, match=r"The lock first is incomplete: first\.txt is missing"):
         side(root, "results/locks/first.json")
+
+
+def test_a_lock_whose_text_was_edited_is_no_requirements_file(root: Path) -> None:
+    """It would be compared under the name of the lock."""
+    (root / "results" / "locks" / "first.txt").write_text("torch==1.0\n", encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"first\.txt is not the text that was locked: torch is 1\.0"
+    ):
+        side(root, "results/locks/first.txt")
 
 
 def test_a_requirements_file_keeps_its_pins(root: Path) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import html
 import io
 import json
+import tarfile
 import threading
 import zipfile
 from dataclasses import dataclass, field
@@ -91,6 +92,18 @@ class PackageIndex:
         self.files.append(file)
         return file
 
+    def add_source(self, name: str, version: str, day: str) -> File:
+        """Publish a source release and no wheel."""
+        file = File(
+            name,
+            f"{name}-{version}.tar.gz",
+            source(name, version),
+            f"{day}T12:00:00Z",
+            yanked=False,
+        )
+        self.files.append(file)
+        return file
+
     def page(self, name: str) -> tuple[str, str] | None:
         """Content type and text of a package's page; None for an unknown package."""
         files = [file for file in self.files if file.name == name]
@@ -165,6 +178,33 @@ class PackageIndex:
                 """Keep the tests' output clean."""
 
         return Handler
+
+
+BACKEND = """
+import pathlib, shutil
+def build_wheel(folder, *_):
+    (built,) = pathlib.Path(__file__).parent.glob("*.whl")
+    shutil.copy(built, folder)
+    return built.name
+"""
+
+
+def source(name: str, version: str) -> bytes:
+    """A source release whose build needs nothing from an index: it holds the wheel."""
+    buffer = io.BytesIO()
+    project = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
+        "pyproject.toml": project.encode(),
+        "backend.py": BACKEND.encode(),
+        f"{name}-{version}-py3-none-any.whl": wheel(name, version),
+    }
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(f"{name}-{version}/{path}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
 
 
 def wheel(name: str, version: str, requires: tuple[str, ...] = ()) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +14,12 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.night import night
 from gradmatrix.night.night import Due, KnownCells, Shard, Shards
+from gradmatrix.run.project import Project
 from gradmatrix.run.store import Store, encode
 from tests import factories
 from tests.factories import NOON, make_cell
 from tests.night.test_admission import make_failing, make_record
+from tests.pretended import Watcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -263,3 +266,23 @@ def test_elsewhere_only_what_did_not_run_is_taken(tmp_path: Path) -> None:
     assert seen.problems[0].endswith(
         "line 1 was skipped: it ran, and its folder belongs to no shard of the plan"
     )
+
+
+@pytest.mark.parametrize("words", ["", "..", "../..", ".gradmatrix", ".gradmatrix/records"])
+def test_a_checkout_does_not_merge_itself(tmp_path: Path, words: str) -> None:
+    """As with ``merge ../..``: all records of all checkouts in that folder would be taken over."""
+    project = Project.at(tmp_path / "mine" / "checkout")
+    project.store.append(make_record())
+    write(project.root.parent / "other", make_record())
+    with pytest.raises(UserError, match="holds this checkout or its records"):
+        night.merge(project, [project.root / words], Watcher())
+    night.refuse_own(project.root.parent / "other", project)
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    """To read a named pipe would wait for ever."""
+    folder = tmp_path / "records"
+    (folder / "folder.jsonl").mkdir(parents=True)
+    os.mkfifo(folder / "pipe.jsonl")
+    with pytest.raises(UserError, match="There are no records in"):
+        found(tmp_path)

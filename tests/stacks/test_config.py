@@ -76,6 +76,14 @@ def test_a_stack_is_read_with_its_date(tmp_path: Path) -> None:
     )
 
 
+def test_packages_that_may_be_built_have_canonical_names(tmp_path: Path) -> None:
+    """As the resolver prints them; without the key, nothing is built."""
+    text = RUN + STACK
+    assert load(tmp_path, text).stack("old").build == ()
+    allowed = text.replace("[[stacks]]", '[[stacks]]\nbuild = ["Lit", "a_b"]')
+    assert load(tmp_path, allowed).stack("old").build == ("lit", "a-b")
+
+
 def test_today_stays_a_word(tmp_path: Path) -> None:
     """The word "today" is resolved when the stack is locked, not when the file is read."""
     assert (
@@ -132,6 +140,11 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
         ('"trl"', '"trl @ file:///x.whl"', ["which is a URL"]),
         ('["torch==2.6.0", "trl"]', "[]", ["in stack 'old', key 'requirements'"]),
         ('"old"', '"../old"', ["unsafe", "file name"]),
+        (
+            "[[stacks]]",
+            '[[stacks]]\nbuild = ["lit>1"]',
+            ["'lit>1' in the key 'build' of stack 'old'", "without versions"],
+        ),
         ("[run]", "[run]\nthreads = 0", ["in [run], key 'threads'", ">= 1"]),
         ("[run]", "[runs]", ["unknown key 'runs'", "perhaps you meant 'run'"]),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from gradmatrix.stacks.index import Index
 from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 VERSION = "import alpha; print(alpha.VERSION)"
@@ -121,6 +122,13 @@ def test_a_driver_asks_for_another_build(lock: Lock, tmp_path: Path) -> None:
     assert (made.build, made.installed) == (Build.CUDA, True)
 
 
+def cpu_build(path: Path) -> BuildChoice:
+    """The choice of a wheel of torch at hand."""
+    return BuildChoice(
+        Build.CPU, f"torch @ {path.as_uri()}", {path.name: environment.sha256_of(path)}
+    )
+
+
 def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path: Path) -> None:
     """The lock is installed without torch, and then the wheel."""
     served.add("torch", "2.0", "2024-01-01", requires=("nvidia-fake",))
@@ -131,7 +139,7 @@ def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path:
         name="demo", python=PYTHON, requirements=("torch", "alpha"), as_of=dt.date(2025, 3, 31)
     )
     lock = locks.resolve(stack, Index(served.url), tmp_path / "locks")
-    made = ensure(lock, tmp_path, BuildChoice(Build.CPU, torch=(str(local),)))
+    made = ensure(lock, tmp_path, cpu_build(local))
     code = (
         "import torch, alpha, importlib.util as u; print(torch.VERSION, u.find_spec('nvidia_fake'))"
     )
@@ -144,6 +152,99 @@ def test_a_file_that_was_changed_is_a_hash_mismatch(
     """The index serves another file than the locked one."""
     served.files[0].content = wheel("alpha", "1.0", requires=("evil",))
     assert failure(lock, tmp_path).outcome == "install:hash-mismatch"
+
+
+def test_the_hash_of_a_torch_at_hand_is_kept(
+    served: PackageIndex, lock: Lock, tmp_path: Path
+) -> None:
+    """Another file of that name is a mismatch, also if the hash is kept beside the locks."""
+    local = tmp_path / "torch-2.0+cpu-py3-none-any.whl"
+    local.write_bytes(wheel("torch", "2.0+cpu"))
+    ensure(lock, tmp_path, cpu_build(local))
+    own = tmp_path / "environments" / environment.PINS
+    published = tmp_path / "locks" / environment.PINS
+    assert {local.name: environment.sha256_of(local)} == json.loads(own.read_bytes())
+    assert not published.exists()
+    local.write_bytes(wheel("torch", "2.0+cpu", requires=("evil",)))
+    environment.drop(tmp_path / "environments", "demo")
+    for place in (own, published):
+        own.replace(place)
+        with pytest.raises(environment.InstallFailed) as raised:
+            ensure(lock, tmp_path, cpu_build(local))
+        assert raised.value.failure.outcome == "install:hash-mismatch"
+        assert f"{local.name} is not the file that was first seen" in raised.value.failure.message
+
+
+def test_a_torch_that_changes_while_it_is_installed_is_a_hash_mismatch(
+    served: PackageIndex, lock: Lock, tmp_path: Path
+) -> None:
+    """The installer itself checks the hash."""
+    local = tmp_path / "torch-2.0+cpu-py3-none-any.whl"
+    local.write_bytes(wheel("torch", "2.0+cpu"))
+    choice = cpu_build(local)
+    local.write_bytes(wheel("torch", "2.0+cpu", requires=("evil",)))
+    with pytest.raises(environment.InstallFailed) as raised:
+        ensure(lock, tmp_path, choice)
+    assert raised.value.failure.outcome == "install:hash-mismatch"
+
+
+def test_damaged_hashes_are_an_error(lock: Lock, tmp_path: Path) -> None:
+    """They are not made anew in silence."""
+    (tmp_path / "locks" / environment.PINS).write_text("{")
+    with pytest.raises(UserError, match=r"_torch\.json cannot be read"):
+        ensure(lock, tmp_path)
+
+
+def test_locking_keeps_the_hash_of_each_cpu_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From torch's own index or a file at hand, once for each version and Python."""
+    asked = []
+
+    def indexed(version: str, _: str) -> Mapping[str, str] | None:
+        asked.append(version)
+        return {f"torch-{version}+cpu-{TAG}.whl": "00"} if version == "2.6.0" else None
+
+    monkeypatch.setattr(environment, "cpu_wheels", indexed)
+    monkeypatch.setattr(environment, "find_links", lambda: ())
+    other = msgspec.structs.replace(LOCK, packages=(LockedPackage(name="torch", version="2.7.0"),))
+    for _ in range(2):
+        environment.pin_cpu_builds([LOCK, LOCK, other], tmp_path)
+    path = tmp_path / environment.PINS
+    assert {f"torch-2.6.0+cpu-{TAG}.whl": "00"} == json.loads(path.read_bytes())
+    assert asked == ["2.6.0", "2.7.0", "2.7.0"]
+
+
+PYLOCK = """
+lock-version = "1.0"
+[[packages]]
+name = "torch"
+version = "2.6.0+cpu"
+wheels = [
+    { url = "file:///a/torch-2.6.0%2Bcpu-cp311-cp311-win_amd64.whl", hashes = { sha256 = "aa" } },
+    { url = "file:///a/torch-2.6.0%2Bcpu-cp312-cp312-win_amd64.whl", hashes = {} },
+]
+"""
+
+
+def test_the_wheels_of_torchs_own_index_are_read() -> None:
+    """Name and hash; a file without a hash cannot be checked, and is no choice."""
+    found = dict(environment.listed_wheels(PYLOCK))
+    assert {"torch-2.6.0+cpu-cp311-cp311-win_amd64.whl": "aa"} == found
+
+
+def test_a_package_is_built_if_the_stack_allows_it(served: PackageIndex, tmp_path: Path) -> None:
+    """And only then."""
+    served.add_source("alpha", "2.0", "2024-02-01")
+    asked = Stack(
+        name="demo", python=PYTHON, requirements=("alpha>1",), as_of=dt.date(2025, 3, 31),
+        build=("alpha",),
+    )  # fmt: skip
+    lock = locks.resolve(asked, Index(served.url), tmp_path / "locks")
+    with pytest.raises(locks.NeedsBuild, match="Stack demo cannot be installed from wheels alone"):
+        ensure(msgspec.structs.replace(lock, build=()), tmp_path)
+    assert not (tmp_path / "environments" / "demo").exists()
+    assert printed(ensure(lock, tmp_path), VERSION) == "2.0"
 
 
 def test_a_failed_install_leaves_nothing(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
@@ -195,6 +296,17 @@ def test_an_index_that_is_gone_is_a_network_failure(
     """The outcome says something about the machine, not about the stack."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    assert failure(lock, tmp_path).outcome == "install:network"
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/vnd.pypi.simple.v1+json"])
+def test_a_sign_in_page_is_a_network_failure(
+    served: PackageIndex, lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Not a release that cannot be built."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    page = b"<html><form action='/login'></form></html>"
+    served.answer = lambda *_: (200, {"Content-Type": kind}, page)  # type: ignore[method-assign]
     assert failure(lock, tmp_path).outcome == "install:network"
 
 
@@ -280,11 +392,15 @@ LOCK = Lock(
 
 
 def choose(
-    folder: Path, *, driver: bool = False, platform: str = "linux", answers: bool = False
+    folder: Path,
+    *,
+    driver: bool = False,
+    platform: str = "linux",
+    indexed: Mapping[str, str] | None = None,
 ) -> environment.BuildChoice:
     """The choice for a machine."""
     return environment.torch_build(
-        LOCK, [folder], driver=driver, platform=platform, answers=lambda *_: answers
+        LOCK, [folder], driver=driver, platform=platform, indexed=lambda *_: indexed
     )
 
 
@@ -302,7 +418,10 @@ def test_a_cpu_wheel_at_hand_is_taken(tmp_path: Path) -> None:
     """It has exactly the locked version, for this Python and platform."""
     wheel = tmp_path / f"torch-2.6.0+cpu-{TAG}.whl"
     wheel.touch()
-    assert choose(tmp_path) == environment.BuildChoice(Build.CPU, torch=(str(wheel),))
+    digest = hashlib.sha256(b"").hexdigest()
+    assert choose(tmp_path) == environment.BuildChoice(
+        Build.CPU, f"torch @ {wheel.as_uri()}", {wheel.name: digest}
+    )
 
 
 @pytest.mark.parametrize(
@@ -322,7 +441,10 @@ def test_another_wheel_is_not_taken(tmp_path: Path, name: str) -> None:
 
 def test_torchs_own_index_is_the_second_choice(tmp_path: Path) -> None:
     """Only uv knows its address."""
-    assert choose(tmp_path, answers=True).torch == ("torch==2.6.0", "--torch-backend", "cpu")
+    wheels = {f"torch-2.6.0+cpu-{TAG}.whl": "00"}
+    assert choose(tmp_path, indexed=wheels) == environment.BuildChoice(
+        Build.CPU, "torch==2.6.0+cpu", wheels, ("--torch-backend", "cpu")
+    )
 
 
 def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
@@ -335,7 +457,7 @@ def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
 
 def test_a_cpu_build_leaves_out_what_only_cuda_needs(tmp_path: Path) -> None:
     """Torch is installed separately, NVIDIA's libraries and triton not at all."""
-    choice = environment.BuildChoice(Build.CPU, torch=("torch.whl",))
+    choice = environment.BuildChoice(Build.CPU, torch="torch==2.6.0+cpu")
     names = [
         "torch",
         "triton",

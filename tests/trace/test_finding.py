@@ -59,9 +59,10 @@ MISSES = make_observation(reached="import", raised=make_raised(kind="ModuleNotFo
     [
         ((), 0, "process:exit-0", 0),
         ((), 3, "process:exit-3", 3),
-        ((), -9, "process:lost", 137),
+        ((), 70, "process:exit-70", 70),
+        ((), -9, "process:signal-9", 137),
         ((process(),), 3, "process:exit-3", 3),
-        ((process(),), -15, "process:lost", 143),
+        ((process(),), -15, "process:signal-15", 143),
         ((process(NOTHING),), 0, "update:none", 0),
         ((process(LOST),), 1, "step:no-grad-fn", 1),
         ((process(MISSES),), 1, "import:missing-module", 1),

@@ -140,7 +140,7 @@ def test_a_script_that_loses_its_gradient_fails_as_it_does_alone(
         ("sys.exit(3)", 3, "process:exit-3", "flowing"),
         ("raise ValueError('it broke')", 1, "step:exception", "flowing"),
         ("os._exit(0)", 0, "trains", "flowing"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "process:lost", None),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, "process:signal-9", None),
     ],
 )
 def test_the_exit_code_is_the_scripts(

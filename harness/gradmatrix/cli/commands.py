@@ -76,6 +76,15 @@ def python_version(text: str) -> str:
     return text
 
 
+def package(text: str) -> str:
+    """The name of a package."""
+    from gradmatrix.core.errors import SAFE_NAME
+
+    if not SAFE_NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a package")
+    return text
+
+
 def count(text: str) -> int:
     """A number of runs."""
     if not text.isdecimal():
@@ -271,6 +280,11 @@ UPGRADE_OPTIONS = {
         ),
         repeatable("--extra", "NAME", "an extra of a pyproject.toml"),
         repeatable("--group", "NAME", "a dependency group of a pyproject.toml"),
+        argument(
+            "--build", action="append", default=[], type=package, metavar="NAME",
+            help="a package that may be built from its source release; that runs its code on this "
+            "machine, outside of a cell (repeatable)",
+        ),
     ),
     "running": (
         *SELECTION,

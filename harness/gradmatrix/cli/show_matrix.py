@@ -127,7 +127,7 @@ def count(records: Iterable[Record], stack: str, *, misuse: bool = False) -> str
 def show_agreement(console: Console, agreement: Agreement) -> None:
     """Print how many cells have the published verdict, and the first that have another one."""
     if not agreement.compared:
-        console.print("None of these cells ran here: this is the published matrix.")
+        console.print("Nothing to compare: no published cell of these stacks ran here.")
         return
     all_agree = not agreement.differing
     text = f"{agreement.same} of {agreement.compared} cells agree with the published matrix."

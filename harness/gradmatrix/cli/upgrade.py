@@ -203,7 +203,12 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
     with Display(console) as display:
         display.stage(plain(options.baseline), "resolving")
         baseline, candidate = upgrade.resolved_sides(
-            project, options.baseline, options.to, reading, as_of=options.as_of
+            project,
+            options.baseline,
+            options.to,
+            reading,
+            as_of=options.as_of,
+            build=options.build,
         )
     if not quiet(options):
         for line in what_moves(baseline, candidate):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import re
@@ -24,6 +25,7 @@ from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import IndexUnreachable
+from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -70,7 +72,7 @@ def resolved(side: Side, index: Index, folder: Path, matrix_locks: Path) -> Reso
         if side.locks == matrix_locks:
             return Resolved(side, side.lock, matrix_locks)
         return kept(side, side.lock, side.preferred, folder)
-    lock, text = attempt(side, index)
+    lock, text = buildable(side, index)
     if lock.failure is not None:
         raise UserError(
             f"{side.name} does not resolve: {lock.failure.outcome}.",
@@ -107,7 +109,7 @@ def candidate(
     """
     edits = requirements.with_twins(edits, baseline.asked)
     side = changed(baseline, edits, latest=latest, as_of=as_of)
-    lock, text = attempt(side, index)
+    lock, text = buildable(side, index)
     if lock.failure is not None:
         raise impossible(baseline, side, edits, lock, index, stacks=stacks)
     check_edits(edits, lock)
@@ -160,6 +162,7 @@ def changed(baseline: Side, edits: Sequence[Edit], *, latest: bool, as_of: dt.da
         asked=asked,
         constraints=() if latest else requirements.without(baseline.constraints, names),
         preferred="" if latest else preferred,
+        build=baseline.build,
         notices=tuple(
             f"{each.name} moves together with {TWINS[each.name]}: they are one library"
             for each in edits
@@ -168,9 +171,31 @@ def changed(baseline: Side, edits: Sequence[Edit], *, latest: bool, as_of: dt.da
     )
 
 
+def buildable(side: Side, index: Index) -> tuple[Lock, str]:
+    """As :func:`attempt`; UserError if a package must be built and --build does not name it."""
+    try:
+        return attempt(side, index)
+    except NeedsBuild as error:
+        raise UserError(
+            f"{side.name} cannot be resolved from wheels alone.",
+            cause=error.cause,
+            next_step="to allow it, give " + " ".join(f"--build {name}" for name in error.packages),
+        ) from error
+
+
 def attempt(side: Side, index: Index) -> tuple[Lock, str]:
-    """The lock of a side and its text; a lock with a failure if there is no solution."""
-    stack = Stack(name="side", python=side.python, requirements=side.requirements, as_of=side.as_of)
+    """The lock of a side and its text; a lock with a failure if there is no solution.
+
+    Raises:
+        NeedsBuild: if a package must be built and the side does not allow it
+    """
+    stack = Stack(
+        name="side",
+        python=side.python,
+        requirements=side.requirements,
+        as_of=side.as_of,
+        build=side.build,
+    )
     bounds = locks.Bounds(constraints=side.constraints, preferred=side.preferred)
     with tempfile.TemporaryDirectory() as scratch:
         lock = locks.resolve(stack, index, Path(scratch), bounds)
@@ -336,7 +361,10 @@ def newest_that_resolves(
     instead = requirements.relaxed(side.requirements, names)
     if instead == side.requirements:
         return None
-    lock, _ = attempt(replace(side, requirements=instead), index)
+    try:
+        lock, _ = attempt(replace(side, requirements=instead), index)
+    except NeedsBuild:
+        return None
     found = [f"{name}=={version}" for name in sorted(names) if (version := lock.version(name))]
     if lock.failure is not None or not found:
         return None
@@ -360,7 +388,8 @@ def must_move(baseline: Side, side: Side, edits: Sequence[Edit], index: Index) -
             continue
         freed = [requirements.parse_edit(name) for name in lifted]
         instead = changed(baseline, (*edits, *freed), latest=False, as_of=None)
-        lock, _ = attempt(replace(instead, as_of=side.as_of), index)
-        if lock.failure is None:
-            return lifted
+        with contextlib.suppress(NeedsBuild):
+            lock, _ = attempt(replace(instead, as_of=side.as_of), index)
+            if lock.failure is None:
+                return lifted
     return []

@@ -61,6 +61,8 @@ class Side:
     """The folder of that lock's text."""
     interpreter: Path | None = None
     """The Python of an environment that exists and is used in place."""
+    build: tuple[str, ...] = ()
+    """The packages that may be built from their source releases."""
     notices: tuple[str, ...] = ()
 
 
@@ -153,6 +155,7 @@ def of_stack(stack: Stack, project: Project) -> Side:
         preferred=text_of(lock, folder) if lock else "",
         lock=lock,
         locks=folder if lock else None,
+        build=stack.build,
     )
 
 
@@ -277,12 +280,6 @@ def of_file(path: Path, project: Project, reading: Reading) -> Side:
         lock = lock_in(path)
         if lock is not None:
             return of_lock(lock, path.parent.resolve())
-        if path.suffix == ".json":
-            raise UserError(
-                f"The lock {path.name} cannot be used.",
-                cause=f"{path.stem}.txt is missing beside it, or belongs to another lock",
-                next_step="copy both files of the lock",
-            )
     if path.suffix == ".toml" or path.name == "uv.lock":
         return of_toml(path, project, reading)
     if path.suffix == ".whl":
@@ -305,9 +302,16 @@ def of_file(path: Path, project: Project, reading: Reading) -> Side:
 
 
 def lock_in(path: Path) -> Lock | None:
-    """The lock that a file is part of, if any; UserError if a .json file is not one."""
+    """The lock that a file is part of, if any.
+
+    Raises:
+        UserError: if a .json file is no lock, or the two files do not belong together
+    """
     try:
         return locks.load(path.stem, path.parent)
+    except locks.NotAsLocked as error:
+        error.next_step = "copy both files of the lock again"
+        raise
     except UserError:
         if path.suffix == ".json":
             raise
@@ -342,6 +346,7 @@ def of_lock(lock: Lock, folder: Path) -> Side:
         preferred=text_of(lock, folder),
         lock=lock,
         locks=folder,
+        build=lock.build,
     )
 
 

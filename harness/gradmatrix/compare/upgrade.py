@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from gradmatrix.compare import resolution, sides
 from gradmatrix.compare.comparison import Results, as_json, compare
@@ -84,7 +85,13 @@ class Plan:
 
 
 def resolved_sides(
-    project: Project, word: str, words: Sequence[str], reading: Reading, *, as_of: dt.date | None
+    project: Project,
+    word: str,
+    words: Sequence[str],
+    reading: Reading,
+    *,
+    as_of: dt.date | None,
+    build: Sequence[str] = (),
 ) -> tuple[Resolved, Resolved]:
     """Baseline and candidate, resolved.
 
@@ -94,6 +101,7 @@ def resolved_sides(
         words: the values of ``--to``
         reading: how files are read
         as_of: the day of the index for the candidate; None for today
+        build: packages that may be built from their source releases on either side
 
     Raises:
         UserError: if a side does not exist or has no solution
@@ -104,7 +112,7 @@ def resolved_sides(
             cause="--extra and --group choose parts of a pyproject.toml or a uv.lock",
             next_step="remove them, or name such a file",
         )
-    side = sides.parse_side(word, project, reading)
+    side = allowing(sides.parse_side(word, project, reading), build)
     target = sides.parse_target(words, side, project, reading, dated=as_of is not None)
     refuse_python(word, side, target.side, reading)
     folder = folder_of(project) / "locks"
@@ -116,7 +124,8 @@ def resolved_sides(
                 cause=f"{target.side.name} has its own day",
                 next_step="remove --as-of",
             )
-        candidate = resolution.resolved(target.side, project.index, folder, project.locks_folder)
+        other = allowing(target.side, build)
+        candidate = resolution.resolved(other, project.index, folder, project.locks_folder)
     else:
         candidate = resolution.candidate(
             side,
@@ -135,6 +144,11 @@ def resolved_sides(
                 next_step="name another side",
             )
     return baseline, candidate
+
+
+def allowing(side: Side, build: Iterable[str]) -> Side:
+    """The side with further packages that may be built."""
+    return replace(side, build=tuple(sorted({*side.build, *map(canonicalize_name, build)})))
 
 
 def refuse_python(word: str, side: Side, other: Side | None, reading: Reading) -> None:

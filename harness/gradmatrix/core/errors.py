@@ -92,6 +92,14 @@ def check_requirement(path: Path, place: str, text: str) -> None:
         raise wrong(path, f"has the requirement {text!r} in {place}, which is a URL", cause)
 
 
+def check_build(path: Path, place: str, names: Iterable[str]) -> None:
+    """UserError if one of ``names`` is no package's name; ``place`` is its table."""
+    for name in names:
+        if not SAFE_NAME.fullmatch(name):
+            cause = 'it takes names of packages, without versions: build = ["lit"]'
+            raise wrong(path, f"has {name!r} in the key 'build' of {place}", cause)
+
+
 def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
     """UserError if two of ``names`` are the same."""
     seen: set[str] = set()

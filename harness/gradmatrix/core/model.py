@@ -53,6 +53,8 @@ class Stack(Frozen, frozen=True):
     as_of: dt.date | Literal["today"]
     core: bool = False
     summary: str = ""
+    build: tuple[str, ...] = ()
+    """Canonical names of the packages that are built from their source releases. No others are."""
 
 
 class LockedPackage(Frozen, frozen=True):
@@ -84,6 +86,8 @@ class Lock(Frozen, frozen=True):
     """sha256 of the requirements text that ``uv pip install`` reads; empty if resolution failed."""
     resolver: str
     failure: Failure | None = None
+    build: tuple[str, ...] = ()
+    """The packages that the stack allows to be built."""
 
     def version(self, name: str) -> str | None:
         """The locked version of ``name``; None if the lock has no such package."""

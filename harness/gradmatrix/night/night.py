@@ -32,9 +32,10 @@ from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Document
 from gradmatrix.run import store
 from gradmatrix.run.plan import Action, Selection, key_of
-from gradmatrix.run.project import NoSuchRelease, Project
+from gradmatrix.run.project import Project
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from gradmatrix.run.store import Store
+from gradmatrix.stacks.lock import CannotLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -126,25 +127,25 @@ def stacks_of(sessions: bytes) -> list[str]:
 
 def planned(
     project: Project, stacks: Sequence[Stack], progress: Progress, *, since_published: bool
-) -> tuple[list[Planned], list[NoSuchRelease]]:
+) -> tuple[list[Planned], list[CannotLock]]:
     """What would be done for each cell of ``stacks``; nothing is run or recorded.
 
     A record counts as known if it is in this checkout's journal; with ``since_published`` if it is
     published, since a fresh clone has no journal.
 
     Returns:
-        The cells, and the errors of stacks that ask for a release that does not exist.
+        The cells, and the errors of stacks that cannot be locked.
 
     Raises:
-        NoSuchRelease: if no stack is left.
+        CannotLock: if no stack is left.
     """
     known = Store(project.store.published, project.store.published) if since_published else None
     cells: list[Planned] = []
-    missing: list[NoSuchRelease] = []
+    missing: list[CannotLock] = []
     for stack in stacks:
         try:
             cells += project.stack_run(stack, progress, store=known).plan(Selection())
-        except NoSuchRelease as error:
+        except CannotLock as error:
             missing.append(error)
             if len(missing) == len(stacks):
                 raise
@@ -373,7 +374,12 @@ def merge(
 
     Returns:
         What was found, and how many records were new.
+
+    Raises:
+        UserError: if a folder is not the results of jobs.
     """
+    for folder in folders:
+        refuse_own(folder, project)
     known = KnownCells(
         stacks={stack.name for stack in project.matrix.stacks},
         roles={(s.name, v.name): v.role for s in project.chosen_scenarios() for v in s.variants},
@@ -423,12 +429,23 @@ def found_in(folders: Iterable[Path], known: KnownCells, plan: Shards | None = N
     return Found(tuple(store.newest(read, keep_judged=True).values()), tuple(problems))
 
 
+def refuse_own(folder: Path, project: Project) -> None:
+    """UserError if this checkout, or the records that it merges into, lie in ``folder``."""
+    if any(path.is_relative_to(folder.resolve()) for path in (project.root, project.store.journal)):
+        raise UserError(
+            f"{folder} holds this checkout or its records: there is nothing to take over.",
+            cause="merge takes the results of jobs that ran elsewhere",
+            next_step="name the --results folders of the jobs: gradmatrix merge DIR...",
+        )
+
+
 def files_of(folder: Path) -> list[Path]:
     """The files of records: those in folders called records below ``folder``, else those in it.
 
     A results folder may hold other files with one JSON document per line beside its records.
     """
-    files = sorted(folder.rglob("records/*.jsonl")) or sorted(folder.glob("*.jsonl"))
+    found = sorted(folder.rglob("records/*.jsonl")) or sorted(folder.glob("*.jsonl"))
+    files = [path for path in found if path.is_file()]  # to open a named pipe would wait for ever
     if not files:
         raise UserError(
             f"There are no records in {folder}.",

@@ -138,14 +138,20 @@ class Store:
         """Whether the published file that was read last has lines that could not be read."""
         return self._as_published is not None and bool(self._as_published.damaged)
 
+    @property
+    def stacks(self) -> set[str]:
+        """The stacks that have records, published or not."""
+        folders = (self.published, self.journal)
+        return {path.stem for folder in folders for path in folder.glob("*.jsonl")}
+
     def everything(self) -> dict[Cell, Record]:
         """The newest record of each cell of every stack, published or not."""
-        names = {
-            path.name for each in (self.published, self.journal) for path in each.glob("*.jsonl")
-        }
         found = (
-            in_order(self._read(self.published / name), self._read(self.journal / name))
-            for name in sorted(names)
+            in_order(
+                self._read(self._file(self.published, stack)),
+                self._read(self._file(self.journal, stack)),
+            )
+            for stack in sorted(self.stacks)
         )
         return newest(chain.from_iterable(found), keep_judged=True)
 

@@ -6,9 +6,11 @@ import datetime as dt
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from gradmatrix.core.errors import (
     UserError,
+    check_build,
     check_name,
     check_python,
     check_requirement,
@@ -117,6 +119,8 @@ class _StackTable(Frozen, frozen=True, kw_only=True):
     """Whether `nox -s matrix` runs it."""
     summary: str = ""
     """Why it is here."""
+    build: tuple[str, ...] = ()
+    """Packages that are built from their source releases. It runs their code outside of cells."""
 
 
 class _Document(Frozen, frozen=True, kw_only=True):
@@ -181,6 +185,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
     check_python(path, f"stack {entry.name!r}", entry.python)
     for text in entry.requirements:
         check_requirement(path, f"stack {entry.name!r}", text)
+    check_build(path, f"stack {entry.name!r}", entry.build)
     return Stack(
         name=entry.name,
         python=entry.python,
@@ -188,6 +193,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
         as_of=_as_of(path, entry, today),
         core=entry.core,
         summary=entry.summary,
+        build=tuple(map(canonicalize_name, entry.build)),
     )
 
 

@@ -15,10 +15,12 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 from packaging.tags import cpython_tags
@@ -37,10 +39,21 @@ from gradmatrix.core.outcomes import (
     SAYS_DISK_FULL,
 )
 from gradmatrix.stacks import sandbox, uv
-from gradmatrix.stacks.lock import by_address, cutoff, hashless, requirements_path, without
+from gradmatrix.stacks.lock import (
+    NeedsBuild,
+    blocks,
+    by_address,
+    cutoff,
+    from_source,
+    hashless,
+    needs_build,
+    requirement_of,
+    requirements_path,
+    without,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
 
@@ -93,8 +106,12 @@ class BuildChoice:
     """The build of torch to install."""
 
     build: Build
-    torch: tuple[str, ...] = ()
-    """The arguments of ``uv pip install`` for a torch other than the lock's."""
+    torch: str = ""
+    """The requirement on a torch other than the lock's."""
+    wheels: Mapping[str, str] = field(default_factory=dict)
+    """The files that may be installed for it: name and sha256."""
+    options: tuple[str, ...] = ()
+    """The arguments with which ``uv pip install`` finds it."""
     notice: str | None = None
 
     def drops(self, name: str) -> bool:
@@ -110,7 +127,7 @@ def torch_build(
     *,
     driver: bool,
     platform: str = sys.platform,
-    answers: Callable[[str, str], bool] | None = None,
+    indexed: Callable[[str, str], Mapping[str, str] | None] | None = None,
 ) -> BuildChoice:
     """The build of the locked torch for this machine.
 
@@ -119,7 +136,7 @@ def torch_build(
         find_links: folders of wheels
         driver: whether the machine has an NVIDIA driver
         platform: as ``sys.platform``
-        answers: whether torch's own index has a CPU build of a version for a Python
+        indexed: the CPU builds in torch's own index, see :func:`cpu_wheels`
     """
     version = lock.version("torch")
     if driver:
@@ -128,9 +145,13 @@ def torch_build(
         return BuildChoice(Build.CPU)
     wheel = cpu_wheel(version, lock.python, find_links)
     if wheel:
-        return BuildChoice(Build.CPU, torch=(str(wheel),))
-    if (answers or cpu_index_answers)(version, lock.python):
-        return BuildChoice(Build.CPU, torch=(f"torch=={version}", "--torch-backend", "cpu"))
+        return BuildChoice(
+            Build.CPU, torch=f"torch @ {wheel.as_uri()}", wheels={wheel.name: sha256_of(wheel)}
+        )
+    wheels = (indexed or cpu_wheels)(version, lock.python)
+    if wheels:
+        pin = f"torch=={cpu_version(version)}"
+        return BuildChoice(Build.CPU, pin, wheels, options=("--torch-backend", "cpu"))
     notice = (
         f"No CPU build of torch {version} was found, so the larger CUDA build is installed; "
         "to save gigabytes, set UV_FIND_LINKS to a directory that has the CPU wheel."
@@ -138,20 +159,35 @@ def torch_build(
     return BuildChoice(Build.DEFAULT, notice=notice)
 
 
+def cpu_version(version: str) -> Version:
+    """The CPU build of a version of torch."""
+    return Version(f"{Version(version).public}+cpu")
+
+
 def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | None:
     """The CPU wheel of this torch for this Python and platform in a directory, or None."""
-    wanted = Version(f"{Version(version).public}+cpu")
-    major, minor = python.split(".")
-    tags = frozenset(cpython_tags((int(major), int(minor))))
     for directory in find_links:
         for path in sorted(directory.glob("torch-*.whl")):
-            try:
-                name, found, _, wheel_tags = parse_wheel_filename(path.name)
-            except InvalidWheelFilename:
-                continue
-            if name == "torch" and found == wanted and wheel_tags & tags:
+            if is_cpu_wheel(path.name, version, python):
                 return path
     return None
+
+
+def is_cpu_wheel(filename: str, version: str, python: str) -> bool:
+    """Whether it is a CPU build of this torch for this Python and platform."""
+    try:
+        name, found, _, tags = parse_wheel_filename(filename)
+    except InvalidWheelFilename:
+        return False
+    major, minor = python.split(".")
+    fitting = name == "torch" and found == cpu_version(version)
+    return fitting and not tags.isdisjoint(cpython_tags((int(major), int(minor))))
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def find_links() -> tuple[Path, ...]:
@@ -164,25 +200,100 @@ def find_links() -> tuple[Path, ...]:
 
 
 @cache
-def cpu_index_answers(version: str, python: str) -> bool:
-    """Whether torch's own index has a CPU build of this version. One quick attempt, remembered."""
+def cpu_wheels(version: str, python: str) -> Mapping[str, str] | None:
+    """The CPU builds of this torch in torch's own index: name and sha256.
+
+    They are those for this Python and platform; None if that index does not answer. There is one
+    quick attempt, which is remembered.
+    """
     asked = uv.run(
         [
-            "pip",
-            "compile",
-            "-",
-            "--quiet",
-            "--no-deps",
-            "--python-version",
-            python,
-            "--torch-backend",
-            "cpu",
+            "pip", "compile", "-", "--quiet", "--no-deps", "--no-header",
+            "--python-version", python, "--torch-backend", "cpu", "--format", "pylock.toml",
+            *uv.wheels_only(),
         ],
         stdin=f"torch=={version}",
         variables=IMPATIENT,
         timeout_s=PROBE_TIMEOUT_S,
-    )
-    return asked.returncode == 0 and "+cpu" in asked.stdout
+    )  # fmt: skip
+    if asked.returncode and uv.NETWORK.search(asked.stderr):
+        return None
+    return {
+        name: digest
+        for name, digest in listed_wheels(asked.stdout)
+        if is_cpu_wheel(name, version, python)
+    }
+
+
+def listed_wheels(pylock: str) -> Iterator[tuple[str, str]]:
+    """Name and sha256 of each wheel in a pylock.toml; those without a hash are left out."""
+    for package in tomllib.loads(pylock).get("packages", ()):
+        for wheel in package.get("wheels", ()):
+            if "sha256" in wheel.get("hashes", ()):
+                yield unquote(wheel["url"].rpartition("/")[2]), wheel["hashes"]["sha256"]
+
+
+PINS = "_torch.json"
+"""The name of a file with the hashes of CPU builds of torch, by file name.
+
+A lock has the hashes of the package index's files, and the CPU builds are not among them. So the
+hash of each build is kept when it is first seen: ``gradmatrix lock`` keeps it beside the locks, and
+an install beside the environments. No stack, so no lock, has a name like this file's.
+"""
+
+
+def pins_in(path: Path) -> dict[str, str]:
+    """The hashes that are kept in ``path``; UserError if it cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+    except msgspec.DecodeError as error:
+        raise UserError(
+            f"The hashes in {path} cannot be read: {error}.",
+            cause="the file was edited by hand, or damaged",
+            next_step="git checkout results/locks, or delete the file: its hashes are then lost",
+        ) from error
+
+
+def pin(wheels: Mapping[str, str], published: Path, own: Path) -> None:
+    """Check the hashes of ``wheels`` against those that are kept, and keep the new ones in ``own``.
+
+    Args:
+        wheels: name and sha256 of each file
+        published: the file of hashes beside the locks
+        own: the file that new hashes are added to; it may be the same
+
+    Raises:
+        InstallFailed: if a file has another content than the one that was kept
+    """
+    kept = pins_in(own)
+    known = {**kept, **pins_in(published)}
+    for name, digest in wheels.items():
+        if known.get(name, digest) != digest:
+            message = (
+                f"{name} is not the file that was first seen under this name: its sha256 is "
+                f"{digest}, and {PINS} has {known[name]}."
+            )
+            raise InstallFailed(Failure(outcome=HASH_MISMATCH, message=message))
+    new = {name: digest for name, digest in wheels.items() if name not in known}
+    if new:
+        content = msgspec.json.encode(dict(sorted({**kept, **new}.items())))
+        files.write_atomically(own, msgspec.json.format(content, indent=2) + b"\n")
+
+
+def pin_cpu_builds(locks: Iterable[Lock], folder: Path) -> None:
+    """Keep the hash of the CPU build of each lock's torch in ``folder``, if it can be known here.
+
+    Raises:
+        InstallFailed: if a file has another content than the one that was kept
+    """
+    wanted = {(version, each.python): each for each in locks if (version := each.version("torch"))}
+    for (version, python), lock in wanted.items():
+        known = pins_in(folder / PINS)
+        if any(is_cpu_wheel(name, version, python) for name in known):
+            continue
+        pin(torch_build(lock, find_links(), driver=False).wheels, folder / PINS, folder / PINS)
 
 
 def _pip_setting() -> str:
@@ -210,9 +321,14 @@ NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7
 FAILURES = {
     DISK_FULL: SAYS_DISK_FULL,
     HASH_MISMATCH: re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
-    NETWORK: uv.NETWORK,
+    NETWORK: re.compile(
+        f"{uv.NETWORK.pattern}|{uv.NO_FILES.pattern}|there is no version of", re.IGNORECASE
+    ),
 }
-"""What uv prints about a failed install. Everything else is ``install:build``."""
+"""What uv prints about a failed install. Everything else is ``install:build``.
+
+What is locked was in the index. If the index lists no file of it, something else answered.
+"""
 
 
 class InstallFailed(Exception):
@@ -270,6 +386,7 @@ def ensure(
 
     Raises:
         InstallFailed: if the stack cannot be installed
+        NeedsBuild: if a package must be built and the lock does not allow it
         UserError: if this machine has no such Python
     """
     if lock.failure:
@@ -286,10 +403,11 @@ def ensure(
         if found:  # by another process, while this one waited
             return found
         _check_disk(lock.stack, choice.build, free_bytes(root))
+        pin(choice.wheels, locks / PINS, root / PINS)
         try:
             _create(lock, folder)
             _install(lock, text, choice, folder, progress)
-        except InstallFailed:
+        except (InstallFailed, NeedsBuild):
             shutil.rmtree(folder, ignore_errors=True)  # an incomplete one may have filled the disk
             raise
         marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
@@ -385,31 +503,45 @@ def _install(
 ) -> None:
     """Install the lock, and then this machine's build of torch if that is another one.
 
-    Packages without a hash are installed separately.
+    Every file must have its hash. Packages of a VCS have none and are installed separately: the
+    commit in their address says what they are.
     """
-    listed, sources = folder / "requirements.txt", folder / "sources.txt"
     unhashed = hashless(text)
-    hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
-    listed.write_text(hashed, encoding="utf-8", newline="\n")
+    asked = [requirement_of(block) for block in blocks(text)]
+    wheels_only = uv.wheels_only([*lock.build, *from_source(asked)])
     dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
-    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)], progress)
+
+    def install(name: str, requirements: str, *options: str) -> None:
+        path = folder / name
+        path.write_text(requirements, encoding="utf-8", newline="\n")
+        _pip_install(lock, folder, [*options, "--requirements", str(path)], progress)
+
+    hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
+    install("requirements.txt", hashed, *wheels_only, *dated, "--require-hashes")
     if unhashed:
-        sources.write_text(
-            without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n"
-        )
-        _pip_install(folder, [*dated, "--requirements", str(sources)], progress)
+        rest = without(text, lambda name: name not in unhashed)
+        install("sources.txt", rest, *wheels_only, *dated)
     if choice.torch:
-        _pip_install(folder, list(choice.torch), progress)
+        hashes = " ".join(f"--hash=sha256:{digest}" for digest in choice.wheels.values())
+        torch = f"{choice.torch} {hashes}\n"
+        install("torch.txt", torch, *uv.wheels_only(), *choice.options, "--require-hashes")
 
 
-def _pip_install(folder: Path, arguments: list[str], progress: Callable[[str], object]) -> None:
+def _pip_install(
+    lock: Lock, folder: Path, arguments: list[str], progress: Callable[[str], object]
+) -> None:
     ran = uv.run_reporting(
         ["pip", "install", "--python", str(_python(folder)), "--no-deps", *arguments],
         progress,
         variables={"UV_DEFAULT_INDEX": uv.index_url()},
     )
-    if ran.returncode:
-        raise InstallFailed(Failure(outcome=classify(ran.stderr), message=uv.summary(ran.stderr)))
+    if not ran.returncode:
+        return
+    message = uv.summary(ran.stderr)
+    missing = needs_build(message)
+    if missing:
+        raise NeedsBuild(f"Stack {lock.stack} cannot be installed", missing)
+    raise InstallFailed(Failure(outcome=classify(ran.stderr), message=message))
 
 
 def _python(folder: Path) -> Path:

@@ -26,7 +26,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gradmatrix.core.errors import check_name, check_python, check_requirement, did_you_mean, wrong
+from gradmatrix.core.errors import (
+    check_build,
+    check_name,
+    check_python,
+    check_requirement,
+    did_you_mean,
+    wrong,
+)
 from gradmatrix.core.files import from_table
 from gradmatrix.core.model import Stack
 from gradmatrix.core.observation import Frozen
@@ -66,6 +73,8 @@ class Snapshots(Frozen, frozen=True, kw_only=True):
     """How the stacks' names begin."""
     core: bool = False
     """Whether `nox -s matrix` runs them."""
+    build: tuple[str, ...] = ()
+    """Packages that are built from their source releases."""
 
 
 class Releases(Frozen, frozen=True, kw_only=True):
@@ -114,6 +123,8 @@ class Window(Frozen, frozen=True, kw_only=True):
     """How the stacks' names begin."""
     core: bool = False
     """Whether `nox -s matrix` runs them."""
+    build: tuple[str, ...] = ()
+    """Packages that are built from their source releases."""
 
 
 Rule = Snapshots | Releases | Window
@@ -131,7 +142,8 @@ class Placed:
     def asked(self) -> dict[str, Any]:
         """The rule and its base as plain data. Stacks follow from it, the releases and the day."""
         base = self.base and {
-            key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
+            key: getattr(self.base, key)
+            for key in ("name", "python", "requirements", "as_of", "build")
         }
         asked = {"kind": type(self.rule).__name__.lower(), "rule": self.rule, "base": base}
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asked))
@@ -182,7 +194,7 @@ def joined(
 
 def _substance(stack: Stack) -> tuple[object, ...]:
     """Two stacks are the same if these are equal."""
-    return stack.name, stack.python, stack.requirements, stack.as_of
+    return stack.name, stack.python, stack.requirements, stack.as_of, stack.build
 
 
 def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -210,6 +222,7 @@ def _rule(
         check_python(path, place, rule.python)
     for text in rule.requirements:
         check_requirement(path, place, text)
+    check_build(path, place, rule.build)
     if isinstance(rule, Snapshots):
         _check_days(path, place, (rule.since, rule.until), today)
     return Placed(place, rule)
@@ -342,6 +355,7 @@ def snapshots(rule: Snapshots, today: dt.date) -> tuple[Stack, ...]:
             as_of=day,
             core=rule.core,
             summary=f"What a plain install gave on {day}",
+            build=tuple(map(canonicalize_name, rule.build)),
         )
         for day in ends(rule.every, rule.since, until)
     )
@@ -357,6 +371,7 @@ def over_base(rule: Releases, base: Stack, releases: Iterable[Release]) -> tuple
             as_of=_later(base.as_of, release.uploaded),
             core=rule.core,
             summary=f"{rule.name} {release.version} with the rest of {base.name}",
+            build=base.build,
         )
         for release in wanted(rule, releases)
     )
@@ -534,6 +549,7 @@ def _stack(
         as_of=as_of or day,
         core=rule.core,
         summary=f"SPEC 0's window of {quarter}: {what}",
+        build=tuple(map(canonicalize_name, rule.build)),
     )
 
 

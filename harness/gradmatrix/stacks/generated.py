@@ -49,6 +49,7 @@ class _Stack(Frozen, frozen=True):
     as_of: str
     core: bool
     summary: str
+    build: tuple[str, ...] = ()
 
 
 class Entry(Frozen, frozen=True):

@@ -171,7 +171,7 @@ def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...
     elif not content_type or "html" in content_type:
         files = _files_in_html(body, name)
     else:
-        raise ValueError(f"{content_type.partition(';')[0]} is no page of the simple API")
+        raise ValueError(f"{content_type.partition(';')[0]} is no format of the simple API")
     grouped: dict[Version, list[DistributionPackage]] = {}
     for file in files:
         version = _version(file.filename, name)
@@ -189,7 +189,7 @@ def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
             if file.get("yanked") is None:  # some indexes write null, which uv reads as "no"
                 file["yanked"] = False
         return ProjectPage.from_json_data(page).packages
-    except Exception as error:
+    except Exception as error:  # a page may be anything, and its parsers raise many things
         raise ValueError(f"its JSON is no page of {name}: {type(error).__name__}") from error
 
 
@@ -199,15 +199,17 @@ def _files_in_html(body: bytes, name: str) -> list[DistributionPackage]:
 
     try:
         page = RepositoryPage.from_html(body)
-    except Exception as error:
+    except Exception as error:  # see above
         raise ValueError(f"its HTML is no page of {name}: {error}") from error
-    if not page.links and not page.repository_version:
-        raise ValueError(f"its HTML is no page of {name}: it may be a login page of the network")
     files = []
     for link in page.links:
         file = DistributionPackage.from_link(link, name)
         file.upload_time = _datetime(link.get_str_attrib("data-upload-time"))
         files.append(file)
+    if page.repository_version is None and all(file.package_type is None for file in files):
+        raise ValueError(
+            "it is a web page and no list of files; perhaps this network wants you to sign in"
+        )
     return files
 
 
@@ -508,7 +510,7 @@ class Index:
             releases = releases_of(response.headers.get("Content-Type", ""), response.content, name)
         except ValueError as error:
             raise IndexUnreachable(
-                f"The package index answers in an unknown format for {name}: {error}"
+                f"The package index did not answer for {name}. Something else did: {error}"
             ) from error
         return Answer(
             name=name,

@@ -1,7 +1,7 @@
 """Locks: a stack resolved once by uv, with the package index as of the stack's date.
 
 A lock is two files: ``<stack>.txt``, which ``uv pip install --require-hashes`` reads, and
-``<stack>.json``, the Lock.
+``<stack>.json``, the Lock. Without the second file there is no lock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -36,7 +36,43 @@ from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+
+class CannotLock(UserError):
+    """A stack asks for something that cannot be locked. Other stacks can still be locked."""
+
+
+class NeedsBuild(CannotLock):
+    """A stack needs packages that have no wheel, and does not allow to build them."""
+
+    def __init__(self, what: str, packages: Iterable[str]) -> None:
+        self.packages = tuple(packages)
+        names = ", ".join(f'"{name}"' for name in self.packages)
+        super().__init__(
+            f"{what} from wheels alone.",
+            cause=f"{' and '.join(self.packages)} would have to be built, and a build runs code "
+            "outside of the cells",
+            next_step=f"to allow it, add build = [{names}] to the stack's table in matrix.toml",
+        )
+
+
+class NotAsLocked(UserError):
+    """The two files of a lock do not belong together."""
+
+
+NEEDS_BUILD = re.compile(
+    r"Wheels are required for `([^`]+)` because building from source is disabled"
+    r"|attempted to build `([^`= ]+)"
+    r"|[Bb]uilding source distributions for `([^`= ]+)[^`]*` is disabled"
+)
+"""What uv prints about a package without a wheel that it may not build."""
+
+
+def needs_build(explanation: str) -> tuple[str, ...]:
+    """The packages that uv would have to build, from what it printed."""
+    found = (next(filter(None, match.groups())) for match in NEEDS_BUILD.finditer(explanation))
+    return tuple(sorted(set(map(canonicalize_name, found))))
 
 
 def blocks(text: str) -> Iterator[str]:
@@ -61,6 +97,19 @@ def hashless(text: str) -> list[str]:
     return [requirement_of(block).name for block in blocks(text) if "--hash" not in block]
 
 
+def from_source(requirements: Iterable[Requirement]) -> list[str]:
+    """The names of those that have an address which is no wheel: naming it asks to build it."""
+    return [
+        canonicalize_name(each.name)
+        for each in requirements
+        if each.url and not _address(each.url).endswith(".whl")
+    ]
+
+
+def _address(url: str) -> str:
+    return unquote(url.partition("#")[0])
+
+
 def by_address(text: str) -> list[str]:
     """Canonical names of the packages in a lock's text that do not come from the index."""
     return [canonicalize_name(each.name) for each in map(requirement_of, blocks(text)) if each.url]
@@ -70,7 +119,7 @@ def version_of(block: str, requirement: Requirement, python: str) -> str:
     """The version of an entry. Without one in the text, uv builds the source to find it."""
     if requirement.url is None:
         return next(iter(requirement.specifier)).version
-    address = unquote(requirement.url.partition("#")[0])
+    address = _address(requirement.url)
     if address.endswith(".whl"):
         return str(parse_wheel_filename(address.rpartition("/")[2])[1])
     with tempfile.TemporaryDirectory() as scratch:
@@ -79,7 +128,7 @@ def version_of(block: str, requirement: Requirement, python: str) -> str:
         ran = uv.run(
             [
                 "pip", "install", "--no-deps", "--target", str(target), "--python-version", python,
-                "--requirements", str(listed),
+                "--requirements", str(listed), *uv.wheels_only([requirement.name]),
             ],
             variables={"UV_DEFAULT_INDEX": uv.index_url()},
         )  # fmt: skip
@@ -122,6 +171,7 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
         the lock, with a ``failure`` if there is no solution
 
     Raises:
+        NeedsBuild: if a package must be built and the stack does not allow it
         UserError: if uv cannot work on this machine: a full disk, broken settings
     """
     as_of = dt.datetime.now(dt.UTC).date() if stack.as_of == "today" else stack.as_of
@@ -143,8 +193,9 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
 
 def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.Ran:
     """The result of uv; its ``stdout`` is the requirements text."""
+    asked = from_source(map(Requirement, stack.requirements))
     with tempfile.TemporaryDirectory() as scratch:
-        further = []
+        further = uv.wheels_only([*stack.build, *asked])
         if bounds.constraints:
             constraints = Path(scratch) / "constraints.txt"
             constraints.write_text("\n".join(bounds.constraints), encoding="utf-8")
@@ -167,7 +218,12 @@ def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.
 
 
 def load(stack: str, folder: Path) -> Lock | None:
-    """The lock of ``stack``; None if there is none, or its two files do not belong together."""
+    """The lock of ``stack``; None if there is none.
+
+    Raises:
+        NotAsLocked: if its text is missing or was changed
+        UserError: if it cannot be read, or is that of another stack
+    """
     path = folder / f"{stack}.json"
     try:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
@@ -187,9 +243,7 @@ def load(stack: str, folder: Path) -> Lock | None:
             next_step=f"delete {path.name} and lock again: gradmatrix lock {stack}",
         )
     if lock.failure is None:
-        text = requirements_path(stack, folder)
-        if not text.exists() or _digest(text.read_text("utf-8", "replace")) != lock.digest:
-            return None
+        _check_text(lock, requirements_path(stack, folder))
     return lock
 
 
@@ -201,9 +255,61 @@ def check(lock: Lock) -> None:
         Outcome(lock.failure.outcome)
 
 
+def _check_text(lock: Lock, path: Path) -> None:
+    """NotAsLocked if the text at ``path`` is not the one that was locked."""
+    try:
+        text = path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
+    except FileNotFoundError:
+        what, cause = (
+            f"The lock {path.stem} is incomplete: {path.name} is missing.",
+            "it was deleted",
+        )
+    else:
+        if _digest(text) == lock.digest:
+            return
+        what = f"{path.name} is not the text that was locked: {_difference(text, lock)}."
+        cause = "it was edited by hand, or only one of the two files of the lock was replaced"
+    raise NotAsLocked(
+        what,
+        cause=cause,
+        next_step="git checkout results/locks, or lock the stack again: "
+        f"nox -s lock -- {lock.stack}",
+    )
+
+
+MOST_DIFFERENCES = 5
+
+
+def _difference(text: str, lock: Lock) -> str:
+    """In which packages ``text`` differs from ``lock``."""
+    there = {package.name: package.version for package in lock.packages}
+    try:
+        here: dict[str, str] = {
+            canonicalize_name(each.name): there.get(canonicalize_name(each.name), "")
+            if each.url
+            else str(each.specifier).removeprefix("==")
+            for _, each in _on_linux(text, lock.python)
+        }
+    except InvalidRequirement as error:
+        return f"a line is no requirement: {str(error).splitlines()[0]}"
+    found = [
+        f"{name} is {here.get(name) or 'missing'} and was {there.get(name, 'not in it')}"
+        for name in sorted(here.keys() | there.keys())
+        if here.get(name) != there.get(name)
+    ]
+    if not found:
+        return "the versions are the same; hashes, markers or comments differ"
+    more = len(found) - MOST_DIFFERENCES
+    return "; ".join(found[:MOST_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
+
+
 def is_current(stack: Stack, lock: Lock) -> bool:
     """Whether ``lock`` is what ``stack`` asks for. Of a stack of "today" every lock is."""
-    same = stack.requirements == lock.requirements and stack.python == lock.python
+    same = (stack.requirements, stack.python, stack.build) == (
+        lock.requirements,
+        lock.python,
+        lock.build,
+    )
     return same and stack.as_of in ("today", lock.as_of)
 
 
@@ -238,16 +344,23 @@ def cutoff(as_of: dt.date) -> str:
 
 def _packages(text: str, python: str, as_of: dt.date, index: Index) -> tuple[LockedPackage, ...]:
     """What ``text`` installs on Linux, with the newest release of each package on that day."""
-    versions: dict[str, str] = {}
-    environment = _linux(python)
-    for block in blocks(text):
-        requirement = requirement_of(block)
-        if requirement.marker is None or requirement.marker.evaluate(environment):
-            versions[canonicalize_name(requirement.name)] = version_of(block, requirement, python)
+    versions = {
+        canonicalize_name(requirement.name): version_of(block, requirement, python)
+        for block, requirement in _on_linux(text, python)
+    }
     releases = index.many(versions, as_of)
     return tuple(
         _locked(name, version, as_of, releases[name]) for name, version in sorted(versions.items())
     )
+
+
+def _on_linux(text: str, python: str) -> Iterator[tuple[str, Requirement]]:
+    """The entries of a requirements text that are installed on Linux."""
+    environment = _linux(python)
+    for block in blocks(text):
+        requirement = requirement_of(block)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            yield block, requirement
 
 
 def _locked(
@@ -275,11 +388,32 @@ def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Fa
         if message:
             words = explanation.partition(" hint: ")[0]  # the hint is to change the date
             return Failure(outcome=NO_RELEASE, message=f"{message} uv says: {words}")
+    missing = needs_build(explanation)
+    if missing:
+        raise NeedsBuild(f"Stack {stack.name} cannot be resolved", missing)
+    _check_listed(explanation, as_of, index)
     return Failure(outcome=CONFLICT, message=explanation)
+
+
+def _check_listed(explanation: str, as_of: dt.date, index: Index) -> None:
+    """IndexUnreachable if uv found no file of a package that has releases.
+
+    A sign-in page of a network looks to uv like a package without files.
+    """
+    for match in uv.NO_FILES.finditer(explanation):
+        name = match[1] or match[2]
+        if newest(index.releases(name, as_of), as_of) is not None:
+            raise IndexUnreachable(
+                f"The package index listed no file of {name}, which has releases. Perhaps a web "
+                "page answered in its place, because this network wants you to sign in."
+            )
 
 
 def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
     """Why uv gave no answer; UserError if the reason is this machine."""
+    missing = needs_build(explanation)
+    if missing:
+        raise NeedsBuild(f"Stack {stack.name} cannot be resolved", missing)
     if not SAYS_DISK_FULL.search(explanation):
         if uv.NETWORK.search(explanation):
             return Failure(outcome=INDEX_UNREACHABLE, message=explanation)
@@ -324,21 +458,26 @@ def _lock(
         digest=digest,
         resolver=uv.version(),
         failure=failure,
+        build=stack.build,
     )
 
 
 def write(lock: Lock, text: str, folder: Path) -> None:
-    """Write both files, the text first: a lock without its text does not load."""
+    """Write both files.
+
+    A JSON file that changes is deleted first and written last. If this is killed in between, there
+    is no lock, and the stack is resolved again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    path = requirements_path(lock.stack, folder)
+    path, listed = requirements_path(lock.stack, folder), folder / f"{lock.stack}.json"
+    content = msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n"
+    if not listed.exists() or listed.read_bytes() != content:
+        listed.unlink(missing_ok=True)
     if lock.failure:
         path.unlink(missing_ok=True)
     else:
         write_atomically(path, text.encode())
-    write_atomically(
-        folder / f"{lock.stack}.json",
-        msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n",
-    )
+    write_atomically(listed, content)
 
 
 def _digest(text: str) -> str:

@@ -15,13 +15,14 @@ import uv
 from gradmatrix.core.errors import UserError, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 LEAKS = (
     "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date: it would enter every stack
     "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION",
     "UV_FORK_STRATEGY", "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE",
     "VIRTUAL_ENV", "CONDA_PREFIX",
+    "UV_NO_BUILD", "UV_NO_BUILD_PACKAGE", "UV_NO_BINARY", "UV_NO_BINARY_PACKAGE",
 )  # fmt: skip
 """Environment variables that would make a lock depend on this machine."""
 OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
@@ -31,16 +32,27 @@ NETWORK = re.compile(
     r"failed to (?:fetch|download)|error sending request|request failed after|dns error"
     r"|timed out|could not connect|connection (?:refused|reset|closed)"
     r"|error decoding response body|network is unreachable|network connectivity"
-    r"|network was disabled|\btls\b|\bcertificate\b",
+    r"|network was disabled|\btls\b|\bcertificate\b"
+    r"|unexpected JSON from|(?:unsupported|missing) `content-type`",
     re.IGNORECASE,
 )
-"""What uv prints if the network failed."""
+"""What uv prints if the network failed, or something else answered in place of the index."""
+NO_FILES = re.compile(
+    r"there are no versions of ([\w.-]*\w)(?![\w.\[=<>!~-])"
+    r"|([\w.-]+) was not found in the package registry"
+)
+"""What uv prints about a package of which the index lists no file at all."""
 
 
 STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
 """A line of uv about what it is doing."""
 LISTED = re.compile(r"Using Python | [-+~] ")
 """A line of uv about the environment, or one of its packages."""
+
+
+def wheels_only(built: Iterable[str] = ()) -> list[str]:
+    """The arguments with which uv builds only the source releases of the packages ``built``."""
+    return ["--only-binary", ":all:", *(f"--no-binary={name}" for name in built)]
 
 
 @dataclass(frozen=True)
