@@ -39,7 +39,7 @@ class Message:
 
     def __str__(self) -> str:
         first, *others = self.words or (("", ""),)
-        by = "" if self.maker in MAKERS else f"{self.maker}: "
+        by = "" if self.maker in {*MAKERS, "__init__"} else f"{self.maker}: "
         lines = [f"- {by}{first[1]}"]
         lines += [f"  - {NAMES.get(name, 'why')}: {text}" for name, text in others]
         return "\n".join(lines)
@@ -81,14 +81,17 @@ def messages(tree: ast.Module, known: set[str]) -> Iterator[Message]:
     before = 0
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-        if name not in known:
+        if name not in known and all(each.arg != "next_step" for each in call.keywords):
             continue
         texts = assigned(inside.get(id(call)), before, call.lineno)
         before = call.lineno
         given = [("", argument) for argument in call.args]
         given += [(each.arg or "**", each.value) for each in call.keywords]
         shown = [(key, in_words(value, texts)) for key, value in given]
-        if name not in MAKERS:  # what is not in words yet, the function puts into words
+        if name not in {
+            *MAKERS,
+            "__init__",
+        }:  # what is not in words yet, the function puts into words
             shown = [(key, text) for key, text in shown if not WITHOUT_WORDS.fullmatch(text)]
         if not all(UNKNOWN.fullmatch(text) for _, text in shown):
             yield Message(name, tuple(shown))
