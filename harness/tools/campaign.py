@@ -94,6 +94,7 @@ python = "{python}"
 as_of = {as_of}
 core = true
 requirements = {requirements}
+build = {build}
 """
 CANARIES = {
     name: f"canary-of-{name.lower()}"
@@ -192,6 +193,7 @@ class Scratch:
             python=self.lock.python,
             as_of=self.lock.as_of,
             requirements=json.dumps(self.lock.requirements),
+            build=json.dumps(self.lock.build),
         )
         (self.root / "matrix.toml").write_text(text, encoding="utf-8")
 
