@@ -35,7 +35,7 @@ import nox
 from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT / "harness"))
+sys.path[:0] = [str(ROOT / "harness"), str(ROOT)]
 
 # The checkout is not installed, so its folder comes first.
 from gradmatrix.cli.main import FAMILIES, Family, main  # noqa: E402
@@ -174,6 +174,13 @@ def bench(session: nox.Session) -> None:
         command(session, "bench", *options, families=TOOLS)
     if alone or not options:  # takes hours; the same command continues where it stopped
         command(session, "bench-comparison", *options[1:], families=TOOLS)
+
+
+@nox.session(default=False)
+def faults(session: nox.Session) -> None:
+    """Inject faults into real runs: is each promise kept? Fuzzers: -- --fuzz MINUTES."""
+    session.install("-e", ".[tests]")
+    session.run("python", "-m", "tools", "faults", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False)

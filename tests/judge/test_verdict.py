@@ -169,6 +169,8 @@ def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
         ("step", "torch.OutOfMemoryError", "CUDA out of memory.", "process:out-of-memory"),
         ("step", "RuntimeError", "DefaultCPUAllocator: not enough memory", "process:out-of-memory"),
         ("step", "SystemExit", "3", "process:exit-3"),
+        ("step", "SystemExit", "256", "process:exit-0"),
+        ("step", "SystemExit", "9" * 5000, "process:exit-255"),
         ("step", "SystemExit", "None", "process:exit-0"),
         ("step", "SystemExit", "", "process:exit-0"),
         ("step", "SystemExit", "please log in", "process:exit-1"),

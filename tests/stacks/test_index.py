@@ -171,6 +171,14 @@ def test_an_unknown_package_has_no_releases(served: PackageIndex) -> None:
     assert Index(served.url).releases("beta") == ()
 
 
+def test_a_login_page_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network may answer everything with a page of its own. It does not say what is released."""
+    with PackageIndex() as served:
+        monkeypatch.setattr(served, "page", lambda _: ("text/html", "<html>Sign in</html>"))
+        with pytest.raises(IndexUnreachable, match="wants you to sign in"):
+            Index(served.url).releases("alpha")
+
+
 def test_a_release_is_dated_by_its_first_file() -> None:
     """Wheels added later do not make a release younger."""
     with PackageIndex() as served:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -50,6 +51,21 @@ def test_a_cell_sees_no_secret() -> None:
     )
     assert not set(made) & {*SECRETS, "PYTHONPATH"}
     assert (made["PATH"], made["LC_ALL"], made["OMP_NUM_THREADS"]) == ("/bin", "C", "2")
+
+
+@ON_LINUX
+def test_what_a_killed_run_left_is_found_by_its_home(tmp_path: Path) -> None:
+    """A process in a session of its own ends; one with another home goes on."""
+    waiting = [sys.executable, "-c", "input()"]
+    homes = {name: sandbox.home(tmp_path / name / "server" / "home") for name in ("left", "other")}
+    left, other = (
+        subprocess.Popen(waiting, stdin=subprocess.PIPE, env=env, start_new_session=True)
+        for env in homes.values()
+    )
+    sandbox.end_processes(tmp_path / "left")
+    other.communicate(b"\n")
+    left.communicate()
+    assert (-signal.SIGKILL, 0) == (left.returncode, other.returncode)
 
 
 def test_home_and_its_caches_are_a_folder_of_the_run(tmp_path: Path) -> None:

@@ -367,6 +367,7 @@ def stacks_of_sessions(options: argparse.Namespace, project: Project) -> list[St
     except OSError as error:
         raise UserError(
             f"The sessions cannot be read: {error}.",
+            cause="nox did not write this file yet, or it lies elsewhere",
             next_step="nox -t all --list --json > sessions.json",
         ) from error
     return [project.matrix.stack(name) for name in night.stacks_of(sessions)]

@@ -164,6 +164,10 @@ class Failure(Frozen, frozen=True):
     message: str
 
 
+Moment = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+"""A time with its time zone."""
+
+
 class Record(Frozen, frozen=True):
     """One cell's identity, outcome, observation and timings: one line of JSON."""
 
@@ -176,7 +180,7 @@ class Record(Frozen, frozen=True):
     passed: bool | None
     gradient: Gradient | None
     message: str
-    recorded_at: Annotated[dt.datetime, msgspec.Meta(tz=True)]
+    recorded_at: Moment
     run: str
     isolation: Literal["fork", "fresh", "none"]
     """How the cell was isolated; "none" if nothing ran (unsupported, no device, …)."""

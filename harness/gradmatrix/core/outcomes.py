@@ -152,7 +152,7 @@ TABLE = (
 def row_of(outcome: str) -> Row:
     """The row of an outcome. ValueError for a text that is none."""
     for row in TABLE:
-        if re.fullmatch(row.outcome.replace("N", r"\d+"), outcome):
+        if re.fullmatch(row.outcome.replace("N", "[0-9]{1,10}"), outcome):
             return row
     raise ValueError(f"{outcome!r} is no outcome that this release knows")
 

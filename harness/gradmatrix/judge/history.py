@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from gradmatrix.core.model import Cell, Gradient, Record, Role
+from gradmatrix.core.model import Cell, Gradient, Moment, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, OF_THE_MACHINE
 from gradmatrix.core.text import few
@@ -60,9 +60,9 @@ class Entry(Frozen, frozen=True, omit_defaults=True):
     schema: Literal[1]
     cell: Cell
     role: Role
-    at: dt.datetime
+    at: Moment
     """When the cell ran; if it is gone, when that was published."""
-    published: dt.datetime
+    published: Moment
     run: str
     outcome: str
     passed: bool | None

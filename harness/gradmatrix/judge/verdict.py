@@ -49,6 +49,8 @@ No fault of a program raises them: a person, a scheduler or the kernel sends the
 """
 ABORT = 6
 """SIGABRT. C++ aborts where memory cannot be had, after it has said so."""
+LONG_NUMBER = 10
+"""A number with so many digits is too large for an exit code. Python exits with 255 then."""
 OUR_FAULT = 70
 """The exit code of a cell's process if the code failed that watches it: EX_SOFTWARE."""
 NAMES_THE_PROBLEM = re.compile(
@@ -198,8 +200,7 @@ def exception_outcome(seen: Observation) -> Outcome:
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
-        default = 0 if message in {"", "None"} else 1
-        return exited_with(int(message) if message.isdecimal() else default)
+        return exited_with(exit_status(message))
     for_want_of = resource_outcome(name, message)
     if for_want_of is not None:
         return for_want_of
@@ -210,6 +211,13 @@ def exception_outcome(seen: Observation) -> Outcome:
     if seen.reached == "import":
         return Outcome(IMPORT_EXCEPTION)
     return Outcome(SETUP_EXCEPTION if seen.reached == "setup" else STEP_EXCEPTION)
+
+
+def exit_status(message: str) -> int:
+    """The exit status of a process that ended by a SystemExit with this message."""
+    if not message.isdecimal():
+        return 0 if message in {"", "None"} else 1
+    return int(message) % 256 if len(message) < LONG_NUMBER else 255
 
 
 def resource_outcome(name: str, message: str) -> Outcome | None:

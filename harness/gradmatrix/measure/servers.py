@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from gradmatrix.core.files import tail
+from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.judge.verdict import Ended, judge
 from gradmatrix.measure import statistics
 from gradmatrix.run import scenarios
@@ -414,9 +414,11 @@ class PacedCell:
     @property
     def imported(self) -> bytes:
         """The line that asks another server to import what this cell had to import itself."""
-        return msgspec.json.encode(
-            _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
-        )
+        try:
+            imports = _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
+        except (OSError, *NOT_READABLE) as error:
+            raise Broken("the list of its imports cannot be read") from error
+        return msgspec.json.encode(imports)
 
     def run(self, steps: int) -> Block:
         """Run ``steps`` optimizer steps.
@@ -474,7 +476,7 @@ class PacedCell:
             raise Broken(f"no answer within {timeout_s:g} s")
         try:
             return _EVENT.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             raise Broken(f"it does not keep the protocol: {error}") from error
 
     def _end(self, event: CellEnded) -> Exhausted | Broken:

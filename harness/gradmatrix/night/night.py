@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import read_lines
+from gradmatrix.core.files import NOT_READABLE, read_lines
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, NOT_INSTALLED, UNSUPPORTED, Outcome, Phase
@@ -109,7 +109,7 @@ def stacks_of(sessions: bytes) -> list[str]:
     try:
         listed = msgspec.json.decode(sessions, type=list[dict[str, object]])
         found = [re.fullmatch(r"matrix\((.+)\)", str(session["session"])) for session in listed]
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (*NOT_READABLE, KeyError) as error:
         raise UserError(
             "The sessions cannot be read.",
             cause=f"they are not the output of nox --list --json: {error}",
@@ -210,7 +210,7 @@ def read(path: Path) -> Shards:
     """The plan in ``path``; UserError if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Shards)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *NOT_READABLE) as error:
         raise UserError(
             f"The shards in {path.name} cannot be read: {error}.",
             cause="gradmatrix shards did not write this file, or another release wrote it",

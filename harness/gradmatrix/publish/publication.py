@@ -29,7 +29,7 @@ import msgspec
 
 from gradmatrix.compare import history
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import held, write_atomically, write_in_pieces
+from gradmatrix.core.files import NOT_READABLE, held, write_atomically, write_in_pieces
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
 from gradmatrix.publish.claims.claims import load_claims
@@ -380,7 +380,7 @@ def is_current(project: Project, *, site: bool = False, base_url: str | None = N
     """Whether all published files exist, and none of them nor any of their sources has changed."""
     try:
         known = msgspec.json.decode(_path(project, site=site).read_bytes(), type=Remembered)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, *NOT_READABLE):
         return False
     return known == Remembered(
         stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url

@@ -122,10 +122,11 @@ def new_run_id() -> str:
 
 @contextmanager
 def workplace(folder: Path, run_id: str) -> Iterator[Path]:
-    """A folder for the files of the protocol; folders that killed runs left behind are deleted."""
+    """A folder for the files of the protocol; what killed runs left behind is deleted."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("*.lock"):
         if not files.is_held(left):
+            sandbox.end_processes(left.with_suffix(""))
             shutil.rmtree(left.with_suffix(""), ignore_errors=True)
             left.unlink(missing_ok=True)
     own = folder / f"{run_id}.lock"

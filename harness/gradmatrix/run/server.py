@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Self, TypeVar
 
 import msgspec
 
-from gradmatrix.core.files import cut_back, tail
+from gradmatrix.core.files import NOT_READABLE, cut_back, tail
 from gradmatrix.core.observation import SCHEMA, Observation, Raised
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.stacks import sandbox
@@ -312,7 +312,7 @@ class Server:
         line = self.line(deadline, watch)
         try:
             return None if line is None else kind.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
 
     def line(self, deadline: float, watch: Path | None = None) -> bytes | None:
@@ -360,7 +360,7 @@ def read_observation(directory: Path) -> Observation | None:
     """The observation that a cell left in ``directory``; None if there is none that can be read."""
     try:
         return OBSERVATION.decode((directory / "observation.json").read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *NOT_READABLE):
         return None
 
 

@@ -225,7 +225,7 @@ def decode(line: bytes) -> Record:
 
     Raises:
         OtherSchema: if another release wrote it
-        msgspec.MsgspecError, UnicodeDecodeError: if it cannot be read, or its outcome is unknown
+        one of NOT_READABLE: if it cannot be read, or its outcome is unknown
     """
     record = decode_line(line, _DECODER, SCHEMA)
     why = unknown(record.outcome)

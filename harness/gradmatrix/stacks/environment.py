@@ -441,7 +441,7 @@ def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
     python = _python(folder)
     try:
         marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, *files.NOT_READABLE):
         return None
     if (
         marker.digest != lock.digest
@@ -587,8 +587,8 @@ def checked(asked: Path) -> Path:
     version = probe(Path(found)) if found else None
     if found is None or version is None:
         raise UserError(
-            f"{asked} is no Python that can be started.",
-            cause="it does not exist, cannot be started, or is not a Python",
+            f"{asked} is not a Python that can be started.",
+            cause="there is no such file, it may not be started, or it is another program",
             next_step="give --python the interpreter of the script's environment: .venv/bin/python",
         )
     if version[:2] < OLDEST_PYTHON:
@@ -703,7 +703,7 @@ def listing(python: Path, threads: int) -> Listing:
             stdin=subprocess.DEVNULL,
         )
         return msgspec.json.decode(ran.stdout, type=Listing)
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+    except (OSError, subprocess.SubprocessError, *files.NOT_READABLE) as error:
         raise UserError(
             f"The packages of {python} cannot be listed.",
             cause=f"a small script that lists the packages failed: {type(error).__name__}",

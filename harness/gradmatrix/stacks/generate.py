@@ -203,7 +203,9 @@ def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[st
     for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
         place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
         if not isinstance(table, dict):
-            raise wrong(path, f"has no table in {place}", f"write the keys below [generate.{kind}]")
+            raise wrong(
+                path, f"has no table in {place}", fix=f"write the keys below [generate.{kind}]"
+            )
         yield place, table
 
 
@@ -232,7 +234,7 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
         raise wrong(
             path,
             f"has package = {rule.package!r} in {place}",
-            "a package's name, without a version",
+            fix="write a package's name, without a version",
         )
     for key, text in (
         ("from", rule.since),
@@ -244,7 +246,8 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
     if all(isinstance(bound, str) for bound in bounds) and Version(rule.since) > Version(
         rule.until
     ):
-        raise wrong(path, f"has from = {rule.since!r} after until = {rule.until!r} in {place}")
+        what = f"has from = {rule.since!r} after until = {rule.until!r} in {place}"
+        raise wrong(path, what, "from is the first release, until is the last one")
     if not any(isinstance(bound, str) for bound in bounds):
         _check_days(path, place, (rule.since, rule.until), today)
 
@@ -254,8 +257,9 @@ def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
     if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
         return
     if not isinstance(bound, str) or not _is_version(bound):
-        cause = 'a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
-        raise wrong(path, f"has {key} = {str(bound)!r} in {place}, which is no release", cause)
+        what = f"has {key} = {str(bound)!r} in {place}, which is not a release"
+        fix = 'write a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
+        raise wrong(path, what, fix=fix)
 
 
 def _is_version(text: str) -> bool:
@@ -271,7 +275,8 @@ def _check_days(
 ) -> None:
     since, until = days
     if since and until and since > until:
-        raise wrong(path, f"has from = {since} after until = {until} in {place}")
+        what = f"has from = {since} after until = {until} in {place}"
+        raise wrong(path, what, "from is the first day, until is the last one")
     if since and since > today:
         raise wrong(
             path,
@@ -292,7 +297,9 @@ def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
             if stacks
             else "there is no stack at all"
         )
-        raise wrong(path, f"has base = {rule.base!r} in {placed.place}, which is no stack", cause)
+        raise wrong(
+            path, f"has base = {rule.base!r} in {placed.place}, which is not a stack", cause
+        )
     if rule.name not in names_of(base.requirements):
         cause = f"its requirements are {', '.join(base.requirements)}"
         what = (

@@ -36,7 +36,8 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import NOT_READABLE, write_atomically
+from gradmatrix.core.model import Moment
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks import uv
 
@@ -180,7 +181,7 @@ def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...
 
 
 def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
-    from pypi_simple import ProjectPage, UnsupportedRepoVersionError
+    from pypi_simple import ProjectPage
 
     try:
         page: dict[str, Any] = json.loads(body)
@@ -188,17 +189,17 @@ def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
             if file.get("yanked") is None:  # some indexes write null, which uv reads as "no"
                 file["yanked"] = False
         return ProjectPage.from_json_data(page).packages
-    except (ValueError, TypeError, KeyError, AttributeError, UnsupportedRepoVersionError) as error:
+    except Exception as error:  # a page may be anything, and its parsers raise many things
         raise ValueError(f"its JSON is no page of {name}: {type(error).__name__}") from error
 
 
 def _files_in_html(body: bytes, name: str) -> list[DistributionPackage]:
     """The files of an HTML page; PEP 700 has no date for HTML, but some indexes give one."""
-    from pypi_simple import DistributionPackage, RepositoryPage, UnsupportedRepoVersionError
+    from pypi_simple import DistributionPackage, RepositoryPage
 
     try:
         page = RepositoryPage.from_html(body)
-    except UnsupportedRepoVersionError as error:
+    except Exception as error:  # see above
         raise ValueError(f"its HTML is no page of {name}: {error}") from error
     files = []
     for link in page.links:
@@ -244,14 +245,17 @@ def _release(version: Version, files: Collection[DistributionPackage]) -> Releas
 
 
 def _day(moment: dt.datetime) -> dt.date:
-    return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
+    try:
+        return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
+    except OverflowError:  # the first or last day that there is, in another time zone
+        return moment.date()
 
 
 class Answer(Frozen, frozen=True, kw_only=True):
     """What the index said about one package."""
 
     name: str
-    asked_at: dt.datetime
+    asked_at: Moment
     """When it was last asked, in UTC. The answer "not modified" counts."""
     etag: str | None = None
     last_modified: str | None = None
@@ -259,7 +263,7 @@ class Answer(Frozen, frozen=True, kw_only=True):
 
     def covers(self, as_of: dt.date | None) -> bool:
         """Whether all releases of the day ``as_of`` were out when this answer was given."""
-        return as_of is None or self.asked_at.astimezone(dt.UTC).date() > as_of
+        return as_of is None or _day(self.asked_at) > as_of
 
 
 _ANSWER = msgspec.json.Decoder(Answer)  # built here: releases are read in threads
@@ -288,7 +292,7 @@ class IndexCache:
             return None
         except OSError as error:
             self._note(f"the cache of the package index cannot be read: {error.strerror}")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except NOT_READABLE:
             self._note(f"the cached releases of {name} were damaged and are not used")
         return None
 

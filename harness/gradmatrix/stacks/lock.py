@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import NOT_READABLE, write_atomically
 from gradmatrix.core.model import Failure, Lock, LockedPackage, Stack
 from gradmatrix.core.outcomes import (
     BUILD,
@@ -31,6 +31,7 @@ from gradmatrix.core.outcomes import (
     INDEX_UNREACHABLE,
     NO_RELEASE,
     SAYS_DISK_FULL,
+    Outcome,
 )
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
@@ -269,23 +270,32 @@ def load(stack: str, folder: Path) -> Lock | None:
     path = folder / f"{stack}.json"
     try:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
+        check(lock)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (*NOT_READABLE, ValueError) as error:
         raise UserError(
             f"The lock {path.name} cannot be read: {error}.",
-            cause="it was edited by hand, or written by another version",
-            next_step=f"delete {path.name} and lock again",
+            cause="it was edited by hand, or written by another release",
+            next_step=f"delete {path.name} and lock again: gradmatrix lock {stack}",
         ) from error
     if lock.stack != stack:
         raise UserError(
             f"The lock {path.name} belongs to another stack: {lock.stack}.",
             cause="it was copied or renamed by hand",
-            next_step=f"delete {path.name} and lock again",
+            next_step=f"delete {path.name} and lock again: gradmatrix lock {stack}",
         )
     if lock.failure is None:
         _check_text(lock, requirements_path(stack, folder))
     return lock
+
+
+def check(lock: Lock) -> None:
+    """ValueError if a lock has a requirement or an outcome that is none."""
+    for text in lock.requirements:
+        Requirement(text)
+    if lock.failure is not None:
+        Outcome(lock.failure.outcome)
 
 
 def _check_text(lock: Lock, path: Path) -> None:

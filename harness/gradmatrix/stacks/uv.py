@@ -168,7 +168,7 @@ def index_url() -> str:
             address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")
             if not re.match(r"https?://[^/]|file:///", address):
                 raise UserError(  # it does not show the value, which may hold credentials
-                    f"{name} holds no address of a package index.",
+                    f"{name} is not the address of a package index.",
                     cause="an address begins with https://, http:// or file:///",
                     next_step=f"set {name} to the simple API of an index, or unset it",
                 )

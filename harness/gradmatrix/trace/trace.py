@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
@@ -199,9 +200,9 @@ def left_in(folder: Path) -> Left:
     for path in sorted(path for path in folder.glob("*.json") if path.stem.isdecimal()):
         try:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
-    trouble += sorted({path.read_text(encoding="utf-8") for path in folder.glob("*.trouble")})
+    trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
         processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists()
     )

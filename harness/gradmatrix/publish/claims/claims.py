@@ -347,7 +347,7 @@ class _Reader:
             )
         if not SOURCE.fullmatch(entry.source):
             raise self.wrong(
-                f"has the source {entry.source!r}", 'write it like "huggingface/trl#3150"'
+                f"has the source {entry.source!r}", fix='write it like "huggingface/trl#3150"'
             )
         if entry.scenario not in self.scenarios:
             raise self.unknown("scenario", entry.scenario, self.scenarios)
@@ -415,7 +415,7 @@ class _Reader:
         if not any(_signs(sign).values()):
             raise self.wrong(
                 "expects nothing of a cell",
-                'write what the cell must show, such as outcome = "trains"',
+                fix='write what the cell must show, such as outcome = "trains"',
             )
         for text in sign.outcomes:
             if text not in NAMED_OUTCOMES and not any(
@@ -429,7 +429,7 @@ class _Reader:
         if (sign.than is None) != (sign.memory is None and sign.speed is None):
             raise self.wrong(
                 "uses than, memory or speed without the others",
-                'write both: than = "VARIANT", and memory = "more" or speed = "slower"',
+                fix='write both: than = "VARIANT", and memory = "more" or speed = "slower"',
             )
         for text in filter(None, (sign.raises, sign.warns, sign.quiet)):
             try:
@@ -447,7 +447,7 @@ class _Reader:
             ) from error
         if not requirement.specifier or requirement.url or requirement.marker or requirement.extras:
             raise self.wrong(
-                f"has the version range {text!r}", 'write it like "lightning>=2.2.2,<3"'
+                f"has the version range {text!r}", fix='write it like "lightning>=2.2.2,<3"'
             )
         return text
 
@@ -458,9 +458,9 @@ class _Reader:
             raise self.unknown(kind, text, known)
         return found
 
-    def wrong(self, what: str, cause: str) -> UserError:
+    def wrong(self, what: str, cause: str = "", fix: str = "") -> UserError:
         """Return an error about this claim."""
-        return wrong(self.path, f"{what}, in claim {self.entry.id!r}", cause)
+        return wrong(self.path, f"{what}, in claim {self.entry.id!r}", cause, fix)
 
     def unknown(self, kind: str, word: str, known: Collection[str]) -> UserError:
         """Return an error about a word that is not among the ``known`` ones."""
