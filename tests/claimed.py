@@ -35,6 +35,7 @@ def make_row(
         raised=None,
         warnings=(),
         diagnosis=None,
+        flaky="",
         recorded_at=NOON,
         key="key",
     )

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from gradmatrix.judge.verdict import Verdict, judge
 from gradmatrix.run.server import CAN_FORK, Answer, Request, Server
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, sandbox
 from gradmatrix.stacks import lock as locks
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Workbench:
             self.close()
             paths = [FAKES / f"{name}.py" for name in self.scripts]
             variables = {
-                **environment.variables(threads=1),
+                **sandbox.variables(threads=1),
                 "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "harness")]),
             }  # fakes share tests.fakes.loop
             self.server = Server(

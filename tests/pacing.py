@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gradmatrix.measure.servers import Contender, MeasuredServer
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 from tests.conftest import FAKES, OLDEST, PATIENCE_S, ROOT, python_of
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def a_runner(
         contender(variables),
         directory,
         [Source(script, own=False)],
-        environment.variables(1),
+        sandbox.variables(1),
         (),
         fork=fork,
     )

@@ -41,12 +41,16 @@ class World:
     """By scenario, what its import raises."""
     kills: dict[str, Ended] = field(default_factory=dict)
     """By scenario, how its import ends the process."""
+    kills_once: dict[str, Ended] = field(default_factory=dict)
+    """By scenario, how its first import ends the process."""
     started: list[list[str]] = field(default_factory=list)
     """The scenarios of each server, and the users' own scripts."""
     ahead: list[list[str]] = field(default_factory=list)
     """The users' own scripts of each server."""
     forks: list[bool] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    """The folder of each request."""
     threads: int = 1
     """Of every server."""
     importing_opens_cuda: bool = False
@@ -78,6 +82,8 @@ class PretendedServer:
 
     def __enter__(self) -> Self:
         for script in self.scripts:
+            if script.stem in self.world.kills_once:
+                raise ServerDied(self.world.kills_once.pop(script.stem))
             if script.stem in self.world.kills:
                 raise ServerDied(self.world.kills[script.stem])
         return self
@@ -85,6 +91,7 @@ class PretendedServer:
     def run(self, request: Request) -> Answer:
         """The next answer to the variant."""
         self.world.asked.append(f"{request.script.stem}/{request.variant}")
+        self.world.folders.append(request.directory)
         request.directory.mkdir(parents=True)
         left = self.world.answers.get(request.variant, [])
         answer = left.pop(0) if left else TRAINED
@@ -116,6 +123,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> World:
         return Environment(Path("python"), Build.CPU, "a larger build", installed=True)
 
     monkeypatch.setattr(pool, "Server", server)
+    monkeypatch.setattr(pool, "PAUSE_S", 0)
     monkeypatch.setattr(environment, "ensure", ensure)
     return world
 

@@ -6,13 +6,14 @@
 import sys
 
 from gradmatrix.cli.main import main
-from tools import audit, bench, bench_comparison, bench_page, rekey
+from tools import audit, bench, bench_comparison, bench_page, campaign, rekey
 
 COMMANDS = (
     audit.register_audit,
     bench.register_bench,
     bench_comparison.register_bench_comparison,
     bench_page.register_page,
+    campaign.register_campaign,
     rekey.register_rekey,
 )
 

@@ -19,7 +19,7 @@ from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.server import Request, Server
 from gradmatrix.run.store import Store
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, sandbox
 from gradmatrix.trace.trace import trace
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def observer_cost(project: Project, stack: Stack, place: Path) -> Ratio:
     settings = run.settings
     ratios = []
     with Server(
-        installed.python, [script], place / "server", environment.variables(settings.limits.threads)
+        installed.python, [script], place / "server", sandbox.variables(settings.limits.threads)
     ) as server:
         for pair in range(PAIRS + 1):
             times = {}

@@ -1,9 +1,9 @@
 """``bench-comparison``: how often verdicts on step times are right, where the answer is known.
 
 A trial is one comparison of a workload with itself (0 per cent), or with itself slowed by a known
-amount. Trials are kept in a file, so that a command that was stopped continues. A round is several
-comparisons of two equal sides, one after the other, and one of each slowdown, with servers of its
-own. In every other round another core is kept busy.
+amount. Trials are kept in a file, so that a command that was stopped continues. A round is one
+comparison of two equal sides and one of each slowdown. Every comparison has servers of its own, so
+that trials are independent. In every other round another core is kept busy.
 
 Other tools get the same cases in between. hyperfine times whole commands in turn and prints "1.05 ±
 0.02 times faster"; for the question whether that is real it has a script with Welch's t-test
@@ -47,12 +47,12 @@ from gradmatrix.core.observation import Frozen
 from gradmatrix.core.text import one_line
 from gradmatrix.measure.race import STEPS, Measurement
 from gradmatrix.measure.servers import Contender, make_servers, pin
-from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key
+from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Key, Size
 from gradmatrix.run import meaning
-from gradmatrix.run.plan import PACKAGE
+from gradmatrix.run.plan import PACING, PACKAGE
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request
-from gradmatrix.stacks import environment, uv
+from gradmatrix.stacks import environment, sandbox, uv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,10 @@ TIME, MEMORY = "step time", "peak memory"
 """The two verdicts of one comparison by this project."""
 SLOWER, FASTER, NOTHING, FAILED = "slower", "faster", "nothing", "failed"
 """Verdicts on the candidate. This project also says ``same`` or ``inconclusive``."""
-MORE, LESS = {SLOWER, "hungrier"}, {FASTER, "leaner"}
+MORE, LESS = (
+    {words[size] for words in (TIME_WORDS, MEMORY_WORDS) for size in sizes}
+    for sizes in ((Size.MORE, Size.PROBABLY_MORE), (Size.LESS, Size.PROBABLY_LESS))
+)
 FALSE_AT_MOST = 0.01
 """The share of comparisons of equal sides that may be called different."""
 FOUND_AT_LEAST = {5.0: 0.95, 2.0: 0.5}
@@ -91,7 +94,7 @@ class Trial(Frozen, frozen=True, kw_only=True):
     verdicts: dict[str, str]
     """The verdict on the candidate, for each way of reading the tool's output."""
     seconds: float
-    """Seconds of both sides together, from the start of the first process."""
+    """Seconds of both sides together: of ours those of measuring, without the start of servers."""
     limit_s: float
     """Seconds that it was allowed to take."""
     stack: str
@@ -154,7 +157,7 @@ class Tally:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The share's 95 % interval by Clopper and Pearson, as if no trials shared servers."""
+        """The share's 95 % interval by Clopper and Pearson."""
         found = stats.binomtest(self.right, self.of).proportion_ci(0.95, "exact")
         return float(found.low), float(found.high)
 
@@ -219,7 +222,7 @@ def _tally(trials: Sequence[Trial], reading: str, *, busy: bool | None) -> Tally
         per_cent=first.per_cent,
         busy=busy,
         verdicts=tuple(each.verdicts[reading] for each in trials),
-        late=sum(each.verdicts[reading] == SLOWER and each.late for each in trials),
+        late=sum(each.verdicts[reading] in MORE and each.late for each in trials),
         half_width=statistics.median(widths) if widths and reading == TIME else None,
         seconds=statistics.median(each.seconds for each in trials),
     )
@@ -359,7 +362,7 @@ class Workload:
         taken = []
         for steps in (0, 0, SAMPLE_STEPS):  # the first run fills the disk's cache
             began = time.perf_counter()
-            _run([str(python), str(script), str(steps)], environment.variables(1))
+            _run([str(python), str(script), str(steps)], sandbox.variables(1))
             taken.append(time.perf_counter() - began)
         return cls(python, script, taken[1], max(1e-6, (taken[2] - taken[1]) / SAMPLE_STEPS))
 
@@ -442,7 +445,7 @@ class Rivals:
             "basic",
         ]
         assert self.hyperfine is not None
-        _run([self.hyperfine, *options, *commands], environment.variables(1))
+        _run([self.hyperfine, *options, *commands], sandbox.variables(1))
         baseline, candidate = (
             each["times"]
             for each in msgspec.json.decode(exported.read_bytes(), type=dict[str, Any])["results"]
@@ -457,7 +460,7 @@ class Rivals:
         seconds = max(1.0, limit_s / 2 - 2 * self.workload.start_s)
         paths = os.pathsep.join([str(self.modules), str(self.workload.script.parent)])
         variables = {
-            **environment.variables(1),
+            **sandbox.variables(1),
             "PYTHONPATH": paths,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
@@ -577,8 +580,6 @@ def _run(
 SCRIPT = Path(__file__).parent / "faults" / "slower.py"
 MEASURING = (("race", "Measurement"), ("servers", "make_servers"))
 """Where the measuring code of the host starts, in the package ``measure``."""
-PACING = (("cell", "Pacer"),)
-"""The same for the code in the tested environment."""
 EARLIER = {"6b90246be05d": "2c389ab4d646"}
 """An earlier digest, which the published trials have -> today's. The code behind both was compared
 by its syntax trees. Names differ, the words of some notices, and that a script which has already
@@ -614,8 +615,6 @@ class Wanted:
     """Runs of each slowdown."""
     rivals: int = 20
     """Cases that the other tools get, of equal sides and of one slowdown each."""
-    per_set: int = 5
-    """Comparisons of equal sides that share servers."""
     budget_s: float = 40.0
     """Seconds of one comparison of equal sides, both together."""
     power_s: float = 120.0
@@ -653,34 +652,23 @@ class Bench:
         if "rivals" in asked.only and asked.rivals:
             self.stage("getting pytest-benchmark")
             others = Rivals.prepared(self.python, SCRIPT, self.directory)
-        sets = -(-asked.comparisons // asked.per_set)
-        for number in range(max(sets, asked.runs, asked.rivals)):
+        for number in range(max(asked.comparisons, asked.runs, asked.rivals)):
             busy = number % 2 == 1
             with kept_busy() if busy else contextlib.nullcontext():
-                if "aa" in asked.only:
-                    yield from self.equal(number, busy=busy)
+                if "aa" in asked.only and number < asked.comparisons:
+                    yield from self.missing(number, [0.0], busy=busy)
                 if others:
                     yield from self.by_others(others, number, 0.0, busy=busy)
             busy = busy and asked.busy_power
             with kept_busy() if busy else contextlib.nullcontext():
                 if "power" in asked.only and number < asked.runs:
-                    yield from self.slowed(number, busy=busy)
+                    yield from self.missing(number, FOUND_AT_LEAST, busy=busy)
                 if others:
                     yield from self.by_others(others, number, BY_RIVALS, busy=busy)
 
-    def equal(self, set_number: int, *, busy: bool) -> Iterator[Trial]:
-        """Comparisons of equal sides with the same servers."""
-        first = set_number * self.wanted.per_set
-        numbers = range(first, min(first + self.wanted.per_set, self.wanted.comparisons))
-        missing = [number for number in numbers if not self.ledger.has(OURS, 0.0, number)]
-        if missing:
-            with self.make_servers(0.0) as both:
-                for number in missing:
-                    yield self.compared(both, 0.0, number, busy=busy)
-
-    def slowed(self, number: int, *, busy: bool) -> Iterator[Trial]:
-        """One run of each slowdown."""
-        for per_cent in FOUND_AT_LEAST:
+    def missing(self, number: int, slowdowns: Iterable[float], *, busy: bool) -> Iterator[Trial]:
+        """The comparisons of a round that were not made yet, each with servers of its own."""
+        for per_cent in slowdowns:
             if not self.ledger.has(OURS, per_cent, number):
                 with self.make_servers(per_cent) as both:
                     yield self.compared(both, per_cent, number, busy=busy)
@@ -728,17 +716,15 @@ class Bench:
         of = self.wanted.runs if per_cent else self.wanted.comparisons
         load = "another core busy" if busy else "nothing else busy"
         self.stage(f"{number + 1} of {of} with {per_cent:g} %, {load}")
-        began = time.monotonic()
         budget_s = max(1.0, limit_s - LAST_S) if per_cent else limit_s
         measurement = Measurement(both, KEY, self.request, budget_s, MARGIN, AMONG)
         measured = measurement.run()
-        seconds = time.monotonic() - began
         trial = Trial(
             tool=OURS,
             per_cent=per_cent,
             number=number,
             busy=busy,
-            seconds=seconds,
+            seconds=measured.spent_s,
             limit_s=limit_s,
             stack=self.stack,
             code=code_digest(),
@@ -844,10 +830,10 @@ STYLES = {None: "", True: "green", False: "red"}
 WIDTH = 156
 """Characters that the table needs; on a narrower terminal its lines wrap."""
 LEGEND = (
-    "flagged: called slower in time, or called different if the sides are equal; ±: half of the "
-    "interval, s: seconds of both sides (medians); 95 %: as if no two comparisons shared servers, "
-    "but those of equal sides do (--per-set). Each comparison is one cell of an upgrade: with "
-    "several cells, intervals are wider"
+    "flagged: called slower or probably slower in time, or called different if the sides are "
+    "equal; ±: half of the interval, s: seconds of both sides (medians), ours without the start of "
+    "servers. Each comparison has servers of its own and is one cell of an upgrade: with several "
+    "cells, intervals are wider"
 )
 PARTS = ("aa", "power", "rivals")
 OUTPUT = "bench-comparison.jsonl"
@@ -863,7 +849,6 @@ COUNTS = (
         Wanted.rivals,
         "cases of equal sides and of 5 %% that hyperfine and pytest-benchmark get too",
     ),
-    ("per-set", Wanted.per_set, "comparisons of equal sides that share servers"),
 )
 SECONDS = (
     ("budget", Wanted.budget_s, "for a comparison of equal sides, both together"),
@@ -958,7 +943,6 @@ def measure_trials(
         comparisons=options.comparisons,
         runs=options.runs,
         rivals=options.rivals,
-        per_set=max(1, options.per_set),
         budget_s=options.budget,
         power_s=options.power_budget,
         rival_s=options.rival_budget,

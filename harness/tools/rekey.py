@@ -102,7 +102,7 @@ def read_base(root: Path, commit: str) -> Origin:
         observer = next(folder / room for room in ROOMS if (folder / room).is_dir())
         return Origin(
             **json.loads(wrote),
-            observer_means=meaning.digest(observer.name, observer, plan.OBSERVER),
+            observer_means=meaning.digest(observer.name, observer, plan.OBSERVER, plan.PACING),
             scenarios_mean={
                 path.stem: meaning.digest_of_file(path.read_bytes(), READ_FROM_OUTSIDE)
                 for path in (folder / "scenarios").glob("*.py")

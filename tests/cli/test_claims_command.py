@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from gradmatrix.cli.main import main
 from gradmatrix.run.project import Project
 from tests.cli.test_cli import MATRIX, SUMS, write_lock
-from tests.factories import make_cell, make_lock, make_record
+from tests.conftest import ROOT
+from tests.factories import DAY, make_cell, make_lock, make_record
+from tests.pretended import pretend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +110,39 @@ def test_a_claims_file_with_an_error_is_an_error(
         code,
         "unknown variant 'plane', in claim 'sums-train'" in capsys.readouterr().err,
     )
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        {"torch": "2.6.0", "transformers": "4.49.0"},
+        {"torch": "2.6.0", "transformers": "4.49.0", "lightning": "2.5.0"},
+        {"torch": "2.6.0"},
+    ],
+    ids=["without lightning", "without trl and peft", "torch alone"],
+)
+def test_a_matrix_need_not_have_every_package(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    versions: dict[str, str],
+) -> None:
+    """It runs and is published; claims about packages that it lacks are untested, and no error."""
+    shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
+    asked = tuple(f"{name}=={version}" for name, version in versions.items())
+    (tmp_path / "matrix.toml").write_text(
+        f'[[stacks]]\nname = "only"\npython = "3.11"\nas_of = {DAY}\ncore = true\n'
+        f"requirements = {json.dumps(asked)}\n",
+        encoding="utf-8",
+    )
+    write_lock(tmp_path, make_lock("only", versions=versions, requirements=asked))
+    pretend(monkeypatch)
+    ended = [
+        main([*words, "--root", str(tmp_path)])
+        for words in (["run", "--device", "cpu"], ["publish"], ["claims", "--json"])
+    ]
+    assert [0, 0, 0] == ended
+    printed = capsys.readouterr().out
+    verdicts = re.findall(r'"verdict": ?"(\w+)"', printed[printed.index("{") :])
+    assert verdicts.count("untested") > len(verdicts) / 2
+    assert (tmp_path / "results" / "claims.html").exists()

@@ -52,7 +52,9 @@ def test_a_stack_compared_with_itself_is_safe(
     """Nothing changed."""
     write(project.results, ran("first"))
     assert 0 == compare(project, "first", "first")
-    assert capsys.readouterr().out.startswith("Safe: nothing regressed in 1 cell.\n")
+    assert capsys.readouterr().out.startswith(
+        "Safe: nothing regressed in 1 cell, speed was not measured.\n"
+    )
 
 
 def test_a_run_compared_with_itself_gets_a_warning(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING
 
-from gradmatrix.cli.progress import Display, show_fallen_behind, show_summary
+import pytest
+
+from gradmatrix.cli.progress import Display, show_fallen_behind, show_isolation, show_summary
 from gradmatrix.core.model import LockedPackage
 from gradmatrix.run.plan import Action, Planned
 from gradmatrix.run.stack import Summary
@@ -13,7 +15,6 @@ from tests.cli.conftest import HARMLESS, HOSTILE, SCENARIO, shown
 from tests.factories import DAY, make_cell, make_record
 
 if TYPE_CHECKING:
-    import pytest
     from rich.console import Console
 
 
@@ -33,6 +34,23 @@ def test_a_summary_says_what_was_done_and_what_it_cost(console: Console) -> None
         ("new: 3 cells ran, 2 are up to date, 1 need no run; imports 8.1 s, cells 1.5 s"),
         f"  note: {HARMLESS}",
     ] == shown(console)
+
+
+def test_a_summary_counts_the_failures_of_the_machine(console: Console) -> None:
+    """They were tried again, and are not in the matrix."""
+    show_summary(console, Summary("new", repeated={"process:lost": 2, "process:disk-full": 1}))
+    expected = "  failures of the machine, tried again: 2 process:lost, 1 process:disk-full"
+    assert expected == shown(console)[1]
+
+
+@pytest.mark.parametrize(("taken", "lines"), [(True, 0), (False, 1)])
+def test_cells_with_a_network_are_a_note(
+    console: Console, monkeypatch: pytest.MonkeyPatch, taken: bool, lines: int
+) -> None:
+    """Without --explain nothing is printed where there is none."""
+    monkeypatch.setattr("gradmatrix.stacks.sandbox.takes_network_away", lambda: taken)
+    show_isolation(console, explain=False)
+    assert lines == len(shown(console))
 
 
 def test_a_summary_without_a_notice_is_one_line(console: Console) -> None:

@@ -203,17 +203,28 @@ def test_cells_that_differ_from_the_published_ones_are_named(console: Console) -
     assert "  and 2 more that differ" in lines
 
 
+def test_flaky_cells_are_named_with_their_rate(console: Console) -> None:
+    """The rate is over all runs with the same key."""
+    record = make_record(cell=make_cell("new", "sums", "odd"), repeats=("process:exit-3", "trains"))
+    lines = overview(console, record)
+    assert "flaky: new/sums/odd/cpu: process:exit-3 1 of 3, trains 2 of 3" in lines
+
+
 @pytest.mark.parametrize("stacks", [1, 4, 40])
 def test_the_overview_fits_on_a_screen(console: Console, stacks: int) -> None:
     """It has at most 40 lines of 100 columns, with any number of stacks and differences."""
     records = [
-        make_record("step:exception", make_cell(f"transformers-4.57-torch-2.{n}", f"s{m}", "v"))
+        make_record(
+            "step:exception",
+            make_cell(f"transformers-4.57-torch-2.{n}", f"s{m}", "v"),
+            repeats=("trains",),
+        )
         for n in range(stacks)
         for m in range(6)
     ]
     console.width = 100
     lines = overview(console, *records, differing=9)
-    assert len(lines) <= 33  # nox prints some lines below
+    assert len(lines) <= 34  # nox prints some lines below
     assert max(map(len, lines)) <= 100
 
 

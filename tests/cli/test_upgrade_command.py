@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -150,7 +151,10 @@ def test_a_report_that_cannot_be_written_is_an_error_with_the_answer(
     monkeypatch.setattr("gradmatrix.cli.upgrade.report", report)
     assert 2 == run(root, "first", "--to", "second")
     error = capsys.readouterr().err
-    assert "Safe: nothing regressed in 2 cells. But a report cannot be written" in error
+    assert (
+        "Safe: nothing regressed in 2 cells, speed was not measured. But a report cannot be written"
+        in error
+    )
     assert str(root / ".gradmatrix/upgrade/reports/first-to-second/report.json") in error
 
 
@@ -236,7 +240,7 @@ def test_a_script_that_fails_on_both_sides_is_not_safe(
         (["first", "--to", "second", "--extra", "rl"], "has no extras"),
         (
             ["first", "--to", "~nobody-at-all/r.txt"],
-            "There is no file or folder '~nobody-at-all/r.txt'",
+            "--to ~nobody-at-all/r.txt cannot be read",
         ),
         (
             ["https://user:secret@host/r.txt", "--to", "second"],
@@ -388,3 +392,17 @@ def test_a_real_script_runs_in_an_existing_environment_and_in_its_stack(
         comparison["cells"][0][side]["outcome"] for side in ("before", "after")
     ]
     assert python.exists()
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 4), (("--speed-optional",), 0)])
+def test_an_unknown_speed_has_an_exit_code_of_its_own(
+    root: Path,
+    world: World,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    code: int,
+) -> None:
+    """No server is started for a budget that cannot hold one generation: the smallest is named."""
+    arguments = ["upgrade", "first", "--to", "second", "--budget", "1s", *options]
+    assert code == main([*arguments, "--root", str(root)])
+    assert re.search(r"Speed unknown: .*--budget \d+s is the smallest", capsys.readouterr().out)

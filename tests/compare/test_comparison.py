@@ -90,25 +90,55 @@ def test_flaky_and_spurious_cells_are_different() -> None:
 @pytest.mark.parametrize(
     ("ratios", "expected"),
     [
-        ((), (0, "Safe: nothing regressed in 1 cell.")),
-        ((Size.SAME, Size.LESS), (0, "Safe: nothing regressed in 1 cell, 1 faster.")),
-        ((Size.MORE,), (1, "Do not upgrade yet: 1 cell slower (at worst ×1.08).")),
+        ((), (0, "Safe: nothing regressed in 1 cell, speed was not measured.")),
         (
-            (Size.INCONCLUSIVE,),
+            (Size.SAME, Size.LESS, Size.PROBABLY_LESS),
             (
                 0,
                 (
-                    "Safe: nothing regressed in 1 cell, "
-                    "speed or memory of 1 of 1 cell is inconclusive."
+                    "Safe: nothing regressed in 1 cell, 1 faster, 1 probably faster, "
+                    "3 cells measured and none slower."
+                ),
+            ),
+        ),
+        ((Size.MORE,), (1, "Do not upgrade yet: 1 cell slower (at worst ×1.08).")),
+        (
+            (Size.INCONCLUSIVE, Size.SAME),
+            (
+                4,
+                (
+                    "Speed unknown: nothing regressed in 1 cell, "
+                    "speed or memory of 1 of 2 cells is unknown "
+                    "(--budget 90s would probably answer it)."
+                ),
+            ),
+        ),
+        (
+            (Size.PROBABLY_MORE,),
+            (
+                4,
+                (
+                    "Speed unknown: nothing regressed in 1 cell, "
+                    "1 cell probably slower (at worst ×1.08)."
+                ),
+            ),
+        ),
+        (
+            (Size.MORE, Size.PROBABLY_MORE),
+            (
+                1,
+                (
+                    "Do not upgrade yet: 1 cell slower (at worst ×1.08), "
+                    "1 cell probably slower (at worst ×1.08)."
                 ),
             ),
         ),
     ],
 )
-def test_slower_is_a_regression_and_an_inconclusive_ratio_is_not(
+def test_slower_same_and_unknown_are_three_answers(
     ratios: tuple[Size, ...], expected: tuple[int, str]
 ) -> None:
-    """A time budget that was too small does not make CI fail."""
+    """Each has an exit code of its own, and the first line says which cells are which."""
     assert expected == verdict(HEALTHY, AS_WELL, *ratios)
 
 
@@ -160,7 +190,16 @@ def test_runs_without_a_common_cell_are_inconclusive() -> None:
     ("run", "expected"),
     [
         (1, (3, "Inconclusive: 12 cells were not run on the candidate.")),
-        (12, (0, "Safe: nothing regressed in 12 cells, 1 cell was not run on the candidate.")),
+        (
+            12,
+            (
+                0,
+                (
+                    "Safe: nothing regressed in 12 cells, 1 cell was not run on the candidate, "
+                    "speed was not measured."
+                ),
+            ),
+        ),
     ],
 )
 def test_many_cells_that_the_candidate_did_not_run_make_the_verdict_inconclusive(
@@ -210,8 +249,12 @@ def test_a_failed_measurement_is_in_the_headline() -> None:
     ratios = {each.key: each for each in (failed, measured(Size.SAME, variant="remedy"))}
     found = compare(HEALTHY, AS_WELL, SCENARIOS, ratios)
     assert (
-        "Safe: nothing regressed in 1 cell, 1 of 2 cells could not be measured." == found.headline
-    )
+        4,
+        (
+            "Speed unknown: nothing regressed in 1 cell, 1 of 2 cells could not be measured "
+            "(not measured: it ended by itself)."
+        ),
+    ) == (found.exit_code, found.headline)
 
 
 def test_many_cells_with_one_cause_are_counted_as_one_cause() -> None:
@@ -231,7 +274,10 @@ def test_broke_differently_is_not_a_regression() -> None:
         side(OLD, passes[0], *before.records.values()),
         side(NEW, passes[1], *after.records.values()),
     )
-    assert (0, "Safe: nothing regressed in 2 cells, 1 broke differently.") == told
+    assert (
+        0,
+        "Safe: nothing regressed in 2 cells, 1 broke differently, speed was not measured.",
+    ) == told
 
 
 def test_without_a_passing_cell_the_verdict_is_inconclusive() -> None:
@@ -254,16 +300,17 @@ def test_a_device_that_one_machine_lacks_is_not_compared() -> None:
 
 
 def test_measured_cells_are_sorted_worst_first() -> None:
-    """Slower, then inconclusive, then the same, then faster."""
+    """Slower, then probably slower, then inconclusive, then the same, then faster."""
     sizes = {
         "a": (Size.LESS, 0.9),
         "b": (Size.SAME, 1.001),
         "c": (Size.INCONCLUSIVE, 1.02),
         "d": (Size.MORE, 1.05),
+        "e": (Size.PROBABLY_MORE, 1.03),
     }
     ratios = [measured(size, ratio, variant=name) for name, (size, ratio) in sizes.items()]
     found = compare(HEALTHY, AS_WELL, SCENARIOS, {each.key: each for each in ratios})
-    assert ["d", "c", "b", "a"] == [each.variant for each in found.measured]
+    assert ["d", "e", "c", "b", "a"] == [each.variant for each in found.measured]
 
 
 def test_a_side_without_a_lock_is_compared() -> None:

@@ -170,6 +170,17 @@ def test_a_line_that_is_not_an_entry_is_reported_and_skipped(folder: Path, line:
     )
 
 
+def test_an_entry_without_a_time_zone_is_reported_and_skipped(folder: Path) -> None:
+    """It cannot be compared with the others."""
+    path = folder / "stack.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'Z"', b'"', 1))
+    read = history.load(folder)
+    assert (1, ["history of stack, line 1 was skipped"]) == (
+        len(read.entries),
+        [problem.partition(":")[0] for problem in read.problems],
+    )
+
+
 def test_an_unknown_outcome_is_reported_and_skipped(folder: Path) -> None:
     """A newer release or a person wrote it."""
     path = folder / "stack.jsonl"

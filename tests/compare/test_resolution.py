@@ -6,11 +6,15 @@ import datetime as dt
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gradmatrix.compare import requirements, resolution, sides
+from gradmatrix.compare.resolution import Resolved
 from gradmatrix.compare.sides import Side
 from gradmatrix.core.errors import UserError
 from gradmatrix.stacks.index import Index
@@ -20,9 +24,7 @@ from tests.fakes.package_index import PackageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from gradmatrix.compare.resolution import Resolved
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 DAY = dt.date(2025, 12, 31)
@@ -94,6 +96,26 @@ def locked(served: PackageIndex, folder: Path, *asked: str) -> Side:
     side = resolved(served, given(*asked), folder)
     text = requirements_path(side.lock.stack, folder).read_text(encoding="utf-8")
     return given(*asked, preferred=text, lock=side.lock, locks=folder)
+
+
+def test_a_side_that_needs_a_build_says_so(served: PackageIndex, tmp_path: Path) -> None:
+    """The error names the option. With it the side resolves, and so does a candidate of it."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    with pytest.raises(UserError) as raised:
+        resolved(served, given("alpha", "sourced"), tmp_path)
+    assert raised.value.what == "mine.txt cannot be resolved from wheels alone."
+    assert raised.value.next_step == "to allow it, give --build sourced"
+    allowed = given("alpha", "sourced", build=("sourced",))
+    side = resolved(served, allowed, tmp_path)
+    assert ("1.0", ("sourced",)) == (versions(side)["sourced"], side.lock.build)
+    assert versions(candidate(served, allowed, tmp_path, "alpha==2.0"))["alpha"] == "2.0"
+
+
+def test_a_candidate_that_needs_a_build_says_so(served: PackageIndex, tmp_path: Path) -> None:
+    """It is not called incompatible."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    with pytest.raises(UserError, match="to allow it, give --build sourced"):
+        candidate(served, given("alpha"), tmp_path, "sourced")
 
 
 def test_a_baseline_is_named_after_its_content(served: PackageIndex, tmp_path: Path) -> None:
@@ -254,6 +276,29 @@ def test_an_unreachable_index_is_not_a_conflict(served: PackageIndex, tmp_path: 
         )
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_index_that_refuses_is_not_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Uv says that there is no solution, and that it was not allowed to look."""
+
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+        def log_message(self, *_: object) -> None:
+            """Be quiet."""
+
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refuses) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        index = Index(f"http://127.0.0.1:{server.server_port}/simple", attempts=1)
+        with pytest.raises(UserError, match="resolve:index-unreachable") as error:
+            resolution.resolved(given("alpha"), index, tmp_path, tmp_path / "matrix")
+        server.shutdown()
+    assert "credentials" in error.value.next_step
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
@@ -273,10 +318,10 @@ def test_a_report_shows_no_secret_and_no_folder(text: str, shown: str) -> None:
 def test_packages_of_an_environment_have_the_days_of_their_releases(
     served: PackageIndex, tmp_path: Path
 ) -> None:
-    """Whatever build of a release is installed."""
+    """They keep the label of what is installed."""
     there = make_lock(versions={"alpha": "1.0+local", "unknown": "3"}, as_of=DAY)
     side = resolved(served, given("alpha", lock=there, interpreter=tmp_path / "python"), tmp_path)
-    assert [("alpha", "1.0", dt.date(2024, 1, 1)), ("unknown", "3", None)] == [
+    assert [("alpha", "1.0+local", dt.date(2024, 1, 1)), ("unknown", "3", None)] == [
         (package.name, package.version, package.released) for package in side.lock.packages
     ]
 
@@ -289,6 +334,12 @@ def test_cuda_libraries_are_not_added_beside_a_cpu_build() -> None:
     lock = make_lock(versions={"torch": "2.13.0", "nvidia-cublas": "13", "triton": "3"})
     assert ["torch"] == [each.name for each in resolution.as_built(lock, make_lock()).packages]
     assert lock == resolution.as_built(lock, make_lock(versions={"nvidia-cublas-cu12": "12"}))
+    one = Resolved(given("torch"), lock, Path())
+    here = Resolved(given("torch", interpreter=Path("python")), make_lock(), Path())
+    assert (1, 3) == (
+        len(resolution.beside(one, here).lock.packages),
+        len(resolution.beside(one, one).lock.packages),
+    )
 
 
 def test_without_a_newer_version_the_error_says_so(served: PackageIndex, tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gradmatrix.compare import resolution, sides
+from gradmatrix.judge.versions import have_other_contents, packages_moved
 from gradmatrix.stacks import environment
+from gradmatrix.stacks import lock as locks
+from gradmatrix.stacks.environment import Distribution
 from gradmatrix.stacks.index import Index
+from gradmatrix.stacks.listing import contents_digest
 from tests.compare.test_resolution import (
     DAY,
     PYTHON,
@@ -17,6 +22,7 @@ from tests.compare.test_resolution import (
     given,
     index_of_four,
     locked,
+    resolved,
     versions,
 )
 from tests.fakes.package_index import PackageIndex, wheel
@@ -53,6 +59,45 @@ def test_a_wheel_that_changed_since_is_not_installed(served: PackageIndex, tmp_p
     path.write_bytes(wheel("alpha", "9.0", requires=("delta",)))
     with pytest.raises(environment.InstallFailed, match="install:hash-mismatch"):
         imported(side, tmp_path, "alpha")
+
+
+def test_a_wheel_of_the_same_version_with_other_contents_has_moved(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """A wheel with the file of the index has not."""
+    before = resolved(served, locked(served, tmp_path, "alpha"), tmp_path)
+    path = tmp_path / "alpha-1.0-py3-none-any.whl"
+    moved = []
+    for code in ("", "FROZEN = True\n"):
+        path.write_bytes(wheel("alpha", "1.0", requires=("beta>=1",), code=code))
+        after = candidate(served, before.side, tmp_path, str(path))
+        assert versions(before) == versions(after)
+        contents = (before.contents, after.contents)
+        moved.append([str(each) for each in packages_moved(before.lock, after.lock, contents)])
+    assert [[], ["alpha 1.0 → 1.0 (other contents)"]] == moved
+
+
+def test_an_environment_tells_other_contents_of_one_version(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """Its RECORD has the hashes of the files; a wheel beside it has them too."""
+    listed = []
+    for number, code in enumerate(("", "FROZEN = True\n")):
+        path = tmp_path / str(number) / "alpha-1.0-py3-none-any.whl"
+        path.parent.mkdir()
+        path.write_bytes(wheel("alpha", "1.0", code=code))
+        site = path.parent / "site"
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(site)
+        (site / "alpha-1.0.dist-info" / "INSTALLER").write_text("uv\n", encoding="utf-8")
+        record = (site / "alpha-1.0.dist-info" / "RECORD").read_text(encoding="utf-8")
+        record += "alpha-1.0.dist-info/INSTALLER,sha256=abc,3\n../../../bin/alpha,sha256=def,9\n"
+        here = Distribution("alpha", "1.0", (), None, contents_digest(record)).contents
+        text = f"alpha @ {path.as_uri()} \\\n    --hash=sha256:{number}\n"
+        wheels = locks.contents(text)["alpha"]
+        assert not have_other_contents(here, wheels)
+        listed.append(here)
+    assert have_other_contents(*listed)
 
 
 def test_a_source_is_locked_by_its_commit_and_installed(

@@ -104,8 +104,17 @@ def test_a_lock_is_named_by_either_of_its_files(root: Path, suffix: str) -> None
 def test_a_lock_without_its_text_is_an_error(root: Path) -> None:
     """It could not be installed."""
     (root / "results" / "locks" / "first.txt").unlink()
-    with pytest.raises(UserError, match=r"The lock first\.json cannot be used"):
+    with pytest.raises(UserError, match=r"The lock first is incomplete: first\.txt is missing"):
         side(root, "results/locks/first.json")
+
+
+def test_a_lock_whose_text_was_edited_is_no_requirements_file(root: Path) -> None:
+    """It would be compared under the name of the lock."""
+    (root / "results" / "locks" / "first.txt").write_text("torch==1.0\n", encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"first\.txt is not the text that was locked: torch is 1\.0"
+    ):
+        side(root, "results/locks/first.txt")
 
 
 def test_a_requirements_file_keeps_its_pins(root: Path) -> None:
@@ -335,9 +344,53 @@ def test_a_file_is_a_side(checkout: Path) -> None:
 
 
 def test_a_folder_named_like_a_package_is_not_a_side(checkout: Path) -> None:
-    """It would have to be written as a path."""
+    """Unless it is an environment or a project."""
     (checkout / "peft").mkdir()
     assert ["peft"] == [each.name for each in target(checkout, "peft").edits]
+    (checkout / "peft" / "requirements.txt").write_text("torch\n", encoding="utf-8")
+    side = target(checkout, "peft").side
+    assert side is not None
+    assert ("torch",) == side.asked
+
+
+@pytest.mark.parametrize("word", ["other-venv", "./other-venv"])
+def test_an_environment_is_a_side_with_and_without_a_slash(checkout: Path, word: str) -> None:
+    """A stack comes first, then a file or folder, then a requirement."""
+    python = checkout / "other-venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert sides.is_side(word, Project.at(checkout))
+
+
+def test_the_wheels_of_a_folder_are_edits(checkout: Path) -> None:
+    """Each is a package; with two of one package nobody knows which is meant."""
+    folder = checkout / "wheels"
+    folder.mkdir()
+    for name in ("peft", "trl"):
+        (folder / f"{name}-1.0-py3-none-any.whl").write_bytes(wheel(name, "1.0"))
+    for word in ("wheels", "./wheels/"):
+        assert ["peft", "trl"] == [each.name for each in target(checkout, word).edits]
+    (folder / "trl-2.0-py3-none-any.whl").write_bytes(wheel("trl", "2.0"))
+    with pytest.raises(UserError, match="trl is asked for twice"):
+        target(checkout, "wheels")
+
+
+@pytest.mark.parametrize(
+    ("word", "cause"),
+    [
+        ("trl=>1.0", "a version is written trl>=1.0"),
+        ("trl=<1.0", "a version is written trl<=1.0"),
+        ("trl=1.0", "a version is written trl==1.0"),
+        ("trl[peft] => 1.0", "a version is written trl[peft]>=1.0"),
+        ("./secnd", "no stack, no file or folder, and no requirement"),
+        ("se cond", "perhaps you meant 'second'"),
+    ],
+)
+def test_what_a_word_was_tried_as_is_in_the_error(checkout: Path, word: str, cause: str) -> None:
+    """Or how it is written."""
+    with pytest.raises(UserError, match="cannot be read") as error:
+        target(checkout, word)
+    assert cause in error.value.cause
 
 
 @pytest.mark.parametrize(
@@ -381,8 +434,8 @@ def test_a_wheel_is_an_edit_of_its_package(checkout: Path) -> None:
         ("peft-1.0-cp27-cp27m-macosx_10_9_x86_64.whl", "cannot be installed here"),
         ("peft.whl", "is not a valid name of a wheel"),
         ("gone-1.0-py3-none-any.whl", "There is no wheel"),
-        ("./new.tx", "There is no file or folder"),
-        ("../no/such/place", "There is no file or folder"),
+        ("./new.tx", "cannot be read"),
+        ("../no/such/place", "cannot be read"),
         ("trl=1", "cannot be read"),
     ],
 )

@@ -25,7 +25,7 @@ step: no-grad-fn exception nonfinite-loss
 gradient: none partial zero nonfinite
 update: none partial
 relation: disagrees
-process: timeout out-of-memory signal-9 exit-1 lost
+process: timeout out-of-memory signal-9 exit-1 lost disk-full internal-error
 """
 ALL = [
     f"{line.split(':')[0]}:{reason}"
@@ -89,8 +89,15 @@ def test_only_trains_trains() -> None:
 
 
 def test_the_spurious_outcomes_are_failures_of_the_machine() -> None:
-    """Four outcomes say nothing about the stack."""
-    expected = {"resolve:index-unreachable", "install:network", "install:disk-full", "process:lost"}
+    """These reasons say nothing about the stack."""
+    expected = {
+        "resolve:index-unreachable",
+        "install:network",
+        "install:disk-full",
+        "process:lost",
+        "process:disk-full",
+        "process:internal-error",
+    }
     assert expected == {text for text in ["trains", *ALL] if Outcome(text).spurious}
 
 

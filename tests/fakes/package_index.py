@@ -5,10 +5,12 @@ It serves tiny wheels with upload dates, in both formats of the simple API.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import html
 import io
 import json
+import tarfile
 import threading
 import zipfile
 from dataclasses import dataclass, field
@@ -91,6 +93,18 @@ class PackageIndex:
         self.files.append(file)
         return file
 
+    def add_source(self, name: str, version: str, day: str) -> File:
+        """Publish a source release and no wheel."""
+        file = File(
+            name,
+            f"{name}-{version}.tar.gz",
+            source(name, version),
+            f"{day}T12:00:00Z",
+            yanked=False,
+        )
+        self.files.append(file)
+        return file
+
     def page(self, name: str) -> tuple[str, str] | None:
         """Content type and text of a package's page; None for an unknown package."""
         files = [file for file in self.files if file.name == name]
@@ -167,21 +181,55 @@ class PackageIndex:
         return Handler
 
 
-def wheel(name: str, version: str, requires: tuple[str, ...] = ()) -> bytes:
-    """A wheel of one module that knows its version."""
+BACKEND = """
+import pathlib, shutil
+def build_wheel(folder, *_):
+    (built,) = pathlib.Path(__file__).parent.glob("*.whl")
+    shutil.copy(built, folder)
+    return built.name
+"""
+
+
+def source(name: str, version: str) -> bytes:
+    """A source release whose build needs nothing from an index: it holds the wheel."""
+    buffer = io.BytesIO()
+    project = "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
+        "pyproject.toml": project.encode(),
+        "backend.py": BACKEND.encode(),
+        f"{name}-{version}-py3-none-any.whl": wheel(name, version),
+    }
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(f"{name}-{version}/{path}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def record_hash(text: str) -> str:
+    """The hash of a file as a RECORD has it."""
+    digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return f"sha256={digest.decode().rstrip('=')}"
+
+
+def wheel(name: str, version: str, requires: tuple[str, ...] = (), code: str = "") -> bytes:
+    """A wheel of one module that knows its version, and ends with some ``code``."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     entries = {
-        f"{module}.py": f"VERSION = {version!r}\n",
+        f"{module}.py": f"VERSION = {version!r}\n{code}",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": (
             "Wheel-Version: 1.0\nGenerator: fake\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         ),
     }
-    record = "".join(f"{path},,\n" for path in [*entries, f"{info}/RECORD"])
+    record = "".join(f"{path},{record_hash(text)},{len(text)}\n" for path, text in entries.items())
+    record += f"{info}/RECORD,,\n"
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path, text in {**entries, f"{info}/RECORD": record}.items():
-            archive.writestr(path, text)
+            archive.writestr(zipfile.ZipInfo(path), text)
     return buffer.getvalue()

@@ -8,10 +8,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import NoReturn
 
@@ -34,11 +37,13 @@ VARIANTS = {
         "summary": "floods, prints bad_alloc and exits with 1",
     },
     "os_exit_3": {"role": "reported", "summary": "os._exit(3)"},
+    "os_exit_0": {"role": "reported", "summary": "os._exit(0)"},
     "sys_exit_0": {"role": "reported", "summary": "sys.exit(0)"},
     "sys_exit_3": {"role": "reported", "summary": "sys.exit(3)"},
     "interrupts_itself": {"role": "reported", "summary": "raises KeyboardInterrupt"},
     "flood": {"role": "reported", "summary": "prints without end"},
     "flood_then_train": {"role": "control", "summary": "prints 64 MiB, then trains"},
+    "flood_2_gib": {"role": "control", "summary": "prints 2 GiB, then trains"},
     "grandchild": {"role": "control", "summary": "forks a process that outlives it, then trains"},
     "daemon": {"role": "control", "summary": "starts a process of another session, then trains"},
     "grandchild_then_hang": {
@@ -48,6 +53,10 @@ VARIANTS = {
     "grandchild_then_kill_server": {
         "role": "reported",
         "summary": "forks a process, then kills its own parent",
+    },
+    "daemon_then_hang": {
+        "role": "reported",
+        "summary": "starts a process of another session, then sleeps for ever",
     },
     "imports_late": {
         "role": "control",
@@ -62,6 +71,23 @@ VARIANTS = {
         "summary": "writes to every descriptor it can, then trains",
     },
     "kill_server": {"role": "reported", "summary": "kills the process that forked it"},
+    "remove_folder": {"role": "control", "summary": "deletes the folder of its files, then trains"},
+    "remove_folder_once": {
+        "role": "control",
+        "summary": "deletes the folders of all cells at the first attempt, then trains",
+    },
+    "truncate_observation": {
+        "role": "reported",
+        "summary": "writes half an observation and leaves",
+    },
+    "forge_others": {
+        "role": "control",
+        "summary": "writes a segfault's observation into every folder it can find, then trains",
+    },
+    "tell_everything": {
+        "role": "reported",
+        "summary": "prints, warns of and raises all that it can see",
+    },
 }
 
 MIB = 2**20
@@ -146,6 +172,11 @@ def os_exit_3() -> NoReturn:
     os._exit(3)
 
 
+def os_exit_0() -> NoReturn:
+    """Leave without unwinding, as if all were well."""
+    os._exit(0)
+
+
 def sys_exit_0() -> NoReturn:
     """Leave as if all were well."""
     sys.exit(0)
@@ -171,6 +202,11 @@ def flood_then_train() -> None:
     """Print a lot, but not for ever."""
     flood_of(64)
     print("the end", flush=True)
+
+
+def flood_2_gib() -> None:
+    """Print more than anybody keeps."""
+    flood_of(2048)
 
 
 def flood_of(mebibytes: int) -> None:
@@ -210,6 +246,12 @@ def grandchild_then_kill_server() -> NoReturn:
     kill_server()
 
 
+def daemon_then_hang() -> NoReturn:
+    """Hang beside a process that is in no group of the cell's."""
+    daemon()
+    hang()
+
+
 def imports_late() -> None:
     """Import what is rarely needed."""
     print("imported already" if "mailbox" in sys.modules else "imported late", flush=True)
@@ -241,6 +283,92 @@ def kill_server() -> NoReturn:
     os.kill(os.getppid(), signal.SIGKILL)
     while True:
         time.sleep(60)
+
+
+def remove_folder() -> None:
+    """Take away the folder that the observation belongs in."""
+    shutil.rmtree(Path.cwd())
+
+
+def remove_folder_once() -> None:
+    """Take away the folders of all cells and servers, unless that was done before."""
+    done = Path(__file__).with_name("removed.txt")
+    if not done.exists():
+        done.write_text("once", encoding="ascii")
+        for folder in Path.cwd().parent.parent.iterdir():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def truncate_observation() -> NoReturn:
+    """Leave what a full disk or a power failure leaves."""
+    Path("observation.json").write_text('{"schema": 1, "reached": "do', encoding="ascii")
+    os._exit(0)
+
+
+def forge_others() -> None:
+    """Leave a forged answer wherever another cell may look for its own."""
+    forged = json.dumps({"schema": 1, **FORGED})
+    run = Path.cwd().parent.parent
+    for number in range(8):
+        (run / f"cell-{number}" / "0").mkdir(parents=True, exist_ok=True)
+    for folder in (path for path in run.parent.rglob("*") if path.is_dir()):
+        if folder != Path.cwd():
+            (folder / "observation.json").write_text(forged, encoding="ascii")
+
+
+FORGED: dict[str, object] = {
+    "reached": "setup",
+    "skipped": None,
+    "no_device": False,
+    "raised": {"type": "RuntimeError", "message": "forged", "traceback": ""},
+    "steps": 0,
+    "losses": [],
+    "last_loss": None,
+    "gradient_norms": [],
+    "backward": [],
+    "parameters": [],
+    "lost": [],
+    "warnings": [],
+    "step_times_s": [],
+    "peak_memory_bytes": None,
+    "start_memory_bytes": None,
+    "wall_s": 0.0,
+    "threads": 1,
+    "environment": {},
+    "observer_errors": [],
+}
+"""An observation that is whole and says what the cell did not do."""
+
+
+def tell_everything() -> NoReturn:
+    """Pass on every variable and every file that a stranger's script may read."""
+    seen = [*map(str, os.environ.items()), *variables_of_others(), *files_at_home()]
+    for text in seen:
+        print(text, flush=True)
+        warnings.warn(text[-1500:], stacklevel=1)
+    raise RuntimeError("\n".join(seen)[-1500:])
+
+
+def variables_of_others() -> list[str]:
+    """The environment of every process that may be read."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            found.append(path.read_bytes().decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+def files_at_home() -> list[str]:
+    """Name and content of every file at home."""
+    found = []
+    for path in Path.home().rglob("*"):
+        try:
+            found.append(f"{path} {path.read_bytes().decode(errors='replace')}")
+        except OSError:
+            continue
+    return found
 
 
 if __name__ == "__main__":

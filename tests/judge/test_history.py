@@ -155,7 +155,15 @@ def test_a_feature_that_a_stack_lacks_is_an_entry() -> None:
 
 def test_a_record_older_than_the_entry_is_passed_over() -> None:
     """A checkout of an older day publishes nothing new."""
-    assert 1 == len(history([a_record(at=LATER)], [a_record("step:exception", NOON)]))
+    older = a_record("step:exception", NOON - dt.timedelta(hours=1))
+    assert 1 == len(history([a_record()], [older]))
+
+
+def test_an_entry_dated_ahead_of_its_publication_hides_no_later_record() -> None:
+    """A clock was once ahead: what was published cannot have been recorded after that."""
+    ahead = a_record(at=NOON + dt.timedelta(days=400))
+    later = a_record("step:exception", NOON + dt.timedelta(days=1), key="other", lock="2" * 16)
+    assert ["trains", "step:exception"] == [each.outcome for each in history([ahead], [later])]
 
 
 def test_a_cell_that_left_the_matrix_is_gone_once() -> None:

@@ -47,6 +47,16 @@ def test_a_healthy_script_trains() -> None:
         (Ended(lost=True), "process:lost"),
         (Ended(lost=True, timed_out=True), "process:timeout"),
         (Ended(signal=11), "process:signal-11"),
+        (Ended(signal=9), "process:lost"),
+        (Ended(signal=15), "process:lost"),
+        (Ended(signal=9, output_tail="CUDA out of memory"), "process:lost"),
+        (Ended(signal=11, output_tail="CUDA out of memory"), "process:signal-11"),
+        (Ended(exit=70, output_tail="OSError: out of memory"), "process:internal-error"),
+        (
+            Ended(exit=1, output_tail="Traceback\nOSError: [Errno 28] No space left on device\n"),
+            "process:disk-full",
+        ),
+        (Ended(exit=1, output_tail="No space left on device, trying /tmp\nbye"), "process:exit-1"),
         (Ended(exit=3), "process:exit-3"),
         (Ended(exit=0), "process:exit-0"),
         (Ended(), "process:exit-0"),
@@ -75,6 +85,31 @@ def test_a_missing_observation_is_evidence(ended: Ended, expected: str) -> None:
 def test_an_observation_outweighs_how_the_process_ended(ended: Ended) -> None:
     """An observation counts even if the process died afterwards."""
     assert "trains" == outcome_of(make_observation(), ended)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "expected"),
+    [
+        ("[Errno 28] No space left on device: 'out'", "OSError", "process:disk-full"),
+        (
+            'IoError(Os { code: 28, message: "No space left on device" })',
+            "SafetensorError",
+            "process:disk-full",
+        ),
+        ("DataLoader worker (pid 7) is killed by signal: Killed. ", "RuntimeError", "process:lost"),
+        (
+            "DataLoader worker (pid 7) is killed by signal: Segmentation fault. ",
+            "RuntimeError",
+            "step:exception",
+        ),
+        ("[Errno 13] Permission denied", "PermissionError", "step:exception"),
+    ],
+)
+def test_an_exception_for_want_of_the_machine_is_the_machines(
+    message: str, kind: str, expected: str
+) -> None:
+    """A full disk, or a killed helper process, says nothing about the stack."""
+    assert expected == outcome_of(raising(message, kind))
 
 
 def test_memory_is_named_with_the_last_thing_that_was_printed() -> None:
@@ -134,6 +169,8 @@ def test_a_skipped_variant_is_unsupported_in_its_own_words() -> None:
         ("step", "torch.OutOfMemoryError", "CUDA out of memory.", "process:out-of-memory"),
         ("step", "RuntimeError", "DefaultCPUAllocator: not enough memory", "process:out-of-memory"),
         ("step", "SystemExit", "3", "process:exit-3"),
+        ("step", "SystemExit", "256", "process:exit-0"),
+        ("step", "SystemExit", "9" * 5000, "process:exit-255"),
         ("step", "SystemExit", "None", "process:exit-0"),
         ("step", "SystemExit", "", "process:exit-0"),
         ("step", "SystemExit", "please log in", "process:exit-1"),

@@ -235,6 +235,48 @@ def test_what_a_stack_asks_for_comes_first_then_what_came_with_it() -> None:
     assert expected == [(str(each), each.direct) for each in packages_moved(OLD, NEW)]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        ("1.12.0", "1.12.0+slow5", True),
+        ("1.12.0+slow5", "1.12.0+slow5", False),
+        ("2.13.0", "2.13.0+cpu", False),
+        ("2.13.0+cu130", "2.13.0", False),
+        ("2.13.0+cpu", "2.13.0+cu130", True),
+        ("2.13.0+cpu", "2.12.0+cpu", True),
+    ],
+)
+def test_a_local_version_is_another_version(before: str, after: str, *, moved: bool) -> None:
+    """A lock without the label of a build of torch is installed as the build of the machine."""
+    assert moved == bool(moves({"torch": before}, {"torch": after}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        ({"sha256:a", "sha256:b"}, {"sha256:b", "from:x"}, False),
+        ({"sha256:a", "from:index"}, {"sha256:b", "from:index"}, True),
+        ({"files:a", "from:index"}, {"sha256:b", "from:index"}, False),
+        ({"files:a", "from:index"}, {"sha256:b", "files:a", "from:file:///x"}, False),
+        ({"files:a", "from:index"}, {"commit:b", "from:git+https://x"}, True),
+        ({"commit:a", "from:x"}, {"commit:b", "from:x"}, True),
+        (set(), {"sha256:b"}, False),
+    ],
+)
+def test_other_contents_of_one_version_are_a_move(
+    before: set[str], after: set[str], *, moved: bool
+) -> None:
+    """The surest kind that both sides have decides; nothing is said without one."""
+    found = moves({"a": "1"}, {"a": "1"}, ({"a": frozenset(before)}, {"a": frozenset(after)}))
+    assert (["a 1 → 1 (other contents)"] if moved else []) == [str(each) for each in found]
+
+
+def test_a_build_of_the_machine_is_not_the_file_of_the_lock() -> None:
+    """The contents of the two are not compared."""
+    contents = ({"torch": frozenset({"sha256:a"})}, {"torch": frozenset({"sha256:b"})})
+    assert () == moves({"torch": "2.13.0+cpu"}, {"torch": "2.13.0"}, contents)
+
+
 def test_the_days_of_the_releases_are_those_of_the_locks() -> None:
     """The day is None if a lock does not have it."""
     found = {

@@ -10,10 +10,11 @@ from threading import Event
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from gradmatrix.core.model import Steps
 from gradmatrix.measure import race
-from gradmatrix.measure.race import Measurement, measure
+from gradmatrix.measure.race import Measurement, measure, smallest_budget_s, unmeasured
 from gradmatrix.measure.servers import Broken, Servers
 from gradmatrix.run.plan import Action, Limits, Planned
 from gradmatrix.run.pool import Settings
@@ -22,6 +23,8 @@ from tests.factories import make_cell, make_scenario, make_variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from gradmatrix.measure.statistics import Measured
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,18 +77,17 @@ def test_all_that_was_asked_for_comes_back_in_its_order() -> None:
 
 def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three cells share 90 seconds. If the first needs 10 of its 30, the others get 40 each."""
-    now, given = [0.0], []
+    given = []
 
-    def run(race: Measurement) -> None:
+    def run(race: Measurement) -> Measured:
         given.append((race.key.variant, race.budget_s, race.among))
-        now[0] += 10
+        return replace(unmeasured(race.key, ""), spent_s=10.0)
 
     @contextmanager
     def no_servers(*_: object) -> Iterator[Servers]:
         with ThreadPoolExecutor(1) as pool:
             yield Servers([], pool)
 
-    monkeypatch.setattr("gradmatrix.measure.race.time.monotonic", lambda: now[0])
     monkeypatch.setattr(race, "make_servers", no_servers)
     monkeypatch.setattr(Measurement, "run", run)
     planned = [a_cell(name) for name in ("one", "two", "three")]
@@ -97,6 +99,14 @@ def test_what_one_cell_does_not_need_is_left_to_the_others(monkeypatch: pytest.M
     assert [("one", 30, 6), ("two", 40, 6), ("three", 70, 6)] == given
     assert [name for name, *_ in given] == [key.variant for key in found]
     assert stages[1] == "measuring 1 of 3: scenario/one/cpu, 30 s at most"
+
+
+@pytest.mark.parametrize(
+    ("step_s", "least_s"), [(0.001, 3.2), (0.01, 5.0), (0.2, 25.2), (2.0, 145.2)]
+)
+def test_the_smallest_budget_holds_one_generation(step_s: float, least_s: float) -> None:
+    """Twelve processes with their warm-up and their first rounds."""
+    assert pytest.approx(least_s, rel=0.2) == smallest_budget_s(step_s)
 
 
 def a_cell(variant: str) -> Planned:

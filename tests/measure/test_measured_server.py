@@ -131,7 +131,7 @@ def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(
     shared.begin(asks())
     os.kill(script := cell_pid(shared), signal.SIGKILL)
     assert ends(script)
-    with pytest.raises(Broken, match="killed by signal 9"):
+    with pytest.raises(Broken, match="killed from outside by signal 9"):
         shared.block(STEPS)
     shared.end()
     shared.begin(asks())

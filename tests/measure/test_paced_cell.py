@@ -16,7 +16,7 @@ import pytest
 from gradmatrix.measure import servers
 from gradmatrix.measure.servers import Broken, Exhausted, PacedCell
 from gradmatrix.run.server import Server
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 from tests.conftest import (
     OLDEST,
     PATIENCE_S,
@@ -43,7 +43,7 @@ class Bench:
         self.folder = folder
         self.count = 0
         self.server = Server(
-            python_of(OLDEST), [SCRIPT], folder / "server", environment.variables(1)
+            python_of(OLDEST), [SCRIPT], folder / "server", sandbox.variables(1)
         ).__enter__()
 
     def cell(
@@ -211,7 +211,7 @@ def test_a_script_that_has_ended_is_not_killed(
 def test_a_server_runs_plain_cells_afterwards(paces: Bench, tmp_path: Path) -> None:
     """It reads its own requests again."""
     paces.started("control").stop()
-    request = asks()(tmp_path)
+    request = asks()(tmp_path / "cell")
     plain = type(request)(**{**vars(request), "paced": False, "timed": 5, "warmup": 1})
     answer = paces.server.run(plain)
     assert answer.observation is not None

@@ -77,7 +77,7 @@ def test_a_candidate_that_is_faster_is_called_faster() -> None:
 
 def test_equal_sides_with_little_noise_are_the_same() -> None:
     """The interval fits into a margin of five per cent."""
-    with a_race(margin=0.05) as (race, _, _):
+    with a_race(margin=0.05, half=12) as (race, _, _):
         found = race.run()
     assert found.step_time is not None
     assert (Size.SAME, "clear") == (found.step_time.verdict, found.stopped)
@@ -153,7 +153,7 @@ def test_a_script_that_ends_before_a_round_does_is_reported() -> None:
         (Broken("RuntimeError: no"), "not measured on the candidate: RuntimeError: no"),
         (
             ServerDied(Ended(signal=9)),
-            "not measured on the candidate: a server ended: killed by signal 9",
+            "not measured on the candidate: a server ended: killed from outside by signal 9",
         ),
         (
             BrokenPipeError(32, "Broken pipe"),
@@ -202,3 +202,19 @@ def test_a_block_takes_about_as_long_whatever_a_step_takes(
     with a_race(step_s=step_s) as (race, simulated, _):
         race.agree_on_blocks()
     assert (steps, {lead_in}) == (race.steps, {each.lead_in for each in simulated})
+
+
+def test_without_forks_every_process_is_a_server() -> None:
+    """Three places of servers with four generations are twelve servers of each side."""
+    with a_race(margin=0.05, fork=False) as (race, _, _):
+        found = race.run()
+    assert found.step_time is not None
+    assert (Size.SAME, True) == (found.step_time.verdict, len(race.generations) >= 4)
+
+
+def test_a_difference_within_the_margin_is_not_clear() -> None:
+    """It is probably there: the measurement goes on until the budget is spent."""
+    with a_race(slower=1.03, margin=0.03) as (race, _, _):
+        found = race.run()
+    assert found.step_time is not None
+    assert (Size.PROBABLY_MORE, "budget") == (found.step_time.verdict, found.stopped)

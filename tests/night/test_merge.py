@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +14,12 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.night import night
 from gradmatrix.night.night import Due, KnownCells, Shard, Shards
+from gradmatrix.run.project import Project
 from gradmatrix.run.store import Store, encode
 from tests import factories
 from tests.factories import NOON, make_cell
 from tests.night.test_admission import make_failing, make_record
+from tests.pretended import Watcher
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +69,7 @@ def test_records_are_taken_into_the_journal(tmp_path: Path) -> None:
     other = write(tmp_path / "shards" / "two", make_record(cell=make_cell(variant="other")))
     assert found(one, other) == found(tmp_path / "shards")
     store = make_store(tmp_path)
-    assert 2 == night.add_to_journal(found(one, other).records, store, tmp_path / "environments")
+    assert 2 == night.add_to_journal(found(one, other).records, store)
     assert {"plain", "other"} == {cell.variant for cell in store.recorded_here("stack")}
 
 
@@ -74,10 +77,10 @@ def test_a_record_that_is_merged_twice_is_new_once(tmp_path: Path) -> None:
     """The journal does not change the second time."""
     records = found(write(tmp_path / "shard", make_record())).records
     store = make_store(tmp_path)
-    night.add_to_journal(records, store, tmp_path / "environments")
+    night.add_to_journal(records, store)
     before = (store.journal / "stack.jsonl").read_bytes()
     assert (0, before) == (
-        night.add_to_journal(records, store, tmp_path / "environments"),
+        night.add_to_journal(records, store),
         (store.journal / "stack.jsonl").read_bytes(),
     )
 
@@ -88,7 +91,7 @@ def test_what_the_journal_has_stays_after_half_a_line(tmp_path: Path) -> None:
     store.append(make_record(cell=make_cell(variant="other")))
     with (store.journal / "stack.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"ce')
-    night.add_to_journal([make_record()], store, tmp_path / "environments")
+    night.add_to_journal([make_record()], store)
     assert ({"plain", "other"}, 1) == (
         {cell.variant for cell in store.recorded_here("stack")},
         len(store.problems),
@@ -99,9 +102,7 @@ def test_a_newer_record_of_this_checkout_stays_the_cell(tmp_path: Path) -> None:
     """The shard ran the cell earlier."""
     store = make_store(tmp_path)
     store.append(factories.make_record("step:exception", key="now", recorded_at=LATER))
-    assert 1 == night.add_to_journal(
-        [factories.make_record(key="then")], store, tmp_path / "environments"
-    )
+    assert 1 == night.add_to_journal([factories.make_record(key="then")], store)
     assert ["step:exception"] == [
         record.outcome for record in store.recorded_here("stack").values()
     ]
@@ -209,7 +210,7 @@ def test_records_may_stand_in_the_named_folder_itself(tmp_path: Path) -> None:
 def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
     """Its journal is replaced only while no run appends to it."""
     noted = []
-    environments = tmp_path / "environments"
+    store = make_store(tmp_path)
 
     class Released(Exception):
         """Ends the other run instead of waiting."""
@@ -218,9 +219,9 @@ def test_a_stack_that_is_run_meanwhile_is_waited_for(tmp_path: Path) -> None:
         noted.append(stack)
         raise Released
 
-    with files.held(environments / ".stack.lock"), pytest.raises(Released):
-        night.add_to_journal([make_record()], make_store(tmp_path), environments, waiting)
-    assert (["stack"], False) == (noted, (tmp_path / "journal").exists())
+    with store.in_use("stack"), pytest.raises(Released):
+        night.add_to_journal([make_record()], store, waiting)
+    assert (["stack"], {}) == (noted, store.everything())
 
 
 def test_a_record_of_the_future_is_reported_and_skipped(tmp_path: Path) -> None:
@@ -265,3 +266,23 @@ def test_elsewhere_only_what_did_not_run_is_taken(tmp_path: Path) -> None:
     assert seen.problems[0].endswith(
         "line 1 was skipped: it ran, and its folder belongs to no shard of the plan"
     )
+
+
+@pytest.mark.parametrize("words", ["", "..", "../..", ".gradmatrix", ".gradmatrix/records"])
+def test_a_checkout_does_not_merge_itself(tmp_path: Path, words: str) -> None:
+    """As with ``merge ../..``: all records of all checkouts in that folder would be taken over."""
+    project = Project.at(tmp_path / "mine" / "checkout")
+    project.store.append(make_record())
+    write(project.root.parent / "other", make_record())
+    with pytest.raises(UserError, match="holds this checkout or its records"):
+        night.merge(project, [project.root / words], Watcher())
+    night.refuse_own(project.root.parent / "other", project)
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    """To read a named pipe would wait for ever."""
+    folder = tmp_path / "records"
+    (folder / "folder.jsonl").mkdir(parents=True)
+    os.mkfifo(folder / "pipe.jsonl")
+    with pytest.raises(UserError, match="There are no records in"):
+        found(tmp_path)

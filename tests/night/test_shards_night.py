@@ -15,6 +15,7 @@ from gradmatrix.core import files
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.night.night import read
 from gradmatrix.publish.publication import publish
+from gradmatrix.run.pool import ATTEMPTS
 from gradmatrix.run.project import Project
 from gradmatrix.run.server import Answer
 from gradmatrix.run.store import Store, encode
@@ -202,7 +203,7 @@ def test_a_lost_cell_is_planned_again(
     root: Path, tmp_path: Path, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A published record that is only about a machine does not count."""
-    world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * 6
+    world.answers["one"] = [Answer(None, Ended(lost=True), wall_s=0.5)] * (2 * ATTEMPTS)
     a_night(root, tmp_path / "night", capsys)
     publish(Project.at(root))
     lost = {
@@ -217,7 +218,7 @@ def test_variants_of_two_nights_are_compared(
 ) -> None:
     """One of a pair ran again. Under one key they must agree, on whatever machine they ran."""
     lost = Answer(None, Ended(lost=True), wall_s=0.5)
-    world.answers["checkpointed"] = [lost] * 6 + world.answers["checkpointed"]
+    world.answers["checkpointed"] = [lost] * (2 * ATTEMPTS) + world.answers["checkpointed"]
     a_night(root, tmp_path / "once", capsys)
     publish(Project.at(root))
     assert 2 == a_night(root, tmp_path / "later", capsys, "--since-published")

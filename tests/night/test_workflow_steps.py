@@ -28,8 +28,9 @@ GH = (
 
 
 def script(step: str) -> str:
-    """The script of the step with this name."""
-    (found,) = re.findall(rf"^      - name: {step}\n((?:        .*\n|\n)+)", NIGHT, re.MULTILINE)
+    """The script of the step with this name, which is the same in every job that has it."""
+    pattern = rf"^      - name: {step}\n((?:        .*\n|\n)+)"
+    (found,) = set(re.findall(pattern, NIGHT, re.MULTILINE))
     block = re.search(r"^        run: (?:\|\n((?:          .*\n|\n)+)|(.+)\n)", found, re.MULTILINE)
     assert block is not None
     return textwrap.dedent(block[1]) if block[1] else str(block[2])

@@ -9,8 +9,11 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from gradmatrix.cli.main import parser
+from gradmatrix.stacks.lock import blocks, requirement_of, version_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -173,12 +176,45 @@ def test_the_commands_were_found() -> None:
     } < called
 
 
-def test_nox_is_new_enough() -> None:
-    """The night pins a version, and the noxfile says which one it needs."""
-    pinned = re.search(r"NOX: nox\[uv\]==([\d.]+)", TEXTS["nightly.yml"])
+REQUIREMENTS = ".github/requirements-publish.txt"
+LOCKED = (ROOT / REQUIREMENTS).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("job", ["plan", "cells", "publish"])
+def test_jobs_install_from_the_hashed_lock(job: str) -> None:
+    """Nothing else is installed where the results are made, and nox makes no environment."""
+    text = jobs(TEXTS["nightly.yml"])[job]
+    installs = re.findall(r"\b(?:pip|tool|pipx|uvx) (?:install|run).*(?:\n {12}.*)*", text)
+    assert 1 == len(installs)
+    assert {"--require-hashes", REQUIREMENTS} <= set(installs[0].split())
+    assert "NOX_SCRIPT_MODE: none" in TEXTS["nightly.yml"]
+
+
+def test_what_is_signed_is_made_without_other_packages() -> None:
+    """No session runs in its job that installs packages of its own."""
+    noxfile = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    job = jobs(TEXTS["nightly.yml"])
+    for name in ("plan", "publish"):
+        for session in re.findall(r"nox -s ([\w-]+)", without_comments(job[name])):
+            body = noxfile[noxfile.index(f"\ndef {session}(") :]
+            assert "session.install" not in body[: body.index("\n\n\n")], session
+
+
+def test_the_hashed_lock_has_what_the_project_needs() -> None:
+    """If it is stale, renew it: nox -s requirements."""
+    pinned = {}
+    for block in blocks(LOCKED):
+        requirement = requirement_of(block)
+        assert "--hash=sha256:" in block, requirement
+        pinned[canonicalize_name(requirement.name)] = version_of(block, requirement, "3.12")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (needed,) = [
-        each.rpartition("=")[2] for each in project["dependencies"] if each.startswith("nox[")
+    extra = project["optional-dependencies"]["docs"]
+    needed = list(map(Requirement, (*project["dependencies"], *extra)))
+    stale = [
+        str(each)
+        for each in needed
+        if not each.specifier.contains(pinned.get(canonicalize_name(each.name), "0"))
     ]
-    assert pinned is not None
-    assert tuple(map(int, pinned[1].split("."))) >= tuple(map(int, needed.split(".")))
+    assert [] == stale, "run: nox -s requirements"
+    assert len(pinned) > len(needed)
+    assert "://" not in LOCKED

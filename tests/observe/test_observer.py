@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, sandbox
 from tests.conftest import FAKES, ROOT, Workbench, needs_fork, needs_gpu, needs_no_gpu, python_of
 
 pytestmark = needs_fork
@@ -263,7 +263,7 @@ def test_what_is_learned_is_what_the_plain_script_learns(gradient_bench: Workben
         "randomness",
         "8",
     ]
-    variables = environment.variables(threads=1)
+    variables = sandbox.variables(threads=1)
     plain = subprocess.run(
         command, capture_output=True, check=True, text=True, env=variables, cwd=ROOT
     ).stdout

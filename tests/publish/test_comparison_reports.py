@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 from rich.console import Console
 
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare.comparison import Comparison, as_json, compare, compare_stacks
 from gradmatrix.core.model import Role
+from gradmatrix.judge.versions import PackageMove
+from gradmatrix.measure.statistics import Size
+from gradmatrix.publish.comparison import measuring, move, ratio_rows
 from gradmatrix.publish.reports import (
     MOST_BYTES,
     Form,
@@ -30,7 +34,7 @@ from gradmatrix.publish.reports import (
     hash_of,
     reports,
 )
-from tests.compared import HOSTILE, NEW, OLD, SCENARIOS, everything, raising, record, side
+from tests.compared import HOSTILE, NEW, OLD, SCENARIOS, everything, measured, raising, record, side
 from tests.factories import make_lock, make_observation, make_scenario, make_variant
 
 if TYPE_CHECKING:
@@ -263,3 +267,38 @@ def test_cells_of_several_stacks_are_named_with_their_stacks() -> None:
     shown = terminal(compare_stacks(("a", "b"), [(before, after), (before, after)], SCENARIOS))
     assert "sums/first: new, new" in shown
     assert "a → b, 2 stacks" in shown
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (1.001, "before 12 servers of each side were measured"),
+        (1.015, "before the interval was completely inside or outside ±1.0%"),
+    ],
+)
+def test_why_a_ratio_is_open(ratio: float, words: str) -> None:
+    """An interval within the margin is not the same without enough servers."""
+    cell = measured(Size.INCONCLUSIVE, ratio, stopped="budget")
+    assert cell.step_time is not None
+    of_time = replace(cell.step_time, low=ratio - 0.001, high=ratio + 0.001)
+    found = compare(
+        side(OLD, record(OLD)),
+        side(NEW, record(NEW)),
+        SCENARIOS,
+        {cell.key: replace(cell, step_time=of_time)},
+    )
+    assert words in ratio_rows(found)[0].why
+
+
+@pytest.mark.parametrize(("stopped", "named"), [("clear", True), ("budget", False)])
+def test_the_bias_of_an_early_ratio_is_named(stopped: str, *, named: bool) -> None:
+    """Only if a measurement stopped because its verdict was clear."""
+    cell = measured(stopped=stopped)
+    found = compare(side(OLD, record(OLD)), side(NEW, record(NEW)), SCENARIOS, {cell.key: cell})
+    assert named == ("too far from 1 on average" in measuring(found))
+
+
+def test_a_package_of_the_same_version_says_why_it_moved() -> None:
+    """The versions alone would not show it."""
+    wheel = PackageMove(name="trl", before="1.0", after="1.0", same_version=True)
+    assert "1.0 → 1.0, with other contents" == move(wheel)

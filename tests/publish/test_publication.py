@@ -92,6 +92,50 @@ def test_records_of_another_schema_stop_a_publication(project: Project) -> None:
     assert before == files(project)
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("second.json",), "lacks second.json: nothing was published."),
+        (("second.json", "second.txt"), "lacks second.json: nothing was published."),
+        (("first.json", "second.json"), "lacks first.json, second.json: nothing was published."),
+        (("second.txt",), "The lock second is incomplete: second.txt is missing."),
+    ],
+)
+def test_a_missing_lock_stops_a_publication(
+    project: Project, names: tuple[str, ...], told: str
+) -> None:
+    """Its column would be missing from every page. The error names the file."""
+    publish(project, site=True)
+    for name in names:
+        (project.locks_folder / name).unlink()
+    before = files(project)
+    with pytest.raises(UserError) as raised:
+        publish(Project.at(project.root), site=True)
+    assert told in str(raised.value)
+    assert before == files(project)
+
+
+def test_an_edited_lock_stops_a_run_before_it_begins(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also if it is the lock of another stack: the table shows all of them."""
+    (project.locks_folder / "second.txt").write_text("torch==1\n", encoding="utf-8")
+    assert 2 == main(["run", "first", "--fresh", "--root", str(project.root)])
+    assert "second.txt is not the text that was locked: " in capsys.readouterr().err
+
+
+def test_without_any_lock_there_is_nothing_to_publish(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty page would look like an answer."""
+    for folder in (project.locks_folder, project.store.journal):
+        for path in folder.iterdir():
+            path.unlink()
+    assert 2 == main(["publish", "--root", str(project.root)])
+    assert "There is nothing to publish." in capsys.readouterr().err
+    assert not (project.results / "index.html").exists()
+
+
 def test_pages_of_a_removed_stack_are_deleted(project: Project) -> None:
     """It was removed from matrix.toml. Its records stay until somebody deletes them."""
     publish(project, site=True)

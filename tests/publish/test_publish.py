@@ -243,7 +243,7 @@ def test_the_data_has_the_promised_keys(published: Table) -> None:
     )
     keys = (
         "stack scenario variant role device outcome passed gradient steps_per_s peak_memory_bytes "
-        "message raised warnings diagnosis recorded_at key"
+        "message raised warnings diagnosis flaky recorded_at key"
     )
     assert {keys} == {" ".join(cell) for cell in data["cells"]}
     speeds = [cell["steps_per_s"] for cell in data["cells"] if cell["outcome"] == "trains"]

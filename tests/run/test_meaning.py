@@ -143,6 +143,20 @@ def test_a_local_variable_hides_what_has_its_name(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_left_out_may_change(tmp_path: Path) -> None:
+    """It does not count, nor what only it needs; what else refers to it is as before."""
+    timed = CELL + "\n\ndef measure():\n    return DIGITS\n\nDIGITS = 3\n"
+    timed = timed.replace("def run(request):", "def run(request):\n    measure()", 1)
+    folder = written(tmp_path / "a", cell=timed, words=WORDS)
+    changed = timed.replace("DIGITS = 3", "DIGITS = 4")
+    other = written(tmp_path / "b", cell=changed, words=WORDS)
+    roots, without = [("cell", "run")], [("cell", "measure")]
+    assert digest("package", folder, roots) != digest("package", other, roots)
+    assert digest("package", folder, roots, without) == digest("package", other, roots, without)
+    with pytest.raises(ValueError, match="has no definition of 'rest'"):
+        digest("package", folder, roots, [("cell", "rest")])
+
+
 def test_a_definition_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """A root that was renamed must not give the digest of nothing."""
     with pytest.raises(ValueError, match="has no definition of 'walk'"):

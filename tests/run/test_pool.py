@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.run.plan import Selection
 from gradmatrix.run.pool import ATTEMPTS
 from gradmatrix.run.server import Answer
 from tests.factories import make_cell, make_observation, make_raised, make_scenario, make_variant
@@ -40,6 +41,34 @@ def test_a_lost_cell_is_tried_again(tmp_path: Path, world: World) -> None:
     )
 
 
+@pytest.mark.parametrize("ended", [Ended(signal=9), Ended(exit=70)])
+def test_a_failure_of_the_machine_is_repeated_and_counted(
+    tmp_path: Path, world: World, ended: Ended
+) -> None:
+    """The second attempt is a fork of the same server, further ones get a new server."""
+    world.answers["a"] = [Answer(None, ended, wall_s=0.125)]
+    world.answers["b"] = [Answer(None, ended, wall_s=0.125)] * 2
+    run = make_run(tmp_path)
+    summary = run.execute(EVERYTHING)
+    assert {"trains", "setup:unsupported"} == set(outcomes(run).values())
+    assert (3, 2) == (sum(summary.repeated.values()), len(world.started))
+
+
+def test_an_import_that_the_machine_ended_is_repeated(tmp_path: Path, world: World) -> None:
+    """One kill is no fault of the library that was just being imported."""
+    world.kills_once["two"] = Ended(signal=9)
+    run = make_run(tmp_path)
+    assert {"process:lost": 1} == run.execute(EVERYTHING).repeated
+    assert {"trains", "setup:unsupported"} == set(outcomes(run).values())
+
+
+def test_no_cell_can_guess_the_folder_of_another(tmp_path: Path, world: World) -> None:
+    """Two runs of one cell get folders with names of their own."""
+    for _ in range(2):
+        make_run(tmp_path).execute(Selection(fresh=True))
+    assert 6 == len(set(world.folders)) == len({folder.parent.name for folder in world.folders})
+
+
 def test_a_cell_that_stays_lost_is_recorded_as_lost(tmp_path: Path, world: World) -> None:
     """It is tried a few times. The other cells are run."""
     world.answers["b"] = [LOST] * ATTEMPTS
@@ -60,6 +89,18 @@ def test_a_lost_process_that_left_an_observation_is_not_tried_again(
     run = make_run(tmp_path)
     run.execute(EVERYTHING)
     assert ("trains", 1) == (outcomes(run)["b"], world.asked.count("one/b"))
+
+
+def test_a_cell_that_ends_differently_under_one_key_is_flaky(tmp_path: Path, world: World) -> None:
+    """Its record keeps the earlier outcomes; failures of the machine do not count."""
+    broken = Answer(None, Ended(exit=3), wall_s=0.125)
+    for answers in ([], [LOST] * ATTEMPTS, [broken], []):
+        world.answers["b"] = answers
+        run = make_run(tmp_path)
+        run.execute(Selection(fresh=True))
+    newest = {cell.variant: record for cell, record in run.store.recorded_here("stack").items()}
+    assert ("trains", "process:exit-3", "trains") == newest["b"].judged_runs
+    assert {"b"} == {variant for variant, record in newest.items() if record.flaky}
 
 
 def test_a_scenario_that_cannot_be_imported_fails_alone(tmp_path: Path, world: World) -> None:

@@ -13,6 +13,7 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Failure, Record, Role
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.run import store
 from gradmatrix.run.plan import Selection
 from gradmatrix.run.pool import new_run_id, workplace
 from gradmatrix.run.server import Answer
@@ -244,7 +245,7 @@ def test_only_one_run_uses_an_environment(tmp_path: Path, world: World) -> None:
 def test_what_another_run_recorded_meanwhile_is_kept(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that waited for the environment makes its plan again, and reports that it waits."""
+    """A run that waited for the records makes its plan again, and reports that it waits."""
     watcher = Watcher()
     run = make_run(tmp_path, watcher=watcher)
     with monkeypatch.context() as patched:
@@ -257,7 +258,7 @@ def test_what_another_run_recorded_meanwhile_is_kept(
             make_run(tmp_path).execute(EVERYTHING)
             yield
 
-        patched.setattr(files, "held", another_first)
+        patched.setattr(store, "held", another_first)
         summary = run.execute(EVERYTHING)
     assert (0, 4, "stack: waiting for another run of this stack") == (
         summary.executed,

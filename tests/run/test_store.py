@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ from msgspec.structs import replace
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Gradient, Record, Role
-from gradmatrix.run.store import Store, decode, encode, newest
+from gradmatrix.run.store import Store, decode, encode
+from tests.conftest import PATIENCE_S
 from tests.factories import (
     NOON,
     make_cell,
@@ -95,18 +98,68 @@ def test_stacks_have_journals_of_their_own(store: Store) -> None:
     assert {} == store.recorded_here("stack")
 
 
-def test_the_newest_record_of_a_cell_wins(store: Store) -> None:
-    """The order of the lines does not matter."""
-    old, new = make_record("step:exception"), make_record(recorded_at=LATER)
+def test_the_last_line_of_a_cell_wins(store: Store) -> None:
+    """Whatever the dates say: a clock that was once ahead hides nothing."""
+    ahead, new = make_record("step:exception", recorded_at=LATER), make_record()
+    store.append(ahead)
     store.append(new)
-    store.append(old)
     assert {new.cell: new} == store.recorded_here("stack")
 
 
-def test_of_two_records_of_a_moment_the_later_line_wins() -> None:
-    """A clock may not advance between two records."""
-    first, second = make_record("step:exception"), make_record()
-    assert {second.cell: second} == newest([first, second])
+NOW = dt.datetime.now(dt.UTC)
+DAYS = [NOW - dt.timedelta(days=days) for days in (3, 2, 1)]
+AHEAD = NOW + dt.timedelta(days=400)
+
+
+@pytest.mark.parametrize(
+    ("published", "journal", "expected"),
+    [
+        (DAYS[0], [DAYS[1]], "journal"),
+        (DAYS[1], [DAYS[0]], "published"),
+        (DAYS[1], [DAYS[1]], "journal"),
+        (AHEAD, [DAYS[0]], "journal"),
+        (DAYS[1], [DAYS[0], AHEAD], "published"),
+        (DAYS[1], [AHEAD, DAYS[2]], "journal"),
+        (DAYS[1], [AHEAD], "journal"),
+        (AHEAD, [AHEAD], "journal"),
+    ],
+)
+def test_a_date_in_the_future_hides_nothing(
+    store: Store, published: dt.datetime, journal: list[dt.datetime], expected: str
+) -> None:
+    """A published record is newer than the journal's by its date only if that can be true."""
+    store.publish("stack", [make_record("step:exception", recorded_at=published)])
+    for day in journal:
+        store.append(make_record(recorded_at=day))
+    outcome = {"published": "step:exception", "journal": "trains"}[expected]
+    assert [outcome] == [record.outcome for record in store.everything().values()]
+    assert [outcome] == [record.outcome for record in store.of_stack("stack").values()]
+
+
+def test_a_record_without_a_time_zone_is_skipped(store: Store) -> None:
+    """Its time could not be compared with another one."""
+    store.append(make_record())
+    path = store.journal / "stack.jsonl"
+    path.write_bytes(re.sub(rb'("recorded_at":"[^"]*?)(Z|\+00:00)"', rb'\1"', path.read_bytes()))
+    assert {} == store.recorded_here("stack")
+    assert "stack.jsonl, line 1 was skipped" in store.problems[0]
+
+
+def test_two_runs_with_one_results_folder_wait_for_each_other(tmp_path: Path) -> None:
+    """Also from two checkouts, which have environments of their own."""
+    waits, seen = threading.Event(), []
+
+    def hold() -> None:
+        with Store(tmp_path, tmp_path).in_use("stack", waits.set):
+            seen.append("second")
+
+    with Store(tmp_path, tmp_path).in_use("stack"):
+        second = threading.Thread(target=hold)
+        second.start()
+        assert waits.wait(PATIENCE_S)
+        seen.append("first")
+    second.join()
+    assert ["first", "second"] == seen
 
 
 def test_everything_takes_the_newer_of_published_and_journal(store: Store) -> None:

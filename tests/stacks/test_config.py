@@ -76,6 +76,14 @@ def test_a_stack_is_read_with_its_date(tmp_path: Path) -> None:
     )
 
 
+def test_packages_that_may_be_built_have_canonical_names(tmp_path: Path) -> None:
+    """As the resolver prints them; without the key, nothing is built."""
+    text = RUN + STACK
+    assert load(tmp_path, text).stack("old").build == ()
+    allowed = text.replace("[[stacks]]", '[[stacks]]\nbuild = ["Lit", "a_b"]')
+    assert load(tmp_path, allowed).stack("old").build == ("lit", "a-b")
+
+
 def test_today_stays_a_word(tmp_path: Path) -> None:
     """The word "today" is resolved when the stack is locked, not when the file is read."""
     assert (
@@ -125,13 +133,18 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
         ),
         ('"3.11"', '"3.11.4"', ['write it like "3.11"']),
         ('"3.11"', "3.11", ["in stack 'old', key 'python'", "expected `str`"]),
-        ("2025-03-31", '"2025-03-31"', ["is no date", "without quotes"]),
+        ("2025-03-31", '"2025-03-31"', ["is not a date", "without quotes"]),
         ("2025-03-31", "2026-02-01", ["is in the future", 'as_of = "today"']),
-        ("2025-03-31", "2025-03-31T10:00:00", ["is no date"]),
+        ("2025-03-31", "2025-03-31T10:00:00", ["is not a date"]),
         ('"trl"', '"trl=>1"', ["unreadable requirement 'trl=>1' in stack 'old'"]),
         ('"trl"', '"trl @ file:///x.whl"', ["which is a URL"]),
         ('["torch==2.6.0", "trl"]', "[]", ["in stack 'old', key 'requirements'"]),
         ('"old"', '"../old"', ["unsafe", "file name"]),
+        (
+            "[[stacks]]",
+            '[[stacks]]\nbuild = ["lit>1"]',
+            ["'lit>1' in the key 'build' of stack 'old'", "without versions"],
+        ),
         ("[run]", "[run]\nthreads = 0", ["in [run], key 'threads'", ">= 1"]),
         ("[run]", "[runs]", ["unknown key 'runs'", "perhaps you meant 'run'"]),
     ],
@@ -296,7 +309,7 @@ def test_a_snapshot_may_be_a_base(tmp_path: Path) -> None:
         (
             'base = "old"',
             'base = "old"\nfrom = "new"',
-            ["from = 'new' in [generate.releases], which is no release"],
+            ["from = 'new' in [generate.releases], which is not a release"],
         ),
         ('base = "old"', 'base = "old"\nfrom = 4.5', ["from = '4.5'", "a version in quotes"]),
         ('base = "old"', 'base = "old"\nfrom = "2"\nuntil = "1"', ["from = '2' after until = '1'"]),

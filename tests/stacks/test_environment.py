@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,15 +17,14 @@ from packaging.tags import sys_tags
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build, Failure, Lock, LockedPackage, Stack
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import environment, listing
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import BuildChoice
 from gradmatrix.stacks.index import Index
 from tests.fakes.package_index import PackageIndex, wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
 VERSION = "import alpha; print(alpha.VERSION)"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -121,6 +122,13 @@ def test_a_driver_asks_for_another_build(lock: Lock, tmp_path: Path) -> None:
     assert (made.build, made.installed) == (Build.CUDA, True)
 
 
+def cpu_build(path: Path) -> BuildChoice:
+    """The choice of a wheel of torch at hand."""
+    return BuildChoice(
+        Build.CPU, f"torch @ {path.as_uri()}", {path.name: environment.sha256_of(path)}
+    )
+
+
 def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path: Path) -> None:
     """The lock is installed without torch, and then the wheel."""
     served.add("torch", "2.0", "2024-01-01", requires=("nvidia-fake",))
@@ -131,7 +139,7 @@ def test_a_torch_at_hand_replaces_the_locked_one(served: PackageIndex, tmp_path:
         name="demo", python=PYTHON, requirements=("torch", "alpha"), as_of=dt.date(2025, 3, 31)
     )
     lock = locks.resolve(stack, Index(served.url), tmp_path / "locks")
-    made = ensure(lock, tmp_path, BuildChoice(Build.CPU, torch=(str(local),)))
+    made = ensure(lock, tmp_path, cpu_build(local))
     code = (
         "import torch, alpha, importlib.util as u; print(torch.VERSION, u.find_spec('nvidia_fake'))"
     )
@@ -144,6 +152,99 @@ def test_a_file_that_was_changed_is_a_hash_mismatch(
     """The index serves another file than the locked one."""
     served.files[0].content = wheel("alpha", "1.0", requires=("evil",))
     assert failure(lock, tmp_path).outcome == "install:hash-mismatch"
+
+
+def test_the_hash_of_a_torch_at_hand_is_kept(
+    served: PackageIndex, lock: Lock, tmp_path: Path
+) -> None:
+    """Another file of that name is a mismatch, also if the hash is kept beside the locks."""
+    local = tmp_path / "torch-2.0+cpu-py3-none-any.whl"
+    local.write_bytes(wheel("torch", "2.0+cpu"))
+    ensure(lock, tmp_path, cpu_build(local))
+    own = tmp_path / "environments" / environment.PINS
+    published = tmp_path / "locks" / environment.PINS
+    assert {local.name: environment.sha256_of(local)} == json.loads(own.read_bytes())
+    assert not published.exists()
+    local.write_bytes(wheel("torch", "2.0+cpu", requires=("evil",)))
+    environment.drop(tmp_path / "environments", "demo")
+    for place in (own, published):
+        own.replace(place)
+        with pytest.raises(environment.InstallFailed) as raised:
+            ensure(lock, tmp_path, cpu_build(local))
+        assert raised.value.failure.outcome == "install:hash-mismatch"
+        assert f"{local.name} is not the file that was first seen" in raised.value.failure.message
+
+
+def test_a_torch_that_changes_while_it_is_installed_is_a_hash_mismatch(
+    served: PackageIndex, lock: Lock, tmp_path: Path
+) -> None:
+    """The installer itself checks the hash."""
+    local = tmp_path / "torch-2.0+cpu-py3-none-any.whl"
+    local.write_bytes(wheel("torch", "2.0+cpu"))
+    choice = cpu_build(local)
+    local.write_bytes(wheel("torch", "2.0+cpu", requires=("evil",)))
+    with pytest.raises(environment.InstallFailed) as raised:
+        ensure(lock, tmp_path, choice)
+    assert raised.value.failure.outcome == "install:hash-mismatch"
+
+
+def test_damaged_hashes_are_an_error(lock: Lock, tmp_path: Path) -> None:
+    """They are not made anew in silence."""
+    (tmp_path / "locks" / environment.PINS).write_text("{")
+    with pytest.raises(UserError, match=r"_torch\.json cannot be read"):
+        ensure(lock, tmp_path)
+
+
+def test_locking_keeps_the_hash_of_each_cpu_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From torch's own index or a file at hand, once for each version and Python."""
+    asked = []
+
+    def indexed(version: str, _: str) -> Mapping[str, str] | None:
+        asked.append(version)
+        return {f"torch-{version}+cpu-{TAG}.whl": "00"} if version == "2.6.0" else None
+
+    monkeypatch.setattr(environment, "cpu_wheels", indexed)
+    monkeypatch.setattr(environment, "find_links", lambda: ())
+    other = msgspec.structs.replace(LOCK, packages=(LockedPackage(name="torch", version="2.7.0"),))
+    for _ in range(2):
+        environment.pin_cpu_builds([LOCK, LOCK, other], tmp_path)
+    path = tmp_path / environment.PINS
+    assert {f"torch-2.6.0+cpu-{TAG}.whl": "00"} == json.loads(path.read_bytes())
+    assert asked == ["2.6.0", "2.7.0", "2.7.0"]
+
+
+PYLOCK = """
+lock-version = "1.0"
+[[packages]]
+name = "torch"
+version = "2.6.0+cpu"
+wheels = [
+    { url = "file:///a/torch-2.6.0%2Bcpu-cp311-cp311-win_amd64.whl", hashes = { sha256 = "aa" } },
+    { url = "file:///a/torch-2.6.0%2Bcpu-cp312-cp312-win_amd64.whl", hashes = {} },
+]
+"""
+
+
+def test_the_wheels_of_torchs_own_index_are_read() -> None:
+    """Name and hash; a file without a hash cannot be checked, and is no choice."""
+    found = dict(environment.listed_wheels(PYLOCK))
+    assert {"torch-2.6.0+cpu-cp311-cp311-win_amd64.whl": "aa"} == found
+
+
+def test_a_package_is_built_if_the_stack_allows_it(served: PackageIndex, tmp_path: Path) -> None:
+    """And only then."""
+    served.add_source("alpha", "2.0", "2024-02-01")
+    asked = Stack(
+        name="demo", python=PYTHON, requirements=("alpha>1",), as_of=dt.date(2025, 3, 31),
+        build=("alpha",),
+    )  # fmt: skip
+    lock = locks.resolve(asked, Index(served.url), tmp_path / "locks")
+    with pytest.raises(locks.NeedsBuild, match="Stack demo cannot be installed from wheels alone"):
+        ensure(msgspec.structs.replace(lock, build=()), tmp_path)
+    assert not (tmp_path / "environments" / "demo").exists()
+    assert printed(ensure(lock, tmp_path), VERSION) == "2.0"
 
 
 def test_a_failed_install_leaves_nothing(served: PackageIndex, lock: Lock, tmp_path: Path) -> None:
@@ -195,6 +296,17 @@ def test_an_index_that_is_gone_is_a_network_failure(
     """The outcome says something about the machine, not about the stack."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    assert failure(lock, tmp_path).outcome == "install:network"
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/vnd.pypi.simple.v1+json"])
+def test_a_sign_in_page_is_a_network_failure(
+    served: PackageIndex, lock: Lock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Not a release that cannot be built."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    page = b"<html><form action='/login'></form></html>"
+    served.answer = lambda *_: (200, {"Content-Type": kind}, page)  # type: ignore[method-assign]
     assert failure(lock, tmp_path).outcome == "install:network"
 
 
@@ -250,18 +362,6 @@ def test_what_uv_says_is_classified(stderr: str, outcome: str) -> None:
     assert environment.classify(stderr) == outcome
 
 
-def test_cells_run_offline_and_repeatably() -> None:
-    """A cell gets no network, a number of threads, and no path of the host.
-
-    Other variables stay.
-    """
-    made = environment.variables(
-        2, {"PATH": "/bin", "PYTHONPATH": "/host", "OMP_NUM_THREADS": "64"}
-    )
-    assert (made["PATH"], made["OMP_NUM_THREADS"], made["HF_HUB_OFFLINE"]) == ("/bin", "2", "1")
-    assert "PYTHONPATH" not in made
-
-
 def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
     """Conda notes the folder in which it built a package as the package's origin."""
     for name, installer in (("built", "conda"), ("checkout", "pip")):
@@ -270,8 +370,10 @@ def test_what_conda_built_is_a_release(tmp_path: Path) -> None:
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
         (folder / "direct_url.json").write_text('{"url": "file:///croot"}', encoding="utf-8")
-    code = environment.LISTING.replace(
-        "distributions()", f"distributions(path=[{str(tmp_path)!r}])"
+    code = (
+        Path(listing.__file__)
+        .read_text(encoding="utf-8")
+        .replace("distributions()", f"distributions(path=[{str(tmp_path)!r}])")
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     found = json.loads(ran.stdout)["distributions"]
@@ -292,11 +394,15 @@ LOCK = Lock(
 
 
 def choose(
-    folder: Path, *, driver: bool = False, platform: str = "linux", answers: bool = False
+    folder: Path,
+    *,
+    driver: bool = False,
+    platform: str = "linux",
+    indexed: Mapping[str, str] | None = None,
 ) -> environment.BuildChoice:
     """The choice for a machine."""
     return environment.torch_build(
-        LOCK, [folder], driver=driver, platform=platform, answers=lambda *_: answers
+        LOCK, [folder], driver=driver, platform=platform, indexed=lambda *_: indexed
     )
 
 
@@ -314,7 +420,10 @@ def test_a_cpu_wheel_at_hand_is_taken(tmp_path: Path) -> None:
     """It has exactly the locked version, for this Python and platform."""
     wheel = tmp_path / f"torch-2.6.0+cpu-{TAG}.whl"
     wheel.touch()
-    assert choose(tmp_path) == environment.BuildChoice(Build.CPU, torch=(str(wheel),))
+    digest = hashlib.sha256(b"").hexdigest()
+    assert choose(tmp_path) == environment.BuildChoice(
+        Build.CPU, f"torch @ {wheel.as_uri()}", {wheel.name: digest}
+    )
 
 
 @pytest.mark.parametrize(
@@ -334,7 +443,10 @@ def test_another_wheel_is_not_taken(tmp_path: Path, name: str) -> None:
 
 def test_torchs_own_index_is_the_second_choice(tmp_path: Path) -> None:
     """Only uv knows its address."""
-    assert choose(tmp_path, answers=True).torch == ("torch==2.6.0", "--torch-backend", "cpu")
+    wheels = {f"torch-2.6.0+cpu-{TAG}.whl": "00"}
+    assert choose(tmp_path, indexed=wheels) == environment.BuildChoice(
+        Build.CPU, "torch==2.6.0+cpu", wheels, ("--torch-backend", "cpu")
+    )
 
 
 def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
@@ -347,7 +459,7 @@ def test_the_default_wheel_comes_with_a_notice(tmp_path: Path) -> None:
 
 def test_a_cpu_build_leaves_out_what_only_cuda_needs(tmp_path: Path) -> None:
     """Torch is installed separately, NVIDIA's libraries and triton not at all."""
-    choice = environment.BuildChoice(Build.CPU, torch=("torch.whl",))
+    choice = environment.BuildChoice(Build.CPU, torch="torch==2.6.0+cpu")
     names = [
         "torch",
         "triton",

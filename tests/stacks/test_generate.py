@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gradmatrix.core.model import Stack
 from gradmatrix.stacks import generate
@@ -161,6 +162,14 @@ def test_a_release_takes_its_place_in_the_base() -> None:
         "transformers==4.57.2",
         BASE.requirements[4],
     ) == second.requirements
+
+
+def test_what_may_be_built_is_that_of_the_base_or_the_table() -> None:
+    """The releases of a package are built, or not, as the rest of their base."""
+    allowed = replace(BASE, build=("lit",))
+    assert {("lit",)} == {stack.build for stack in over_base(rule(), allowed, RELEASES)}
+    every = Snapshots(every="quarter", since=dt.date(2025, 1, 1), build=("Lit",))
+    assert {("lit",)} == {stack.build for stack in snapshots(every, dt.date(2025, 12, 31))}
 
 
 def test_a_base_of_today_stays_of_today() -> None:

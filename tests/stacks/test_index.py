@@ -171,6 +171,14 @@ def test_an_unknown_package_has_no_releases(served: PackageIndex) -> None:
     assert Index(served.url).releases("beta") == ()
 
 
+def test_a_login_page_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network may answer everything with a page of its own. It does not say what is released."""
+    with PackageIndex() as served:
+        monkeypatch.setattr(served, "page", lambda _: ("text/html", "<html>Sign in</html>"))
+        with pytest.raises(IndexUnreachable, match="wants you to sign in"):
+            Index(served.url).releases("alpha")
+
+
 def test_a_release_is_dated_by_its_first_file() -> None:
     """Wheels added later do not make a release younger."""
     with PackageIndex() as served:
@@ -239,6 +247,26 @@ def test_what_is_no_page_of_the_simple_api_is_not_read_as_one(kind: str) -> None
     """A page without links would replace a kept answer by no releases."""
     with pytest.raises(ValueError, match=kind.partition(";")[0]):
         releases_of(kind, page({"filename": "alpha-1.0.tar.gz"}), "alpha")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html><head><meta http-equiv='refresh' content='0; url=/login'></head></html>",
+        b"<html><form action='/login'><a href='/terms'>Terms</a></form></html>",
+    ],
+)
+def test_a_web_page_is_no_package_without_releases(body: bytes) -> None:
+    """A network that wants the user to sign in answers with one in place of the index."""
+    with pytest.raises(ValueError, match="it is a web page and no list of files"):
+        releases_of("text/html", body, "alpha")
+
+
+def test_an_html_page_may_list_no_file() -> None:
+    """It says that it is a page of an index."""
+    page = b"<html><head><meta name='pypi:repository-version' content='1.0'></head></html>"
+    assert () == releases_of("text/html", page, "alpha")
 
 
 def test_a_release_knows_the_pythons_of_its_least_choosy_file() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import sys
 from typing import TYPE_CHECKING, Literal
@@ -10,10 +11,11 @@ import msgspec
 import pytest
 
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Lock, LockedPackage, Stack
 from gradmatrix.stacks import lock, uv
 from gradmatrix.stacks import lock as locks
-from gradmatrix.stacks.index import Index
+from gradmatrix.stacks.index import Index, IndexCache
 from tests.factories import make_lock
 from tests.fakes.package_index import PackageIndex, wheel
 
@@ -164,6 +166,29 @@ def test_an_unreachable_index_overwrites_nothing(served: PackageIndex, tmp_path:
     assert locks.load("demo", tmp_path) == before
 
 
+SIGN_IN = b"<html><body><form action='/login'><a href='/terms'>Terms</a></form></body></html>"
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/html", "application/vnd.pypi.simple.v1+json", "text/plain", "application/json"]
+)
+@pytest.mark.parametrize("body", [SIGN_IN, b"", b"{}"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_sign_in_page_is_no_package_index(
+    served: PackageIndex, tmp_path: Path, kind: str, body: bytes, *, cached: bool
+) -> None:
+    """It says nothing about the stack, also if the releases are known from before."""
+    index = Index(served.url, attempts=1, cache=IndexCache(tmp_path / "index"))
+    if cached:
+        index.many(("alpha", "beta"), SPRING)
+    served.answer = lambda *_: (200, {"Content-Type": kind}, body)  # type: ignore[method-assign]
+    lock = locks.resolve(stack("alpha"), index, tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:index-unreachable"
+    assert "127.0.0.1" not in lock.failure.message
+    assert not list(tmp_path.glob("demo.*"))
+
+
 UNRESOLVED = "could not be resolved"
 NO_SPACE = "No space left on device (os error 28)"
 TROUBLES = {
@@ -215,11 +240,136 @@ def test_a_stack_without_a_lock_has_none(tmp_path: Path) -> None:
     assert locks.load("demo", tmp_path) is None
 
 
-def test_a_lock_whose_text_was_changed_does_not_load(served: PackageIndex, tmp_path: Path) -> None:
-    """A digest connects the two files."""
-    resolve(served, stack("beta"), tmp_path)
-    (tmp_path / "demo.txt").write_text("beta==1.0\n")
-    assert locks.load("demo", tmp_path) is None
+def edited(text: str) -> dict[str, str]:
+    """What somebody may do to a lock's text, and how that is told."""
+    beta = text[text.index("beta") :]
+    return {
+        text.replace("beta==1.1", "beta==1.0"): "beta is 1.0 and was 1.1.",
+        text.replace(beta, ""): "beta is missing and was 1.1.",
+        f"{text}gamma==3\n": "gamma is 3 and was not in it.",
+        f"{text}gamma is new\n": "a line is no requirement: ",
+        f"# mine\n{text}": "the versions are the same; hashes, markers or comments differ.",
+        text.replace("sha256:", "sha256:0"): "the versions are the same; hashes, markers or",
+        text + "".join(f"x{n}==1\n" for n in range(7)): "x4 is 1 and was not in it; and 2 more.",
+        f"{text}gamma @ https://example.org/gamma.whl": "gamma is missing and was not in it.",
+    }
+
+
+def test_a_lock_whose_text_was_changed_is_refused(served: PackageIndex, tmp_path: Path) -> None:
+    """It names the difference and the next command; nothing is resolved anew."""
+    resolve(served, stack("alpha"), tmp_path)
+    path = tmp_path / "demo.txt"
+    changes = edited(path.read_text())
+    for text, told in changes.items():
+        path.write_text(text)
+        with pytest.raises(locks.NotAsLocked) as raised:
+            locks.load("demo", tmp_path)
+        assert str(raised.value).startswith("demo.txt is not the text that was locked: ")
+        assert told in str(raised.value)
+        assert raised.value.next_step.endswith("nox -s lock -- demo")
+
+
+def test_a_lock_without_its_text_is_refused(served: PackageIndex, tmp_path: Path) -> None:
+    """The error names the missing file."""
+    resolve(served, stack("alpha"), tmp_path)
+    (tmp_path / "demo.txt").unlink()
+    with pytest.raises(locks.NotAsLocked, match=r"demo is incomplete: demo\.txt is missing"):
+        locks.load("demo", tmp_path)
+
+
+def test_line_ends_of_windows_are_no_edit(served: PackageIndex, tmp_path: Path) -> None:
+    """Git may write them."""
+    lock = resolve(served, stack("alpha"), tmp_path)
+    path = tmp_path / "demo.txt"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert locks.load("demo", tmp_path) == lock
+
+
+@pytest.mark.parametrize("before", ["alpha", "beta==1.0"])
+@pytest.mark.parametrize("step", range(3))
+def test_a_killed_write_leaves_no_half_lock(
+    served: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, step: int
+) -> None:
+    """The next run has the old lock, the new one, or none: then it resolves again."""
+    old = resolve(served, stack(before), tmp_path)
+    new = resolve(served, stack("alpha"), tmp_path / "elsewhere")
+    text = (tmp_path / "elsewhere" / "demo.txt").read_text()
+    written: list[Path] = []
+
+    def dies(path: Path, content: bytes) -> None:
+        if len(written) == step:
+            raise KeyboardInterrupt
+        written.append(path)
+        write_atomically(path, content)
+
+    monkeypatch.setattr(lock, "write_atomically", dies)
+    with contextlib.suppress(KeyboardInterrupt):
+        locks.write(new, text, tmp_path)
+    assert locks.load("demo", tmp_path) in {0: (None, old), 1: (None, old), 2: (new,)}[step]
+
+
+def test_a_dependency_on_a_missing_release_is_a_conflict(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """The index lists other releases of that package, so it did answer."""
+    served.add("gamma", "1.0", "2024-01-01", requires=("beta==9", "absent>1"))
+    lock = resolve(served, stack("gamma"), tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:conflict"
+
+
+def test_nothing_is_built_unless_asked(served: PackageIndex, tmp_path: Path) -> None:
+    """A build runs the package's code outside of a cell. Not to allow it is no conflict."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    before = resolve(served, stack("alpha"), tmp_path)
+    with pytest.raises(locks.NeedsBuild) as raised:
+        resolve(served, stack("alpha", "sourced"), tmp_path)
+    assert str(raised.value).splitlines() == [
+        "Stack demo cannot be resolved from wheels alone.",
+        "  why:  sourced would have to be built, and a build runs code outside of the cells",
+        '  next: to allow it, add build = ["sourced"] to the stack\'s table in matrix.toml',
+    ]
+    assert locks.load("demo", tmp_path) == before
+
+
+def test_an_older_release_with_a_wheel_is_taken(served: PackageIndex, tmp_path: Path) -> None:
+    """If the requirements allow it, nothing has to be built."""
+    served.add_source("beta", "1.1.1", "2025-03-01")
+    assert resolve(served, stack("beta"), tmp_path).version("beta") == "1.1"
+
+
+def test_what_may_be_built_is_locked(served: PackageIndex, tmp_path: Path) -> None:
+    """The lock knows it, and is not current any more if the stack no longer allows it."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    asked = msgspec.structs.replace(stack("alpha", "sourced"), build=("sourced",))
+    lock = resolve(served, asked, tmp_path)
+    assert (lock.version("sourced"), lock.build) == ("1.0", ("sourced",))
+    assert locks.is_current(asked, lock)
+    assert not locks.is_current(stack("alpha", "sourced"), lock)
+
+
+def test_a_release_that_is_not_there_comes_before_a_build(
+    served: PackageIndex, tmp_path: Path
+) -> None:
+    """To allow the build would not help."""
+    served.add_source("sourced", "1.0", "2024-01-01")
+    lock = resolve(served, stack("sourced==2.0"), tmp_path)
+    assert lock.failure
+    assert lock.failure.outcome == "resolve:no-release"
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "hint: Wheels are required for `Sourced` because building from source is disabled for all",
+        "error: Building source distributions is disabled, but attempted to build `sourced`",
+        "cause: Building source distributions for `sourced` is disabled",
+        "cause: Building source distributions for `sourced==1.0` is disabled",
+    ],
+)
+def test_what_uv_may_not_build_is_known(stderr: str) -> None:
+    """In each way in which uv prints it."""
+    assert locks.needs_build(stderr) == ("sourced",)
 
 
 def test_a_damaged_lock_is_reported(tmp_path: Path) -> None:

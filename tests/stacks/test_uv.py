@@ -91,7 +91,7 @@ def test_an_index_that_is_no_address_is_reported(
     """The error has the variable's name, because its value may be a secret."""
     monkeypatch.setenv("UV_DEFAULT_INDEX", address)
     with pytest.raises(
-        UserError, match="UV_DEFAULT_INDEX holds no address of a package index"
+        UserError, match="UV_DEFAULT_INDEX is not the address of a package index"
     ) as raised:
         uv.index_url()
     assert "secret" not in str(raised.value)

@@ -38,7 +38,7 @@ from tools.bench_comparison import (
 if TYPE_CHECKING:
     from tools.bench_comparison import Trial
 
-SHORT = Wanted(comparisons=2, runs=1, rivals=0, per_set=2, budget_s=1.0, power_s=1.0)
+SHORT = Wanted(comparisons=2, runs=1, rivals=0, budget_s=1.0, power_s=1.0)
 READINGS = (
     (OURS, TIME),
     ("hyperfine", "summary, ratio - u > 1"),
@@ -228,7 +228,7 @@ def test_a_round_compares_equal_sides_and_each_slowdown(
     made: list[Trial] = list(
         bench(tmp_path, Ledger.at(tmp_path / "t.jsonl"), python=python_of(NEWEST)).run()
     )
-    assert [(0.0, 0), (0.0, 1), (5.0, 0), (2.0, 0)] == [
+    assert [(0.0, 0), (5.0, 0), (2.0, 0), (0.0, 1)] == [
         (each.per_cent, each.number) for each in made
     ]
     assert all(each.ratio is not None and TIME in each.verdicts for each in made)

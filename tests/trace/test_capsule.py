@@ -21,7 +21,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
 from gradmatrix.run import lookup
 from gradmatrix.run.project import Project
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule
 from tests.conftest import OLDEST, ROOT, python_of
@@ -330,7 +330,7 @@ def test_a_capsule_fails_as_was_published(cell: str, tmp_path: Path) -> None:
         ),
         encoding="utf-8",
     )
-    variables = environment.variables(threads=1) | {"COLUMNS": "400"}
+    variables = sandbox.variables(threads=1) | {"COLUMNS": "400"}
     ran = subprocess.run(
         [python_of(OLDEST), script], capture_output=True, text=True, env=variables, check=False
     )

@@ -59,6 +59,7 @@ MISSES = make_observation(reached="import", raised=make_raised(kind="ModuleNotFo
     [
         ((), 0, "process:exit-0", 0),
         ((), 3, "process:exit-3", 3),
+        ((), 70, "process:exit-70", 70),
         ((), -9, "process:signal-9", 137),
         ((process(),), 3, "process:exit-3", 3),
         ((process(),), -15, "process:signal-15", 143),

@@ -57,7 +57,7 @@ def test_what_cannot_be_traced_is_one_clear_error(
     [
         ("3 11 0", "has no torch"),
         ("3 8 1", "is Python 3.8"),
-        ("hello", "is no Python that can be started"),
+        ("hello", "is not a Python that can be started"),
     ],
 )
 def test_an_unsuitable_python_is_refused(tmp_path: Path, answer: str, complaint: str) -> None:

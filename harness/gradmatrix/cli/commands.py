@@ -76,6 +76,15 @@ def python_version(text: str) -> str:
     return text
 
 
+def package(text: str) -> str:
+    """The name of a package."""
+    from gradmatrix.core.errors import SAFE_NAME
+
+    if not SAFE_NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a package")
+    return text
+
+
 def count(text: str) -> int:
     """A number of runs."""
     if not text.isdecimal():
@@ -247,12 +256,13 @@ WHAT is one of:
   ./a.whl, git+https://…, "name @ git+https://…"         a wheel or a source
 
 exit code:
-  0  nothing regressed, got slower or needs more memory; a ratio that was not clear within the
-     time budget does not count
+  0  nothing regressed, and no cell that was measured got slower or needs more memory
   1  something regressed, got slower or needs more memory; a misuse that used to be reported and
      is now silent counts as a regression
   2  the comparison could not be done: nothing resolves, a file cannot be read, …
   3  inconclusive: repeats disagree, the machine failed, or too little ran on both sides
+  4  nothing regressed, but it is unknown whether a measured cell got slower or needs more memory;
+     with --speed-optional: 0
 
 examples:
   gradmatrix upgrade trl-0.15 --to latest
@@ -271,6 +281,11 @@ UPGRADE_OPTIONS = {
         ),
         repeatable("--extra", "NAME", "an extra of a pyproject.toml"),
         repeatable("--group", "NAME", "a dependency group of a pyproject.toml"),
+        argument(
+            "--build", action="append", default=[], type=package, metavar="NAME",
+            help="a package that may be built from its source release; that runs its code on this "
+            "machine, outside of a cell (repeatable)",
+        ),
     ),
     "running": (
         *SELECTION,
@@ -302,8 +317,9 @@ UPGRADE_OPTIONS = {
         repeatable("--time", "SCENARIO/VARIANT", "measure this instead"),
         argument(
             "--budget", type=seconds, default=300.0, metavar="TIME",
-            help="time for all measurements: 120s, 5m (default: 300s)",
+            help="time for all measurements, without starting servers: 120s, 5m (default: 300s)",
         ),
+        flag("--speed-optional", "exit with 0, not 4, if only the speed of a cell is unknown"),
         argument(
             "--margin", type=share, default=0.01, metavar="N%",
             help="a smaller difference counts as the same (default: 1%%; memory: 5%%)",

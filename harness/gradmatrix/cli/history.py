@@ -131,7 +131,7 @@ def claims_command(options: argparse.Namespace, project: Project, console: Conso
 def judged_claims(project: Project) -> tuple[Table, tuple[Judged, ...]]:
     """Return the newest cells of the checkout, and its claims judged by them."""
     locks = by_date(project.known_locks())
-    claims = load_claims(project.root, project.known_scenarios(), locks)
+    claims = load_claims(project.root, project.known_scenarios())
     chosen = {scenario.name: scenario for scenario in project.chosen_scenarios()}
     # records are large: those of one stack at a time
     stacks = (project.records_of([lock.stack]).values() for lock in locks)

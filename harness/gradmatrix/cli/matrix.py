@@ -21,7 +21,7 @@ from gradmatrix.cli.options import (
     warn,
     warn_and_code,
 )
-from gradmatrix.cli.progress import Display, show_fallen_behind, show_summary
+from gradmatrix.cli.progress import Display, show_fallen_behind, show_isolation, show_summary
 from gradmatrix.cli.show_matrix import show_failures, show_matrix, show_overview, show_plan
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
@@ -29,8 +29,10 @@ from gradmatrix.core.text import counted, plain
 from gradmatrix.night import night
 from gradmatrix.publish import publication
 from gradmatrix.run.lookup import expect, select
-from gradmatrix.run.project import NoSuchRelease, Project, by_date, same_verdict
+from gradmatrix.run.project import Project, by_date, same_verdict
 from gradmatrix.run.refresh import as_json, refresh
+from gradmatrix.stacks import environment
+from gradmatrix.stacks.lock import CannotLock
 
 if TYPE_CHECKING:
     import argparse
@@ -56,6 +58,7 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
     )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after
+    project.known_locks()  # the table at the end needs them all: an edited one is an error now
     try:
         missing = run_stacks(options, project, console, stacks, selection)
     finally:  # also if a later stack cannot be installed
@@ -83,16 +86,17 @@ def run_stacks(
     console: Console,
     stacks: Sequence[Stack],
     selection: Selection,
-) -> dict[str, NoSuchRelease]:
-    """Run one stack after the other; return the stacks that ask for no existing release."""
-    missing: dict[str, NoSuchRelease] = {}
+) -> dict[str, CannotLock]:
+    """Run one stack after the other; return the stacks that cannot be locked."""
+    missing: dict[str, CannotLock] = {}
+    show_isolation(console, explain=options.explain)
     with Display(console, verbose=options.verbose, explain=options.explain) as display:
         for stack in stacks:
             if project.current_lock(stack) is None:
                 display.stage(stack.name, "locking")
             try:
                 run = project.stack_run(stack, display)
-            except NoSuchRelease as error:
+            except CannotLock as error:
                 missing[stack.name] = error
                 continue
             show_summary(console, run.execute(selection))
@@ -132,15 +136,16 @@ def lock_command(options: argparse.Namespace, project: Project, console: Console
     if not stacks:
         console.print("Every stack has a lock. To lock one again, name it: nox -s lock -- latest")
     failures = 0
-    missing: dict[str, NoSuchRelease] = {}
+    missing: dict[str, CannotLock] = {}
     for stack in stacks:
         try:
             lock = project.relock(stack)
-        except NoSuchRelease as error:
+        except CannotLock as error:
             missing[stack.name] = error
             continue
         failures += lock.failure is not None
         show_lock(project, console, lock)
+    environment.pin_cpu_builds(project.known_locks(), project.locks_folder)
     return unresolved(missing, stacks) or (UNRESOLVED if failures else 0)
 
 
@@ -153,11 +158,11 @@ def show_lock(project: Project, console: Console, lock: Lock) -> None:
         console.print(Text(plain(lock.failure.message)), soft_wrap=True)
 
 
-def unresolved(missing: dict[str, NoSuchRelease], stacks: Sequence[Stack]) -> int:
+def unresolved(missing: dict[str, CannotLock], stacks: Sequence[Stack]) -> int:
     """Print which stacks are ``missing`` after the others are done; return the exit code.
 
     Raises:
-        NoSuchRelease: if there is only one stack.
+        CannotLock: if there is only one stack.
     """
     for error in missing.values():
         if len(stacks) == 1:
@@ -362,6 +367,7 @@ def stacks_of_sessions(options: argparse.Namespace, project: Project) -> list[St
     except OSError as error:
         raise UserError(
             f"The sessions cannot be read: {error}.",
+            cause="nox did not write this file yet, or it lies elsewhere",
             next_step="nox -t all --list --json > sessions.json",
         ) from error
     return [project.matrix.stack(name) for name in night.stacks_of(sessions)]

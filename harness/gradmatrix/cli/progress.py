@@ -15,8 +15,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from gradmatrix.core.text import counted, one_line, plain
+from gradmatrix.core.text import counted, one_line, plain, tally
 from gradmatrix.run.plan import Action
+from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +95,14 @@ class Display:
                 self.console.print(Text(plain(output)), soft_wrap=True)
 
 
+def show_isolation(console: Console, *, explain: bool) -> None:
+    """Print what cells see of this machine; without ``explain`` only that they have a network."""
+    if explain:
+        console.print(Text(sandbox.explanation()), soft_wrap=True)
+    elif not sandbox.takes_network_away():
+        console.print(Text(f"note: {sandbox.WITH_NETWORK}"), soft_wrap=True)
+
+
 def show_summary(console: Console, summary: Summary) -> None:
     """Print what was done for a stack, and its notice."""
     text = (
@@ -103,6 +112,9 @@ def show_summary(console: Console, summary: Summary) -> None:
     if summary.executed:
         text += f"; imports {summary.import_s:.1f} s, cells {summary.cells_s:.1f} s"
     console.print(Text(text), soft_wrap=True)
+    if summary.repeated:
+        repeats = f"  failures of the machine, tried again: {tally(summary.repeated)}"
+        console.print(Text(repeats, style="yellow"), soft_wrap=True)
     if summary.notice:
         console.print(Text(f"  note: {one_line(summary.notice)}", style="yellow"), soft_wrap=True)
 

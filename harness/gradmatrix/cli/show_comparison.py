@@ -24,6 +24,7 @@ VERDICT_STYLES = {
     Verdict.SAFE: "bold green",
     Verdict.REGRESSIONS: "bold red",
     Verdict.INCONCLUSIVE: "bold yellow",
+    Verdict.SPEED_UNKNOWN: "bold yellow",
 }
 CHANGE_STYLES = {
     Change.REGRESSED: "red",
@@ -31,7 +32,14 @@ CHANGE_STYLES = {
     Change.FIXED: "green",
     Change.INCONCLUSIVE: "yellow",
 }
-SIZE_STYLES = {Size.MORE: "red", Size.LESS: "green", Size.SAME: "", Size.INCONCLUSIVE: "yellow"}
+SIZE_STYLES = {
+    Size.MORE: "red",
+    Size.PROBABLY_MORE: "yellow",
+    Size.SAME: "",
+    Size.PROBABLY_LESS: "green",
+    Size.LESS: "green",
+    Size.INCONCLUSIVE: "yellow",
+}
 MOST_DRIFTED = 8
 """The most differences of losses that are shown; a report in a file has all of them."""
 MOST_TRANSITIVE = 12

@@ -14,6 +14,7 @@ from gradmatrix.compare.requirements import LATEST
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import NOT_INSTALLED, gradient_note, phase_of
 from gradmatrix.core.text import counted, one_line, plain, tally
+from gradmatrix.judge.change import count_outcomes
 from gradmatrix.publish.formats import FORMATS
 from gradmatrix.publish.rows import Grid, grid, lacks_device, rows_of
 from gradmatrix.run.stack import failed
@@ -75,6 +76,7 @@ def show_overview(
     show_agreement(console, agreement)
     failures = failed(records)
     show_expected(console, failures)
+    show_flaky(console, records)
     show_next(console, failures, tables, verbose=verbose)
 
 
@@ -125,7 +127,7 @@ def count(records: Iterable[Record], stack: str, *, misuse: bool = False) -> str
 def show_agreement(console: Console, agreement: Agreement) -> None:
     """Print how many cells have the published verdict, and the first that have another one."""
     if not agreement.compared:
-        console.print("None of these cells ran here: this is the published matrix.")
+        console.print("Nothing to compare: no published cell of these stacks ran here.")
         return
     all_agree = not agreement.differing
     text = f"{agreement.same} of {agreement.compared} cells agree with the published matrix."
@@ -152,6 +154,16 @@ def show_expected(console: Console, failures: Sequence[Record]) -> None:
             "Cells with the role reported repeat a failure that users reported: on the affected "
             "stacks they are expected to fail."
         )
+
+
+def show_flaky(console: Console, records: Iterable[Record]) -> None:
+    """Print one of the cells whose outcome changes from run to run, and how many there are."""
+    flaky = [record for record in records if record.flaky]
+    if flaky:
+        rate = count_outcomes(flaky[0].judged_runs)
+        more = f" ({len(flaky)} cells are flaky)" if len(flaky) > 1 else ""
+        text = one_line(f"flaky: {flaky[0].cell}: {rate}{more}")
+        console.print(Text(text, style="yellow"), overflow="ellipsis", no_wrap=True)
 
 
 def show_next(console: Console, failures: Sequence[Record], tables: Path, *, verbose: bool) -> None:

@@ -17,7 +17,7 @@ from gradmatrix.cli.options import refuse_unwritable, warn
 from gradmatrix.cli.progress import Display
 from gradmatrix.cli.show_comparison import show_comparison
 from gradmatrix.compare import upgrade
-from gradmatrix.compare.comparison import Results, compare_stacks
+from gradmatrix.compare.comparison import EXIT_CODES, Results, Verdict, compare_stacks
 from gradmatrix.compare.recorded import paired, read
 from gradmatrix.compare.sides import Reading, path_of
 from gradmatrix.compare.upgrade import Plan, Timing
@@ -196,14 +196,19 @@ def split_words(text: str) -> list[str]:
 
 
 def upgrade_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Run and compare two sides; the exit code is 0 safe, 1 regressions, 3 inconclusive."""
+    """Run and compare two sides; the exit code is that of the comparison's verdict."""
     refuse_reports(options)
     plan = planned(options, project)
     reading = Reading(options.python, tuple(options.extra), tuple(options.group))
     with Display(console) as display:
         display.stage(plain(options.baseline), "resolving")
         baseline, candidate = upgrade.resolved_sides(
-            project, options.baseline, options.to, reading, as_of=options.as_of
+            project,
+            options.baseline,
+            options.to,
+            reading,
+            as_of=options.as_of,
+            build=options.build,
         )
     if not quiet(options):
         for line in what_moves(baseline, candidate):
@@ -224,6 +229,8 @@ def upgrade_command(options: argparse.Namespace, project: Project, console: Cons
         ) from error
     if not quiet(options):
         console.print(Text(f"kept: {path}"), style="dim", soft_wrap=True)
+    if options.speed_optional and comparison.verdict is Verdict.SPEED_UNKNOWN:
+        return EXIT_CODES[Verdict.SAFE]
     return comparison.exit_code
 
 
@@ -290,7 +297,7 @@ def what_moves(baseline: Resolved, candidate: Resolved) -> Iterator[str]:
     yield f"{baseline.side.name} → {candidate.side.name}"
     for each in (baseline, candidate):
         yield from (f"  note: {one_line(notice)}" for notice in each.side.notices)
-    moves = packages_moved(baseline.lock, candidate.lock)
+    moves = packages_moved(baseline.lock, candidate.lock, (baseline.contents, candidate.contents))
     if not moves:
         yield "Nothing differs: both sides have the same packages."
         return

@@ -6,6 +6,7 @@ Pure functions of records. The result is data: schema 1 of what ``compare`` and 
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.model import Lock, Record, Scenario
     from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.judge.versions import Contents
     from gradmatrix.measure.statistics import Ratio
 
 
@@ -46,9 +48,16 @@ class Verdict(StrEnum):
     SAFE = "safe"
     REGRESSIONS = "regressions"
     INCONCLUSIVE = "inconclusive"
+    SPEED_UNKNOWN = "speed unknown"
+    """Nothing regressed, but the time or memory of a cell that was to be measured is not known."""
 
 
-EXIT_CODES = {Verdict.SAFE: 0, Verdict.REGRESSIONS: 1, Verdict.INCONCLUSIVE: 3}
+EXIT_CODES = {
+    Verdict.SAFE: 0,
+    Verdict.REGRESSIONS: 1,
+    Verdict.INCONCLUSIVE: 3,
+    Verdict.SPEED_UNKNOWN: 4,
+}
 
 
 class SideFacts(Frozen, frozen=True):
@@ -175,7 +184,10 @@ class Comparison(Frozen, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0: safe. 1: a cell regressed, or needs more time or memory. 3: inconclusive."""
+        """0: safe. 1: a cell regressed, or needs more time or memory. 3: inconclusive.
+
+        4: a cell that was to be measured may or may not need more time or memory.
+        """
         return EXIT_CODES[self.verdict]
 
     @property
@@ -195,6 +207,8 @@ class Results:
     """The newest record of every cell, relations judged."""
     repeats: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     """Outcomes of further runs of the same cell on this side."""
+    contents: Contents = field(default_factory=dict)
+    """What tells its packages from others of the same version, as far as it is known."""
 
     def cell(self, key: Key) -> CellSide:
         """How a cell ended, with its repeats."""
@@ -343,7 +357,7 @@ def pair(baseline: Results, candidate: Results) -> Pair:
     """Two sides, and what moved between them."""
     locks = baseline.lock, candidate.lock
     moved = (
-        packages_moved(locks[0], locks[1])
+        packages_moved(locks[0], locks[1], (baseline.contents, candidate.contents))
         if locks[0] is not None and locks[1] is not None
         else None
     )
@@ -423,8 +437,17 @@ def cause(record: Record, found: Diagnosis | None) -> tuple[str, ...]:
     if found.place is None:
         return found.cause.value, record.cell.scenario, alike(found.text[0])
     at = found.cause.value, found.place.file, found.place.function
-    in_a_library = "/" in found.place.file
-    return at if in_a_library or found.cause is not Cause.EXCEPTION else (*at, alike(found.text[0]))
+    return (
+        at
+        if library_of(found.place) or found.cause is not Cause.EXCEPTION
+        else (*at, alike(found.text[0]))
+    )
+
+
+def library_of(place: Frame) -> str:
+    """The library that a line belongs to; empty for a script."""
+    package, slash, _ = place.file.partition("/")
+    return package if slash else ""
 
 
 def alike(message: str) -> str:
@@ -445,6 +468,10 @@ def group(
         if curable is not None
         else None
     )
+    advice = advise(curable, remedy) if curable is not None else None
+    library = library_of(found.place) if found is not None and found.place is not None else ""
+    if advice and library and remedy is None:
+        advice = f"This line is code of {library}, not yours: take another version, or report it."
     return Group(
         change=first.change.change,
         misuse=misuse,
@@ -454,7 +481,7 @@ def group(
         module=found.module if found is not None else None,
         place=found.place if found is not None else None,
         text=found.text if found is not None else (record.message,),
-        advice=advise(curable, remedy) if curable is not None else None,
+        advice=advice,
         remedy=f"{remedy.cell.scenario}/{remedy.cell.variant}" if remedy is not None else None,
         cells=tuple(each.change.cell for each, _ in members),
     )
@@ -464,6 +491,7 @@ OPENING = {
     Verdict.SAFE: "Safe",
     Verdict.REGRESSIONS: "Do not upgrade yet",
     Verdict.INCONCLUSIVE: "Inconclusive",
+    Verdict.SPEED_UNKNOWN: "Speed unknown",
 }
 MOST_MISSING = 0.1
 """If the candidate lacks a larger share of the baseline's cells, the verdict is never "safe"."""
@@ -508,15 +536,20 @@ def verdict_of(basis: Basis) -> Verdict:
     """The verdict: regressions if any cell regressed, or needs more time or memory.
 
     It is inconclusive if a cell is inconclusive, if no cell was judged on both sides, if none
-    passes on either side, or if the candidate lacks too many cells. A ratio that is inconclusive
-    or was not measured does not count: the user chose the time budget.
+    passes on either side, or if the candidate lacks too many cells. Otherwise the speed is unknown
+    if a cell that was to be measured has no clear ratio.
     """
     grew = any(Size.MORE in sizes(each) for each in basis.measured)
     if grew or basis.training.regressed or basis.misuse.regressed:
         return Verdict.REGRESSIONS
     if basis.inconclusive or not basis.compared or not basis.passing or basis.lacks_too_much:
         return Verdict.INCONCLUSIVE
-    return Verdict.SAFE
+    return Verdict.SPEED_UNKNOWN if any(map(is_open, basis.measured)) else Verdict.SAFE
+
+
+def is_open(measured: Measured) -> bool:
+    """Whether a cell may or may not need more time or memory."""
+    return measured.step_time is None or any(size.is_open for size in sizes(measured))
 
 
 def on_both(counts: Counts) -> int:
@@ -547,8 +580,10 @@ def headline(verdict: Verdict, basis: Basis, groups: Iterable[Group] = ()) -> st
         parts.insert(
             0, f"{counted(basis.compared, 'cell')} compared, and none passes on either side"
         )
-    if verdict is Verdict.SAFE:
+    if verdict in (Verdict.SAFE, Verdict.SPEED_UNKNOWN):
         parts.insert(0, f"nothing regressed in {counted(basis.compared, 'cell')}")
+    if verdict is Verdict.SAFE:
+        parts.append(speed_judged(len(basis.measured)))
     return f"{OPENING[verdict]}: {', '.join(parts)}."
 
 
@@ -564,10 +599,10 @@ def against(basis: Basis, causes: int) -> Iterator[str]:
         (TIME_WORDS, times(basis.measured)),
         (MEMORY_WORDS, memories(basis.measured)),
     ):
-        grown = [ratio for ratio in ratios if ratio.verdict is Size.MORE]
-        if grown:
-            worst = max(ratio.ratio for ratio in grown)
-            yield f"{counted(len(grown), 'cell')} {words[Size.MORE]} (at worst ×{worst:.3g})"
+        for size in (Size.MORE, Size.PROBABLY_MORE):
+            grown = [ratio.ratio for ratio in ratios if ratio.verdict is size]
+            if grown:
+                yield f"{counted(len(grown), 'cell')} {words[size]} (at worst ×{max(grown):.3g})"
     if basis.inconclusive:
         yield f"{counted(basis.inconclusive, 'cell')} inconclusive"
     if basis.missing:
@@ -598,21 +633,41 @@ def in_favour(basis: Basis) -> Iterator[str]:
         (TIME_WORDS, times(basis.measured)),
         (MEMORY_WORDS, memories(basis.measured)),
     ):
-        shrunk = sum(ratio.verdict is Size.LESS for ratio in ratios)
-        if shrunk:
-            yield f"{shrunk} {words[Size.LESS]}"
+        for size in (Size.LESS, Size.PROBABLY_LESS):
+            shrunk = sum(ratio.verdict is size for ratio in ratios)
+            if shrunk:
+                yield f"{shrunk} {words[size]}"
+
+
+def speed_judged(count: int) -> str:
+    """For how many cells "safe" speaks of time and memory too."""
+    if not count:
+        return "speed was not measured"
+    return f"{counted(count, 'cell')} measured and none slower"
 
 
 def unmeasured(measured: Sequence[Measured]) -> Iterator[str]:
-    """Cells that were measured without a result."""
-    failed = sum(each.step_time is None for each in measured)
+    """Cells that were measured without a result, and what a result would take."""
+    cells = counted(len(measured), "cell")
+    failed = [each for each in measured if each.step_time is None]
     if failed:
-        yield f"{failed} of {counted(len(measured), 'cell')} could not be measured"
-    unsure = sum(
-        Size.INCONCLUSIVE in sizes(each) for each in measured if each.step_time is not None
-    )
+        reasons = {notice for each in failed for notice in each.notices}
+        why = f" ({reasons.pop()})" if len(reasons) == 1 else ""
+        yield f"{len(failed)} of {cells} could not be measured{why}"
+    unsure = [
+        each for each in measured if each.step_time is not None and Size.INCONCLUSIVE in sizes(each)
+    ]
     if unsure:
-        yield f"speed or memory of {unsure} of {counted(len(measured), 'cell')} is inconclusive"
+        enough = budget_words(sum(each.enough_s for each in measured))
+        yield (
+            f"speed or memory of {len(unsure)} of {cells} is unknown "
+            f"(--budget {enough} would probably answer it)"
+        )
+
+
+def budget_words(seconds: float) -> str:
+    """Seconds as a value of ``--budget``, rounded up."""
+    return f"{math.ceil(seconds)}s" if seconds < 120 else f"{math.ceil(seconds / 60)}m"  # noqa: PLR2004
 
 
 def times(measured: Iterable[Measured]) -> list[Ratio]:
@@ -625,7 +680,14 @@ def memories(measured: Iterable[Measured]) -> list[Ratio]:
     return [each.memory for each in measured if each.memory is not None]
 
 
-SEVERITY = (Size.MORE, Size.INCONCLUSIVE, Size.SAME, Size.LESS)
+SEVERITY = (
+    Size.MORE,
+    Size.PROBABLY_MORE,
+    Size.INCONCLUSIVE,
+    Size.SAME,
+    Size.PROBABLY_LESS,
+    Size.LESS,
+)
 
 
 def worst_first(measured: Iterable[Measured]) -> tuple[Measured, ...]:

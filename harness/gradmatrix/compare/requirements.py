@@ -20,7 +20,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
+from gradmatrix.core.errors import (
+    UserError,
+    did_you_mean,
+    read_requirement,
+    without_credentials,
+)
 from gradmatrix.core.files import read_table, read_toml
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.generate import TWINS
@@ -151,7 +156,7 @@ def requirement_lines(
         constraints: gets the requirements of constraints files
         above: the files that include this one
     """
-    if path.resolve() in above:
+    if path.is_file() and path.resolve() in above:
         chain = " → ".join(each.name for each in (*above, path))
         raise UserError(
             f"{path.name} includes itself.",
@@ -227,7 +232,7 @@ def requirement_of(line: Line) -> Requirement:
     if PLAIN_PATH.search(text) and " @ " not in text:
         raise unreadable(line, "a path is not supported here: write NAME @ file:///PATH/TO/A.whl")
     try:
-        return Requirement(text)
+        return read_requirement(text)
     except InvalidRequirement as error:
         if text != line.text:
             raise unreadable(
@@ -455,7 +460,7 @@ def requirements_in(path: Path, given: Iterable[Any], place: str) -> list[str]:
     found = []
     for entry in given:
         try:
-            found.append(str(Requirement(entry)))  # TypeError if it is not a string
+            found.append(str(read_requirement(entry)))  # TypeError if it is not a string
         except (InvalidRequirement, TypeError) as error:
             number = line_of(path, str(entry))
             what = f"{without_credentials(repr(entry))} in {place}"
@@ -513,9 +518,12 @@ def read_pylock(path: Path) -> Listed:
             cause=str(error),
             next_step=f"write {path} again with the tool that made it",
         ) from error
-    pins, depended, notices = [], set(), []
+    pins: list[Requirement] = []
+    depended, notices = set(), []
     for package in lock.packages:
-        depended |= {canonicalize_name(each.get("name", "")) for each in package.dependencies or ()}
+        depended |= {
+            canonicalize_name(str(each.get("name", ""))) for each in package.dependencies or ()
+        }
         if not in_default_install(package, lock.default_groups or ()):
             continue
         pin = pin_of(package)
@@ -525,12 +533,12 @@ def read_pylock(path: Path) -> Listed:
             continue
         if package.marker is not None and not LOCK_OPTIONS.search(str(package.marker)):
             pin += f" ; {package.marker}"
-        pins.append(Requirement(pin))
+        pins += map(Requirement, requirements_in(path, [pin], "[[packages]]"))
     if not pins:
         raise UserError(
             f"{path} locks no package.",
             cause="it has no [[packages]] with a version",
-            next_step="name another file",
+            next_step="write it again with the tool that made it, or name another file",
         )
     if not depended:
         what = "does not say which of its packages were asked for, so all of them are kept"
@@ -592,11 +600,11 @@ def parse_edit(text: str) -> Edit:
         UserError: if it is not a requirement
     """
     try:
-        parsed = Requirement(text)
+        parsed = read_requirement(text)
     except InvalidRequirement as error:
         raise UserError(
             f"--to {without_credentials(text)} cannot be read.",
-            cause=f"it is not a stack, a file or a requirement: {str(error).splitlines()[0]}",
+            cause=str(error).splitlines()[0],
             next_step='write it like --to transformers==5.0.0, --to "trl<1", --to latest, '
             "--to NAME-OF-A-STACK, --to ./a.whl",
         ) from error

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,14 @@ from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
 from gradmatrix.stacks.generate import TWINS
 from gradmatrix.stacks.index import IndexUnreachable
+from gradmatrix.stacks.lock import NeedsBuild
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from gradmatrix.compare.requirements import Edit
     from gradmatrix.core.model import Lock
+    from gradmatrix.judge.versions import Contents
     from gradmatrix.stacks.index import Index, Release
 
 MARK = "+"
@@ -45,6 +48,8 @@ class Resolved:
     lock: Lock
     locks: Path
     """The folder of the lock's text."""
+    contents: Contents = field(default_factory=dict)
+    """What tells its packages from others of the same version."""
 
     @property
     def own(self) -> bool:
@@ -65,17 +70,18 @@ def resolved(side: Side, index: Index, folder: Path, matrix_locks: Path) -> Reso
         UserError: if there is no solution
     """
     if side.interpreter is not None and side.lock is not None:
-        return Resolved(side, of_releases(renamed(side.lock), index), folder)
+        return Resolved(side, with_days(renamed(side.lock), index), folder, side.contents)
     if side.lock is not None and side.locks is not None:
         if side.locks == matrix_locks:
-            return Resolved(side, side.lock, matrix_locks)
+            return Resolved(side, side.lock, matrix_locks, locks.contents(side.preferred))
         return kept(side, side.lock, side.preferred, folder)
-    lock, text = attempt(side, index)
+    lock, text = buildable(side, index)
     if lock.failure is not None:
         raise UserError(
             f"{side.name} does not resolve: {lock.failure.outcome}.",
             cause=lock.failure.message,
-            next_step="correct what it asks for and run the command again; nothing was run",
+            next_step=f"{step_after(lock.failure.outcome)} and run the command again; "
+            "nothing was run",
         )
     lock = msgspec.structs.replace(lock, requirements=side.asked)  # without the pins of a lock
     return kept(side, lock, text, folder)
@@ -107,14 +113,11 @@ def candidate(
     """
     edits = requirements.with_twins(edits, baseline.asked)
     side = changed(baseline, edits, latest=latest, as_of=as_of)
-    lock, text = attempt(side, index)
+    lock, text = buildable(side, index)
     if lock.failure is not None:
         raise impossible(baseline, side, edits, lock, index, stacks=stacks)
     check_edits(edits, lock)
-    found = kept(side, lock, text, folder)
-    if baseline.interpreter is None or baseline.lock is None:
-        return found
-    return replace(found, lock=as_built(found.lock, baseline.lock))
+    return kept(side, lock, text, folder)
 
 
 def check_edits(edits: Iterable[Edit], lock: Lock) -> None:
@@ -132,6 +135,13 @@ def check_edits(edits: Iterable[Edit], lock: Lock) -> None:
                 f"the candidate would have {version or 'no'} {each.name}",
                 next_step="give --python another version, or correct the marker; nothing was run",
             )
+
+
+def beside(one: Resolved, other: Resolved) -> Resolved:
+    """The first side as it is compared with the other one, which may be an environment."""
+    if other.side.interpreter is None:
+        return one
+    return replace(one, lock=as_built(one.lock, other.lock))
 
 
 def as_built(lock: Lock, there: Lock) -> Lock:
@@ -160,6 +170,7 @@ def changed(baseline: Side, edits: Sequence[Edit], *, latest: bool, as_of: dt.da
         asked=asked,
         constraints=() if latest else requirements.without(baseline.constraints, names),
         preferred="" if latest else preferred,
+        build=baseline.build,
         notices=tuple(
             f"{each.name} moves together with {TWINS[each.name]}: they are one library"
             for each in edits
@@ -168,9 +179,31 @@ def changed(baseline: Side, edits: Sequence[Edit], *, latest: bool, as_of: dt.da
     )
 
 
+def buildable(side: Side, index: Index) -> tuple[Lock, str]:
+    """As :func:`attempt`; UserError if a package must be built and --build does not name it."""
+    try:
+        return attempt(side, index)
+    except NeedsBuild as error:
+        raise UserError(
+            f"{side.name} cannot be resolved from wheels alone.",
+            cause=error.cause,
+            next_step="to allow it, give " + " ".join(f"--build {name}" for name in error.packages),
+        ) from error
+
+
 def attempt(side: Side, index: Index) -> tuple[Lock, str]:
-    """The lock of a side and its text; a lock with a failure if there is no solution."""
-    stack = Stack(name="side", python=side.python, requirements=side.requirements, as_of=side.as_of)
+    """The lock of a side and its text; a lock with a failure if there is no solution.
+
+    Raises:
+        NeedsBuild: if a package must be built and the side does not allow it
+    """
+    stack = Stack(
+        name="side",
+        python=side.python,
+        requirements=side.requirements,
+        as_of=side.as_of,
+        build=side.build,
+    )
     bounds = locks.Bounds(constraints=side.constraints, preferred=side.preferred)
     with tempfile.TemporaryDirectory() as scratch:
         lock = locks.resolve(stack, index, Path(scratch), bounds)
@@ -185,19 +218,23 @@ def renamed(lock: Lock) -> Lock:
     return msgspec.structs.replace(lock, stack=f"{MARK}{content[:DIGITS]}", requirements=shown)
 
 
-def of_releases(lock: Lock, index: Index) -> Lock:
-    """The lock with releases in place of their builds, and with their days if the index answers."""
+def with_days(lock: Lock, index: Index) -> Lock:
+    """The lock with the days of its releases, if the index answers."""
     versions = {package.name: package.version.partition("+")[0] for package in lock.packages}
     try:
         releases = index.many(versions, lock.as_of)
     except IndexUnreachable:
-        releases = {}
+        return lock
     days = {
         name: {each.version: each.uploaded for each in known} for name, known in releases.items()
     }
     packages = tuple(
-        LockedPackage(name=name, version=version, released=days.get(name, {}).get(version))
-        for name, version in versions.items()
+        LockedPackage(
+            name=each.name,
+            version=each.version,
+            released=days.get(each.name, {}).get(versions[each.name]),
+        )
+        for each in lock.packages
     )
     return msgspec.structs.replace(lock, packages=packages)
 
@@ -211,7 +248,7 @@ def kept(side: Side, lock: Lock, text: str, folder: Path) -> Resolved:
     """The lock, written into ``folder`` under a name of its own."""
     own = renamed(lock)
     locks.write(own, text, folder)
-    return Resolved(side, own, folder)
+    return Resolved(side, own, folder, locks.contents(text))
 
 
 def impossible(
@@ -238,7 +275,7 @@ def impossible(
         return UserError(
             f"{side.name} was not resolved: {failure.outcome}.",
             cause=failure.message,
-            next_step="fix this and run the command again; nothing was run",
+            next_step=f"{step_after(failure.outcome)} and run the command again; nothing was run",
         )
     for each in edits:
         missing = not_there(each, baseline, side, index, stacks)
@@ -255,6 +292,13 @@ def impossible(
         cause=explained(failure.message),
         next_step="; ".join(options) + ". Nothing was run",
     )
+
+
+def step_after(outcome: str) -> str:
+    """What to do about a failed resolution that is not the fault of an edit."""
+    if outcome == INDEX_UNREACHABLE:
+        return "check the network, and the address and the credentials of the package index,"
+    return "correct what it asks for"
 
 
 def explained(message: str) -> str:
@@ -277,8 +321,9 @@ def not_there(
         package = did_you_mean(edit.name, sorted(names_of(baseline)))
         word = did_you_mean(edit.text, [*stacks, requirements.LATEST])
         return UserError(
-            f"--to {edit.text}: the package index has no package {edit.name}.",
-            cause=next((each for each in (package, word) if each.startswith("perhaps")), package),
+            f"--to {edit.text}: there is no stack, file or folder of this name, and the package "
+            f"index has no package {edit.name}.",
+            cause=next((each for each in (package, word) if each.startswith("perhaps")), word),
             next_step="correct the name and run the command again; nothing was run",
         )
     day = dt.datetime.now(dt.UTC).date() if side.as_of == "today" else side.as_of
@@ -336,7 +381,10 @@ def newest_that_resolves(
     instead = requirements.relaxed(side.requirements, names)
     if instead == side.requirements:
         return None
-    lock, _ = attempt(replace(side, requirements=instead), index)
+    try:
+        lock, _ = attempt(replace(side, requirements=instead), index)
+    except NeedsBuild:
+        return None
     found = [f"{name}=={version}" for name in sorted(names) if (version := lock.version(name))]
     if lock.failure is not None or not found:
         return None
@@ -360,7 +408,8 @@ def must_move(baseline: Side, side: Side, edits: Sequence[Edit], index: Index) -
             continue
         freed = [requirements.parse_edit(name) for name in lifted]
         instead = changed(baseline, (*edits, *freed), latest=False, as_of=None)
-        lock, _ = attempt(replace(instead, as_of=side.as_of), index)
-        if lock.failure is None:
-            return lifted
+        with contextlib.suppress(NeedsBuild):
+            lock, _ = attempt(replace(instead, as_of=side.as_of), index)
+            if lock.failure is None:
+                return lifted
     return []

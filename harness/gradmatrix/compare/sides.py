@@ -12,7 +12,7 @@ import hashlib
 import re
 import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,7 +25,7 @@ from packaging.version import Version
 
 from gradmatrix.compare import requirements
 from gradmatrix.compare.requirements import LATEST, Edit
-from gradmatrix.core.errors import UserError, did_you_mean, without_credentials
+from gradmatrix.core.errors import UserError, without_credentials
 from gradmatrix.stacks import environment, uv
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.index import allows
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.compare.requirements import Listed
     from gradmatrix.core.model import Lock, Stack
+    from gradmatrix.judge.versions import Contents
     from gradmatrix.run.project import Project
     from gradmatrix.stacks.environment import Distribution
 
@@ -61,6 +62,10 @@ class Side:
     """The folder of that lock's text."""
     interpreter: Path | None = None
     """The Python of an environment that exists and is used in place."""
+    contents: Contents = field(default_factory=dict)
+    """What tells its packages from others of the same version, if it is an environment."""
+    build: tuple[str, ...] = ()
+    """The packages that may be built from their source releases."""
     notices: tuple[str, ...] = ()
 
 
@@ -153,6 +158,7 @@ def of_stack(stack: Stack, project: Project) -> Side:
         preferred=text_of(lock, folder) if lock else "",
         lock=lock,
         locks=folder if lock else None,
+        build=stack.build,
     )
 
 
@@ -165,12 +171,22 @@ def text_of(lock: Lock, folder: Path) -> str:
     )
 
 
+PYTHONS = ("bin/python", "Scripts/python.exe", "python.exe")
+"""Where an environment has its Python."""
+LISTS = ("uv.lock", "pylock.toml", "pyproject.toml", "requirements.txt")
+"""What a project has; the first one that is there is read."""
+
+
+def is_environment(path: Path) -> bool:
+    """Whether a folder is an environment."""
+    return any((path / name).exists() for name in PYTHONS)
+
+
 def of_folder(path: Path, project: Project, reading: Reading) -> Side:
     """The environment or the project in a folder."""
-    for name in ("bin/python", "Scripts/python.exe", "python.exe"):
-        if (path / name).exists():
-            return of_environment(path, project.settings().limits.threads)
-    for name in ("uv.lock", "pylock.toml", "pyproject.toml", "requirements.txt"):
+    if is_environment(path):
+        return of_environment(path, project.settings().limits.threads)
+    for name in LISTS:
         if (path / name).is_file():
             return of_file(path / name, project, reading)
     raise UserError(
@@ -190,10 +206,12 @@ def of_environment(path: Path, threads: int) -> Side:
     listing = environment.listing(python, threads)
     lock = environment.lock_of(python, listing)
     roots, notices = asked_in(listing.distributions, lock)
-    origins = sorted((each.name, each.origin) for each in listing.distributions if each.origin)
-    if origins:  # builds of one version differ by where they come from
-        digest = hashlib.sha256(msgspec.json.encode((lock.digest, origins))).hexdigest()
-        lock = msgspec.structs.replace(lock, digest=digest)
+    contents: dict[str, frozenset[str]] = {}
+    for each in listing.distributions:  # of two versions the first one is imported
+        contents.setdefault(str(canonicalize_name(each.name)), each.contents)
+    known = sorted((name, sorted(values)) for name, values in contents.items())
+    digest = hashlib.sha256(msgspec.json.encode((lock.digest, known))).hexdigest()
+    lock = msgspec.structs.replace(lock, digest=digest)
     pins = "\n".join(
         without_label(f"{each.name}=={each.version}")
         for each in lock.packages
@@ -211,6 +229,7 @@ def of_environment(path: Path, threads: int) -> Side:
         preferred=pins + "\n",
         lock=lock,
         interpreter=python,
+        contents=contents,
         notices=notices,
     )
 
@@ -277,12 +296,6 @@ def of_file(path: Path, project: Project, reading: Reading) -> Side:
         lock = lock_in(path)
         if lock is not None:
             return of_lock(lock, path.parent.resolve())
-        if path.suffix == ".json":
-            raise UserError(
-                f"The lock {path.name} cannot be used.",
-                cause=f"{path.stem}.txt is missing beside it, or belongs to another lock",
-                next_step="copy both files of the lock",
-            )
     if path.suffix == ".toml" or path.name == "uv.lock":
         return of_toml(path, project, reading)
     if path.suffix == ".whl":
@@ -305,9 +318,16 @@ def of_file(path: Path, project: Project, reading: Reading) -> Side:
 
 
 def lock_in(path: Path) -> Lock | None:
-    """The lock that a file is part of, if any; UserError if a .json file is not one."""
+    """The lock that a file is part of, if any.
+
+    Raises:
+        UserError: if a .json file is no lock, or the two files do not belong together
+    """
     try:
         return locks.load(path.stem, path.parent)
+    except locks.NotAsLocked as error:
+        error.next_step = "copy both files of the lock again"
+        raise
     except UserError:
         if path.suffix == ".json":
             raise
@@ -342,6 +362,7 @@ def of_lock(lock: Lock, folder: Path) -> Side:
         preferred=text_of(lock, folder),
         lock=lock,
         locks=folder,
+        build=lock.build,
     )
 
 
@@ -416,6 +437,8 @@ def parse_target(
 ) -> Target:
     """The target that ``words`` name together; UserError if they do not name one.
 
+    A word is tried as ``latest``, as a stack, as a file or folder, and as a requirement.
+
     Args:
         words: the values of ``--to``
         baseline: the side that is edited
@@ -439,6 +462,8 @@ def parse_target(
                     next_step=f"give only --to {word}",
                 )
             return Target(side=parse_side(word, project, reading))
+        elif wheels_in(word):
+            edits += of_wheels(word, baseline.python)
         else:
             edits.append(parse_edit(word, baseline, project))
     check_once(edits)
@@ -460,13 +485,35 @@ def latest_stack(baseline: Side, project: Project) -> str | None:
 
 
 def is_side(word: str, project: Project) -> bool:
-    """Whether a word names a side, and not a package."""
+    """Whether a word names a side, and not a package.
+
+    A folder that is neither an environment nor a project may have the name of a package.
+    """
     if word in {stack.name for stack in project.matrix.stacks}:
         return True
     path = path_of(word)
     if path.suffix == ".whl" or requirements.VCS.match(word) or " @ " in word:
         return False
-    return path.exists() and (looks_like_a_path(word) or path.is_file())
+    if path.is_dir():
+        is_project = any((path / name).is_file() for name in LISTS)
+        return (
+            is_environment(path) or is_project or (looks_like_a_path(word) and not wheels_in(word))
+        )
+    return path.is_file()
+
+
+def wheels_in(word: str) -> list[Path]:
+    """The wheels in the folder that a word names."""
+    return sorted(path_of(word).glob("*.whl")) if path_of(word).is_dir() else []
+
+
+def of_wheels(word: str, python: str) -> list[Edit]:
+    """The packages in a folder of wheels; UserError if one cannot be installed here."""
+    return [of_wheel(str(path), python) for path in wheels_in(word)]
+
+
+OPERATORS = {"=": "==", "=>": ">=", "=<": "<="}
+"""Operators that people write, and what they mean."""
 
 
 def parse_edit(word: str, baseline: Side, project: Project) -> Edit:
@@ -478,21 +525,22 @@ def parse_edit(word: str, baseline: Side, project: Project) -> Edit:
     try:
         return replace(requirements.parse_edit(word), text=without_credentials(word))
     except UserError as error:
-        if looks_like_a_path(word):
-            raise UserError(
-                f"There is no file or folder {without_credentials(word)!r}.",
-                cause=suggestion(word, [], path_of(word)),
-                next_step="name a file that exists, "
-                "or a requirement such as --to transformers==5.0.0",
-            ) from error
-        single = re.fullmatch(r"([\w.-]+(?:\[.*\])?)=([^=].*)", word)
-        stacks = did_you_mean(word, [each.name for each in project.matrix.stacks])
-        error.cause = (
-            f"a version is written {single[1]}=={single[2]}"
-            if single
-            else f"{error.cause}; {stacks}"
-        )
-        raise
+        raise UserError(
+            f"--to {without_credentials(word)} cannot be read.",
+            cause=tried(word, project, error.cause),
+            next_step=error.next_step,
+        ) from error
+
+
+def tried(word: str, project: Project, why: str) -> str:
+    """What a word was tried as, and why it is none of these."""
+    shown = without_credentials(word)
+    wrong = re.fullmatch(r"([\w.-]+(?:\[.*\])?)\s*(=[<>]?)\s*([^=<>].*)", shown)
+    if wrong:
+        return f"a version is written {wrong[1]}{OPERATORS[wrong[2]]}{wrong[3]}"
+    names = [each.name for each in project.matrix.stacks]
+    near = suggestion(word, names, path_of(word))
+    return f"it is no stack, no file or folder, and no requirement ({why}); {near}"
 
 
 def of_wheel(word: str, python: str) -> Edit:

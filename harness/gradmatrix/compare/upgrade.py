@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from gradmatrix.compare import resolution, sides
 from gradmatrix.compare.comparison import Results, as_json, compare
@@ -23,6 +24,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import Build, Role, Stack
 from gradmatrix.core.outcomes import NO_DEVICE, NOT_INSTALLED, TRAINS, UNSUPPORTED, Outcome, Phase
+from gradmatrix.core.text import counted
 from gradmatrix.judge import relations
 from gradmatrix.judge.change import outcome_of_run
 from gradmatrix.measure import race
@@ -30,13 +32,14 @@ from gradmatrix.measure.statistics import Key
 from gradmatrix.run.plan import Action, Selection
 from gradmatrix.run.pool import new_run_id, workplace
 from gradmatrix.run.stack import StackRun
-from gradmatrix.run.store import Store, newest
+from gradmatrix.run.store import Store, in_order, newest
 from gradmatrix.stacks import environment
 from gradmatrix.stacks.environment import ONLY_CUDA, Environment, device_class, has_driver
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from gradmatrix.compare.comparison import Comparison
@@ -61,7 +64,7 @@ class Timing:
     """What is measured side by side."""
 
     budget_s: float = 300.0
-    """The time for all measurements."""
+    """The time for all measurements, without the start of servers."""
     margin: float = 0.01
     """Ratios this close to 1 count as the same."""
     everything: bool = False
@@ -84,7 +87,13 @@ class Plan:
 
 
 def resolved_sides(
-    project: Project, word: str, words: Sequence[str], reading: Reading, *, as_of: dt.date | None
+    project: Project,
+    word: str,
+    words: Sequence[str],
+    reading: Reading,
+    *,
+    as_of: dt.date | None,
+    build: Sequence[str] = (),
 ) -> tuple[Resolved, Resolved]:
     """Baseline and candidate, resolved.
 
@@ -94,6 +103,7 @@ def resolved_sides(
         words: the values of ``--to``
         reading: how files are read
         as_of: the day of the index for the candidate; None for today
+        build: packages that may be built from their source releases on either side
 
     Raises:
         UserError: if a side does not exist or has no solution
@@ -104,7 +114,7 @@ def resolved_sides(
             cause="--extra and --group choose parts of a pyproject.toml or a uv.lock",
             next_step="remove them, or name such a file",
         )
-    side = sides.parse_side(word, project, reading)
+    side = allowing(sides.parse_side(word, project, reading), build)
     target = sides.parse_target(words, side, project, reading, dated=as_of is not None)
     refuse_python(word, side, target.side, reading)
     folder = folder_of(project) / "locks"
@@ -116,7 +126,8 @@ def resolved_sides(
                 cause=f"{target.side.name} has its own day",
                 next_step="remove --as-of",
             )
-        candidate = resolution.resolved(target.side, project.index, folder, project.locks_folder)
+        other = allowing(target.side, build)
+        candidate = resolution.resolved(other, project.index, folder, project.locks_folder)
     else:
         candidate = resolution.candidate(
             side,
@@ -134,7 +145,12 @@ def resolved_sides(
                 cause=each.lock.failure.message,
                 next_step="name another side",
             )
-    return baseline, candidate
+    return resolution.beside(baseline, candidate), resolution.beside(candidate, baseline)
+
+
+def allowing(side: Side, build: Iterable[str]) -> Side:
+    """The side with further packages that may be built."""
+    return replace(side, build=tuple(sorted({*side.build, *map(canonicalize_name, build)})))
 
 
 def refuse_python(word: str, side: Side, other: Side | None, reading: Reading) -> None:
@@ -177,19 +193,33 @@ def compared(project: Project, first: SideRun, second: SideRun, plan: Plan) -> C
     repeats = repeated(first, second, before, after, plan)
     measured: Mapping[Key, Measured] = {}
     if plan.timing is not None:
-        measured = measure(
-            project,
-            first,
-            second,
-            to_measure(before, after, plan.timing, plan.scenarios),
-            plan.timing,
-        )
+        keys = to_measure(before, after, plan.timing, plan.scenarios)
+        least_s = math.ceil(sum(race.smallest_budget_s(step_s(before, after, key)) for key in keys))
+        if plan.timing.budget_s < least_s:
+            cells = counted(len(keys), "cell")
+            notice = f"--budget {least_s}s is the smallest that can measure {cells}"
+            second.stage(notice)
+            measured = {key: race.unmeasured(key, notice) for key in keys}
+        else:
+            measured = measure(project, first, second, keys, plan.timing)
     return compare(
-        Results(first.shown_name, first.resolved.lock, renamed(first, before), repeats[0]),
-        Results(second.shown_name, second.resolved.lock, renamed(second, after), repeats[1]),
+        results(first, before, repeats[0]),
+        results(second, after, repeats[1]),
         {scenario.name: scenario for scenario in plan.scenarios},
         measured,
     )
+
+
+def step_s(before: Mapping[Key, Record], after: Mapping[Key, Record], key: Key) -> float:
+    """The seconds of a step on the faster side; none if the records do not tell."""
+    rates = (side[key].steps_per_s for side in (before, after))
+    return min((1 / rate.median for rate in rates if rate is not None), default=0.0)
+
+
+def results(run: SideRun, records: Mapping[Key, Record], repeats: Repeats) -> Results:
+    """What a side ended with."""
+    resolved = run.resolved
+    return Results(run.shown_name, resolved.lock, renamed(run, records), repeats, resolved.contents)
 
 
 def renamed(run: SideRun, records: Mapping[Key, Record]) -> dict[Key, Record]:
@@ -598,6 +628,10 @@ class Borrowing:
     own: Store
     matrix: Store
 
+    def in_use(self, stack: str, waiting: Callable[[], object]) -> AbstractContextManager[None]:
+        """Hold the upgrades' records of a stack: a second run waits."""
+        return self.own.in_use(stack, waiting)
+
     def append(self, record: Record) -> None:
         """Add a record to those of upgrades."""
         self.own.append(record)
@@ -605,7 +639,7 @@ class Borrowing:
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell, of an upgrade or of the matrix."""
         borrowed = self.matrix.of_stack(stack).values()
-        return newest(chain(borrowed, self.own.recorded_here(stack).values()))
+        return newest(in_order(borrowed, [*self.own.recorded_here(stack).values()]))
 
     def recorded_under(self, stack: str) -> dict[tuple[Cell, str], Record]:
         """The newest record of each cell and key, of an upgrade or of the matrix."""

@@ -67,19 +67,37 @@ def check_name(path: Path, kind: str, name: str) -> None:
 def check_python(path: Path, place: str, python: str) -> None:
     """UserError if ``python`` is no feature release; ``place`` is its table."""
     if not PYTHON.fullmatch(python):
-        raise wrong(path, f'has python = {python!r} in {place}: write it like "3.11"')
+        raise wrong(path, f"has python = {python!r} in {place}", fix='write it like "3.11"')
+
+
+def read_requirement(text: str) -> Requirement:
+    """The requirement that ``text`` is, in a form that can be written and read again.
+
+    Raises:
+        InvalidRequirement: if there is none: a string in a marker may hold what cannot be written
+        TypeError: if ``text`` is not a string
+    """
+    return Requirement(str(Requirement(text)))
 
 
 def check_requirement(path: Path, place: str, text: str) -> None:
     """UserError if ``text`` is no requirement on a release; ``place`` is its table."""
     try:
-        requirement = Requirement(text)
+        requirement = read_requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
         raise wrong(path, f"has the unreadable requirement {text!r} in {place}", reason) from error
     if requirement.url:
         cause = "a URL has no release date, so the stack would have no as-of date"
         raise wrong(path, f"has the requirement {text!r} in {place}, which is a URL", cause)
+
+
+def check_build(path: Path, place: str, names: Iterable[str]) -> None:
+    """UserError if one of ``names`` is no package's name; ``place`` is its table."""
+    for name in names:
+        if not SAFE_NAME.fullmatch(name):
+            cause = 'it takes names of packages, without versions: build = ["lit"]'
+            raise wrong(path, f"has {name!r} in the key 'build' of {place}", cause)
 
 
 def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
@@ -95,10 +113,10 @@ def check_unique(path: Path, kind: str, names: Iterable[str]) -> None:
         seen.add(name.lower())
 
 
-def wrong(path: Path, what: str, cause: str = "") -> UserError:
-    """An error about a file: what is wrong in it, and why."""
+def wrong(path: Path, what: str, cause: str = "", fix: str = "") -> UserError:
+    """An error about a file: what is wrong in it, why, and what to write instead."""
     return UserError(
         f"{path.name} {what}.",
         cause=cause,
-        next_step=f"correct {path.name} and run the command again",
+        next_step=f"{f'{fix},' if fix else f'correct {path.name}'} and run the command again",
     )

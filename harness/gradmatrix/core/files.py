@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OUTPUT_LIMIT_BYTES = 16 * 2**20
+NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises if JSON is of another kind, is no UTF-8, or is nested too deeply."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -109,13 +111,13 @@ def cut_back(path: Path) -> None:
 
 
 def tail(path: Path, most_bytes: int = 4000) -> str:
-    """The end of a text file; empty if there is no such file."""
+    """The end of a text file; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - most_bytes))
             return file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 
@@ -144,7 +146,7 @@ def read_table(path: Path) -> dict[str, Any]:
         ) from error
     except OSError as error:  # a folder, or a file that may not be read
         raise wrong(path, f"cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, a number of 5000 digits
         raise wrong(path, f"is not valid TOML: {error}") from error
 
 
@@ -189,7 +191,7 @@ def _explained(
     if missing:
         return wrong(path, f"lacks the key {missing[1]!r}{place}")
     what = f"has a wrong value{place}: {message[0].lower()}{message[1:]}"
-    return wrong(path, what, _hint(expected, message))
+    return wrong(path, what, _similar(expected, message), _fix(expected))
 
 
 def _names(steps: Iterable[str | int], table: object) -> Iterator[str]:
@@ -239,14 +241,19 @@ def _fields(expected: msgspec.inspect.Type) -> list[str]:
     return [field.encode_name for field in fields]
 
 
-def _hint(expected: msgspec.inspect.Type, message: str) -> str:
+def _similar(expected: msgspec.inspect.Type, message: str) -> str:
+    """The most similar known word, if one of several words is expected; else empty."""
+    if not isinstance(expected, msgspec.inspect.EnumType):
+        return ""
+    found = re.search(r"enum value '(.*)'", message)
+    return did_you_mean(found[1] if found else "", [each.value for each in expected.cls])
+
+
+def _fix(expected: msgspec.inspect.Type) -> str:
     """What to write instead of a wrong value; empty if the message says enough."""
     if isinstance(expected, msgspec.inspect.LiteralType):
         wanted = " or ".join(f'"{each}"' for each in expected.values)
         return f"write {wanted}"
-    if isinstance(expected, msgspec.inspect.EnumType):
-        found = re.search(r"enum value '(.*)'", message)
-        return did_you_mean(found[1] if found else "", [each.value for each in expected.cls])
     if isinstance(expected, msgspec.inspect.DateType):
         return "write a date without quotes, such as 2024-12-31"
     return ""
@@ -268,7 +275,7 @@ def decode_line(line: bytes, decoder: msgspec.json.Decoder[T], schema: int) -> T
 
     Raises:
         OtherSchema: if it has another schema than this release writes
-        msgspec.MsgspecError, UnicodeDecodeError: if it cannot be read for another reason
+        one of NOT_READABLE: if it cannot be read for another reason
     """
     try:
         return decoder.decode(line)
@@ -312,5 +319,5 @@ def read_lines(path: Path, decode: Callable[[bytes], T]) -> Iterator[Line[T]]:
             yield Line(number, line, decode(line))
         except OtherSchema as error:
             yield Line(number, line, None, f"it has {error}", other_schema=True)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             yield Line(number, line, None, str(error))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from gradmatrix.core.observation import Frozen, Observation, Rate, rate_of
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, row_of
 
 
 class Role(StrEnum):
@@ -53,6 +53,8 @@ class Stack(Frozen, frozen=True):
     as_of: dt.date | Literal["today"]
     core: bool = False
     summary: str = ""
+    build: tuple[str, ...] = ()
+    """Canonical names of the packages that are built from their source releases. No others are."""
 
 
 class LockedPackage(Frozen, frozen=True):
@@ -84,6 +86,8 @@ class Lock(Frozen, frozen=True):
     """sha256 of the requirements text that ``uv pip install`` reads; empty if resolution failed."""
     resolver: str
     failure: Failure | None = None
+    build: tuple[str, ...] = ()
+    """The packages that the stack allows to be built."""
 
     def version(self, name: str) -> str | None:
         """The locked version of ``name``; None if the lock has no such package."""
@@ -160,6 +164,10 @@ class Failure(Frozen, frozen=True):
     message: str
 
 
+Moment = Annotated[dt.datetime, msgspec.Meta(tz=True)]
+"""A time with its time zone."""
+
+
 class Record(Frozen, frozen=True):
     """One cell's identity, outcome, observation and timings: one line of JSON."""
 
@@ -172,7 +180,7 @@ class Record(Frozen, frozen=True):
     passed: bool | None
     gradient: Gradient | None
     message: str
-    recorded_at: dt.datetime
+    recorded_at: Moment
     run: str
     isolation: Literal["fork", "fresh", "none"]
     """How the cell was isolated; "none" if nothing ran (unsupported, no device, …)."""
@@ -180,6 +188,19 @@ class Record(Frozen, frozen=True):
     """The parts of ``key`` by name; ``--explain`` names the one that changed."""
     build: str = ""
     observation: Observation | None = None
+    repeats: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The judged outcomes of earlier runs with the same key, oldest first; not written if none."""
+
+    @property
+    def judged_runs(self) -> tuple[str, ...]:
+        """The outcomes of all its judged runs with this key, oldest first."""
+        earlier = self.repeats or ()
+        return (*earlier, self.outcome) if row_of(self.outcome).judged else earlier
+
+    @property
+    def flaky(self) -> bool:
+        """Whether its runs with this key ended in different ways."""
+        return len(set(self.judged_runs)) > 1
 
     @property
     def steps_per_s(self) -> Rate | None:

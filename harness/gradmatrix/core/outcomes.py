@@ -138,7 +138,12 @@ TABLE = (
     Row(outcome="process:exit-N",
         doc="The process exited before the cell was done."),
     Row(outcome="process:lost", judged=False, of_the_machine=True, spurious=True,
-        doc="The process disappeared. This says nothing about the stack."),
+        doc="The process disappeared, or something outside killed it. "
+        "This says nothing about the stack."),
+    Row(outcome="process:disk-full", judged=False, of_the_machine=True, spurious=True,
+        doc="The disk was full while the cell ran. This says nothing about the stack."),
+    Row(outcome="process:internal-error", judged=False, of_the_machine=True, spurious=True,
+        doc="gradmatrix itself failed while the cell ran. This says nothing about the stack."),
 )
 # fmt: on
 
@@ -147,7 +152,7 @@ TABLE = (
 def row_of(outcome: str) -> Row:
     """The row of an outcome. ValueError for a text that is none."""
     for row in TABLE:
-        if re.fullmatch(row.outcome.replace("N", r"\d+"), outcome):
+        if re.fullmatch(row.outcome.replace("N", "[0-9]{1,10}"), outcome):
             return row
     raise ValueError(f"{outcome!r} is no outcome that this release knows")
 
@@ -222,6 +227,13 @@ DISAGREES = named("relation:disagrees")
 TIMEOUT = named("process:timeout")
 OUT_OF_MEMORY = named("process:out-of-memory")
 LOST = named("process:lost")
+NO_SPACE = named("process:disk-full")
+INTERNAL_ERROR = named("process:internal-error")
+
+SAYS_DISK_FULL = re.compile(
+    r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE
+)
+"""What programs print if the disk is full."""
 
 SPURIOUS = frozenset(row.outcome for row in TABLE if row.spurious)
 NOT_JUDGED = frozenset(row.outcome for row in TABLE if not row.judged)

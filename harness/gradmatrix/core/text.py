@@ -17,6 +17,7 @@ CONTROL = re.compile(
     r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # links and window titles
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # other control characters
     r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # marks that change the direction of writing
+    r"|[\ud800-\udfff]"  # halves of characters, which cannot be printed
 )
 MENTION = re.compile(r"(?<=@)(?=\w)")
 LINKED = re.compile(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from gradmatrix.core.model import Cell, Gradient, Record, Role
+from gradmatrix.core.model import Cell, Gradient, Moment, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, OF_THE_MACHINE
 from gradmatrix.core.text import few
@@ -60,9 +60,9 @@ class Entry(Frozen, frozen=True, omit_defaults=True):
     schema: Literal[1]
     cell: Cell
     role: Role
-    at: dt.datetime
+    at: Moment
     """When the cell ran; if it is gone, when that was published."""
-    published: dt.datetime
+    published: Moment
     run: str
     outcome: str
     passed: bool | None
@@ -83,6 +83,11 @@ class Entry(Frozen, frozen=True, omit_defaults=True):
     """Names of the inputs that differ from the record before; empty for a cell's first entry."""
     gone: bool = False
     """It left the matrix; the rest is what was last known of it."""
+
+    @property
+    def recorded_by(self) -> dt.datetime:
+        """The latest time at which it can have been recorded: a clock may have been ahead."""
+        return min(self.at, self.published)
 
     @property
     def standing(self) -> Standing:
@@ -192,7 +197,7 @@ def changes(
         known = previous.get(record.cell)
         if known is None or known.gone:
             found.append(entry(record, published))
-        elif record.recorded_at >= known.at and differs(known, record):
+        elif record.recorded_at >= known.recorded_by and differs(known, record):
             changed = changed_since(known, before(record.cell), record)
             found.append(entry(record, published, changed))
     if there:

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 from gradmatrix.core.model import Gradient, Role
 from gradmatrix.core.outcomes import (
     IMPORT_EXCEPTION,
+    INTERNAL_ERROR,
     LOST,
     MISSING_MODULE,
     NO_DEVICE,
     NO_GRAD_FN,
+    NO_SPACE,
     NO_UPDATE,
     NONFINITE_LOSS,
     OUT_OF_MEMORY,
     PARTIAL_UPDATE,
+    SAYS_DISK_FULL,
     SETUP_EXCEPTION,
     STEP_EXCEPTION,
     TIMEOUT,
@@ -37,6 +40,19 @@ SAYS_NO_GRAD_FN = re.compile(r"does not require grad and does not have a grad_fn
 SAYS_OUT_OF_MEMORY = re.compile(
     r"out of memory|can't allocate memory|not enough memory|bad_alloc", re.IGNORECASE
 )
+SAYS_WORKER_KILLED = re.compile(r"killed by signal: (?:Killed|Terminated|Hangup)\b")
+"""What torch raises if a process that loads data was killed from outside."""
+SENT_FROM_OUTSIDE = frozenset({1, 2, 9, 10, 12, 15, 24, 30})
+"""SIGHUP, SIGINT, SIGKILL, SIGUSR1, SIGUSR2, SIGTERM, SIGXCPU and SIGPWR, by Linux's numbers.
+
+No fault of a program raises them: a person, a scheduler or the kernel sends them.
+"""
+ABORT = 6
+"""SIGABRT. C++ aborts where memory cannot be had, after it has said so."""
+LONG_NUMBER = 10
+"""A number with so many digits is too large for an exit code. Python exits with 255 then."""
+OUR_FAULT = 70
+"""The exit code of a cell's process if the code failed that watches it: EX_SOFTWARE."""
 NAMES_THE_PROBLEM = re.compile(
     r"\b(?:not|none|no|nothing|without)\b[^.:;]{0,60}\brequires?[_ ]grad\b"
     r"|\brequires_grad ?(?:=|is|to) ?false\b"
@@ -99,19 +115,40 @@ def judge(observation: Observation | None, ended: Ended) -> Verdict:
 
 
 def process_outcome(observation: Observation | None, ended: Ended) -> tuple[Outcome, str] | None:
-    """Outcome and message of a process that left no observation; None if it left one."""
+    """Outcome and message of a process that left no observation; None if it left one.
+
+    How the process ended counts first, and what it printed only after that.
+    """
     if observation is not None:
         return None
     if ended.timed_out:
         return Outcome(TIMEOUT), "still running at the time limit"
     if ended.lost:
         return Outcome(LOST), "the process that ran the cell disappeared"
-    if SAYS_OUT_OF_MEMORY.search(ended.output_tail):
-        return Outcome(OUT_OF_MEMORY), last_line(ended.output_tail)
     if ended.signal is not None:
-        return killed_by(ended.signal), f"killed by signal {ended.signal}"
-    status = ended.exit or 0
+        return signal_outcome(ended.signal, ended.output_tail)
+    return exit_outcome(ended.exit or 0, ended.output_tail)
+
+
+def exit_outcome(status: int, output_tail: str) -> tuple[Outcome, str]:
+    """Outcome and message of a process that exited before its cell was done."""
+    last = last_line(output_tail)
+    if status == OUR_FAULT:
+        return Outcome(INTERNAL_ERROR), last
+    if SAYS_OUT_OF_MEMORY.search(output_tail):
+        return Outcome(OUT_OF_MEMORY), last
+    if status and SAYS_DISK_FULL.search(last):
+        return Outcome(NO_SPACE), last
     return exited_with(status), f"the process exited with status {status} by itself"
+
+
+def signal_outcome(signal: int, output_tail: str) -> tuple[Outcome, str]:
+    """Outcome and message of a process that a signal ended."""
+    if signal in SENT_FROM_OUTSIDE:
+        return Outcome(LOST), f"killed from outside by signal {signal}"
+    if signal == ABORT and SAYS_OUT_OF_MEMORY.search(output_tail):
+        return Outcome(OUT_OF_MEMORY), last_line(output_tail)
+    return killed_by(signal), f"killed by signal {signal}"
 
 
 def judge_observation(seen: Observation) -> Verdict:
@@ -163,10 +200,10 @@ def exception_outcome(seen: Observation) -> Outcome:
     assert seen.raised is not None
     name, message = seen.raised.type, seen.raised.message
     if name == "SystemExit":
-        default = 0 if message in {"", "None"} else 1
-        return exited_with(int(message) if message.isdecimal() else default)
-    if name == "MemoryError" or "OutOfMemoryError" in name or SAYS_OUT_OF_MEMORY.search(message):
-        return Outcome(OUT_OF_MEMORY)
+        return exited_with(exit_status(message))
+    for_want_of = resource_outcome(name, message)
+    if for_want_of is not None:
+        return for_want_of
     if seen.reached in {"import", "setup"} and is_import_error(name, message):
         return import_outcome(name, message)
     if SAYS_NO_GRAD_FN.search(message):
@@ -174,6 +211,22 @@ def exception_outcome(seen: Observation) -> Outcome:
     if seen.reached == "import":
         return Outcome(IMPORT_EXCEPTION)
     return Outcome(SETUP_EXCEPTION if seen.reached == "setup" else STEP_EXCEPTION)
+
+
+def exit_status(message: str) -> int:
+    """The exit status of a process that ended by a SystemExit with this message."""
+    if not message.isdecimal():
+        return 0 if message in {"", "None"} else 1
+    return int(message) % 256 if len(message) < LONG_NUMBER else 255
+
+
+def resource_outcome(name: str, message: str) -> Outcome | None:
+    """The outcome if memory or disk space ran out, or a helper process was killed; else None."""
+    if name == "MemoryError" or "OutOfMemoryError" in name or SAYS_OUT_OF_MEMORY.search(message):
+        return Outcome(OUT_OF_MEMORY)
+    if SAYS_DISK_FULL.search(message):
+        return Outcome(NO_SPACE)
+    return Outcome(LOST) if SAYS_WORKER_KILLED.search(message) else None
 
 
 def is_import_error(name: str, message: str) -> bool:

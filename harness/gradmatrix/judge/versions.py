@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -17,7 +19,7 @@ from gradmatrix.core.text import few, listed
 from gradmatrix.judge.causes import remedy_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gradmatrix.core.model import Lock, Published, Record
     from gradmatrix.judge.causes import Remedy
@@ -244,18 +246,54 @@ class PackageMove(Frozen, frozen=True):
     after_released: dt.date | None = None
     direct: bool = False
     """A stack asks for it by name; else it came with another package."""
+    same_version: bool = False
+    """The version is the same, and the contents are others."""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.before or '(none)'} → {self.after or '(none)'}"
+        others = " (other contents)" if self.same_version else ""
+        return f"{self.name} {self.before or '(none)'} → {self.after or '(none)'}{others}"
 
 
-def moves(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[PackageMove, ...]:
-    """The packages whose versions differ: those of FIRST, then the rest by name."""
-    names = {name for name, _ in before.items() ^ after.items()}
-    return tuple(
-        PackageMove(name=name, before=before.get(name), after=after.get(name))
-        for name in sorted(names, key=lambda name: (rank(name), name))
-    )
+Contents = Mapping[str, frozenset[str]]
+"""What tells packages of one version from each other, by name: each a kind, a colon and a value."""
+KINDS = ("files", "sha256", "commit", "from")
+"""The kinds, the surest first."""
+BUILD_LABEL = re.compile(r"\+(?:cpu|cu\d+|rocm[\d.]+|xpu)$")
+"""The label of a build of torch, which the machine chooses."""
+
+
+def moves(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    contents: tuple[Contents, Contents] = ({}, {}),
+) -> tuple[PackageMove, ...]:
+    """The packages that differ in version or contents: those of FIRST, then the rest by name."""
+    found = []
+    for name in sorted({*before, *after}, key=lambda name: (rank(name), name)):
+        one, other = before.get(name), after.get(name)
+        same = is_same_version(one, other)
+        known = [side.get(name, frozenset()) for side in contents]
+        # A build of torch that the machine chooses is never the file in the lock.
+        if not same or (one == other and have_other_contents(*known)):
+            found.append(PackageMove(name=name, before=one, after=other, same_version=same))
+    return tuple(found)
+
+
+def is_same_version(one: str | None, other: str | None) -> bool:
+    """Whether two versions are the same; a lock without the label of a build allows every build."""
+    if one is None or other is None or one == other:
+        return one == other
+    bare = [BUILD_LABEL.sub("", each) for each in (one, other)]
+    return bare[0] == bare[1] and bool({one, other} & set(bare))
+
+
+def have_other_contents(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether two packages of one version are known to differ, by the surest kind of both."""
+    for kind in KINDS:
+        values = [{each for each in side if each.startswith(f"{kind}:")} for side in (one, other)]
+        if all(values):
+            return values[0].isdisjoint(values[1])
+    return False
 
 
 def rank(name: str) -> int:
@@ -263,8 +301,13 @@ def rank(name: str) -> int:
     return FIRST.index(name) if name in FIRST else len(FIRST)
 
 
-def packages_moved(baseline: Lock, candidate: Lock) -> tuple[PackageMove, ...]:
-    """What differs between two locks; what a stack asks for by name comes first."""
+def packages_moved(
+    baseline: Lock, candidate: Lock, contents: tuple[Contents, Contents] = ({}, {})
+) -> tuple[PackageMove, ...]:
+    """What differs between two locks; what a stack asks for by name comes first.
+
+    ``contents`` are those of both sides' packages, as far as they are known.
+    """
     direct = {"python"} | asked_for(baseline) | asked_for(candidate)
     before, after = ({p.name: p for p in lock.packages} for lock in (baseline, candidate))
     one, other = (
@@ -278,7 +321,7 @@ def packages_moved(baseline: Lock, candidate: Lock) -> tuple[PackageMove, ...]:
             after_released=after[each.name].released if each.name in after else None,
             direct=each.name in direct,
         )
-        for each in moves(one, other)
+        for each in moves(one, other, contents)
     ]
     return tuple(sorted(found, key=lambda each: not each.direct))
 

@@ -8,7 +8,8 @@ a block of optimizer steps (A B B A …).
 Servers differ in what a fork does not change: the layout of their memory and the seed of their
 hashes. Processes differ in the pages they get, so every server forks several in turn, one per
 generation. If servers can fork and the budget allows it, they are replaced after they were measured
-for as long as starting them took. ``statistics.py`` describes how the times become a verdict.
+for as long as starting them took. The budget counts measuring only, not the start of servers.
+``statistics.py`` describes how the times become a verdict.
 
 The folders of processes are removed when they end. Scripts with a working directory of their own
 share it.
@@ -24,10 +25,20 @@ from typing import TYPE_CHECKING, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
+from gradmatrix.core.text import counted
 from gradmatrix.judge.verdict import process_outcome
 from gradmatrix.measure import statistics
-from gradmatrix.measure.servers import LEAD_IN, Broken, Contender, Exhausted, make_servers
-from gradmatrix.measure.statistics import Key, Measured, Ratio, Size
+from gradmatrix.measure.servers import (
+    LEAD_IN,
+    PER_SIDE,
+    WARMUP_BLOCK,
+    WARMUP_S,
+    Broken,
+    Contender,
+    Exhausted,
+    make_servers,
+)
+from gradmatrix.measure.statistics import Key, Measured, Ratio
 from gradmatrix.run.pool import Source
 from gradmatrix.run.server import Request, ServerDied
 
@@ -69,6 +80,8 @@ FAILURES = (Exhausted, Broken, ServerDied, OSError)
 """What ends a measurement."""
 RESTARTS = 50
 """How often a script that ends is started again, on average over the servers."""
+START_S = 0.1
+"""Seconds that starting a process takes at least."""
 STEPS = 50_000
 """More steps than any measurement takes. A script that makes its data in advance makes them for
 this many steps."""
@@ -92,7 +105,8 @@ def measure(
         candidate: that of the other side; it may be the same, and then nothing should differ.
         cells: what is measured.
         settings: limits and threads of a cell.
-        budget_s: seconds for all cells together; time that one does not need is left to the others.
+        budget_s: seconds of measuring for all cells together, without the start of servers; time
+            that one cell does not need is left to the others.
         margin: the fraction that counts as the same.
         directory: an empty folder for the servers.
         stage: called with what is being done.
@@ -101,20 +115,54 @@ def measure(
     with make_servers(
         Contender(baseline), Contender(candidate), sources, settings, directory
     ) as both:
-        deadline = time.monotonic() + budget_s
-        stage(f"starting {len(both.members)} servers to measure {len(cells)} cells")
+        stage(f"starting {len(both.members)} servers to measure {counted(len(cells), 'cell')}")
         with contextlib.suppress(ServerDied, OSError):  # every cell tries again and reports it
-            both.open()  # this time counts for no cell
+            both.open()
         found: dict[Key, Measured] = {}
+        left_s = budget_s
         for number, cell in enumerate(cells):
             key = Key(cell.cell.scenario, cell.cell.variant, cell.cell.device)
-            left_s = max(0.0, deadline - time.monotonic()) / (len(cells) - number)
-            stage(f"measuring {number + 1} of {len(cells)}: {key}, {left_s:.0f} s at most")
+            share_s = max(0.0, left_s) / (len(cells) - number)
+            stage(f"measuring {number + 1} of {len(cells)}: {key}, {share_s:.0f} s at most")
             measurement = Measurement(
-                both, key, requests(cell, settings), left_s, margin, among=2 * len(cells)
+                both, key, requests(cell, settings), share_s, margin, among=2 * len(cells)
             )
             found[key] = measurement.run()
+            left_s -= found[key].spent_s
     return found
+
+
+def steps_of_block(step_s: float) -> int:
+    """How many timed steps a block has, from the seconds of one."""
+    return 1 if step_s > SLOW_S else max(FEWEST, min(MOST, round(BLOCK_S / max(step_s, 1e-9))))
+
+
+def smallest_budget_s(step_s: float) -> float:
+    """The seconds that one generation of a cell takes at least, from those of one of its steps."""
+    lead_in = LEAD_IN if step_s <= SLOW_S else 0
+    processes = 2 * PER_SIDE
+    round_s = 2 * processes * (lead_in + steps_of_block(step_s)) * step_s
+    rounds = lead_in + (ROUNDS[0] if round_s < LONG_S else 1)
+    warm_up = WARMUP_BLOCK if WARMUP_BLOCK * step_s >= WARMUP_S else statistics.SHORTEST
+    return processes * (START_S + warm_up * step_s) + rounds * round_s
+
+
+def unmeasured(key: Key, notice: str) -> Measured:
+    """A cell that was not measured, and why."""
+    return Measured(
+        scenario=key.scenario,
+        variant=key.variant,
+        device=key.device,
+        step_time=None,
+        memory=None,
+        servers=0,
+        processes=0,
+        blocks=0,
+        steps=0,
+        spent_s=0.0,
+        stopped="failed",
+        notices=(notice,),
+    )
 
 
 def requests(cell: Planned, settings: Settings) -> Callable[[Path], Request]:
@@ -152,6 +200,7 @@ class Measurement:
     margin: float
     among: int = 1
     began: float = field(default_factory=time.monotonic)
+    """When measuring began; it moves by the time in which servers were started."""
     sets: list[list[Floats]] = field(default_factory=lambda: [[]])
     """Seconds per step of each generation, an array of shape (rounds, servers, 2), for each set of
     servers that were alive at once."""
@@ -160,8 +209,6 @@ class Measurement:
     since: float = 0.0
     """When these servers were ready for this cell."""
     looks: int = 0
-    outliers: tuple[int, int] = 0, 0
-    """Servers of each side whose distance from the others was bounded."""
     unsteady: int = 0
     """Processes that were still warming up when their measurement began."""
     steps: int = 0
@@ -191,7 +238,7 @@ class Measurement:
                 gone = self.gone
                 if gone >= 1 or (len(self.generations) >= FIRST_LOOK and gone >= self.next_look):
                     found = self.look(gone)
-                    if found.verdict is not Size.INCONCLUSIVE:
+                    if found.verdict.is_clear:
                         return self.result(found, "clear")
                     if gone >= 1:
                         return self.result(found, "budget")
@@ -212,23 +259,23 @@ class Measurement:
         """Whether to replace the servers now.
 
         They were measured for at least as long as starting others takes, and the others could be
-        measured for longer. Not before the second look: large differences are clear by then.
+        measured for as long. Not before the second look: large differences are clear by then.
         """
         opening_s = self.both.opening_s
         left_s = self.budget_s * (1 - self.gone)
-        # Without forks every process already has a server of its own.
-        forks = all(server.fork for server in self.servers)
         return (
-            forks
+            self.forks
             and self.looks > 1
-            and left_s > 2 * opening_s
+            and left_s > opening_s
             and time.monotonic() - self.since >= opening_s
         )
 
     def renew(self) -> None:
         """Replace the servers, so that the result does not depend on the luck of a few."""
+        before = time.monotonic()
         self.both.renew()
         self.since = time.monotonic()
+        self.began += self.since - before
         self.sets.append([])
         self.peaks.append([])
 
@@ -238,7 +285,7 @@ class Measurement:
         self.both.each(lambda server: self.do(server, server.open), self.shuffled(self.servers))
         if starting:
             self.both.opening_s = time.monotonic() - began
-        if all(server.fork for server in self.servers):
+        if self.forks:
             half = len(self.servers) // 2
             sides = [self.servers[:half], self.servers[half:]]
             lines = self.both.each(
@@ -250,7 +297,7 @@ class Measurement:
             learning = time.monotonic()
             self.both.each(lambda each: self.do(each[0], each[0].learn, each[1]), every)
             self.both.opening_s += time.monotonic() - learning
-        self.since = time.monotonic()
+        self.began = self.since = time.monotonic()
 
     def do(
         self, server: MeasuredServer, task: Callable[P, R], *arguments: P.args, **options: P.kwargs
@@ -262,6 +309,11 @@ class Measurement:
             baseline = any(server is each for each in self.servers[: len(self.servers) // 2])
             error.add_note("baseline" if baseline else "candidate")
             raise
+
+    @property
+    def forks(self) -> bool:
+        """Whether servers fork processes. Without forks every process has a server of its own."""
+        return all(server.fork for server in self.servers)
 
     @property
     def gone(self) -> float:
@@ -277,8 +329,12 @@ class Measurement:
         self.next_look = min((each for each in LOOKS if each > gone), default=1.0)
         total = statistics.spent(gone)
         alpha, self.spent = total - self.spent, total
-        estimate = statistics.of_blocks([each for each in self.sets if each], self.generator)
-        self.outliers = estimate.outliers
+        sets = (
+            [each for each in self.sets if each]
+            if self.forks
+            else [[each] for each in self.generations]
+        )
+        estimate = statistics.of_blocks(sets)
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
 
     def generation(self) -> None:
@@ -313,10 +369,9 @@ class Measurement:
         if self.steps:
             return
         step_s = float(np.median([server.step_s for server in self.servers]))
-        slow = step_s > SLOW_S
-        self.steps = 1 if slow else max(FEWEST, min(MOST, round(BLOCK_S / step_s)))
+        self.steps = steps_of_block(step_s)
         for server in self.servers:
-            server.lead_in = 0 if slow else LEAD_IN
+            server.lead_in = 0 if step_s > SLOW_S else LEAD_IN
 
     def start(self, servers: Sequence[MeasuredServer]) -> None:
         """Start the script on ``servers`` in random order, as many at a time as there are cores.
@@ -390,14 +445,6 @@ class Measurement:
                 ),
             )
         per_side = half * sum(bool(each) for each in self.sets)
-        for side, count in zip(("baseline", "candidate"), self.outliers, strict=True):
-            if step_time is not None and count:
-                notices += (
-                    (
-                        f"{count} of {per_side} servers of the {side} were outliers: "
-                        "they were bounded and the interval widened"
-                    ),
-                )
         if step_time is not None and not self.servers[0].cores:
             notices += ("no core was free for this alone, so other processes disturb it more",)
         return Measured(
@@ -420,10 +467,12 @@ class Measurement:
         if not all(peak for generations in self.peaks for each in generations for peak in each):
             return None
         estimate = statistics.of_servers(
-            [np.array(each, dtype=float) for each in self.peaks if each], self.generator
+            [np.array(each, dtype=float) for each in self.peaks if each]
         )
         margin = max(self.margin, MEMORY_MARGIN)
-        return statistics.ratio(estimate, alpha=statistics.ALPHA, margin=margin, among=self.among)
+        return statistics.ratio(
+            estimate, alpha=statistics.ALPHA, margin=margin, among=self.among, fewest=1
+        )
 
 
 def describe_failure(error: Exception) -> str:

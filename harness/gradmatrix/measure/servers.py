@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from gradmatrix.core.files import tail
+from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.judge.verdict import Ended, judge
 from gradmatrix.measure import statistics
 from gradmatrix.run import scenarios
@@ -34,7 +34,7 @@ from gradmatrix.run.server import (
     kill_group,
     read_observation,
 )
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,12 +94,13 @@ def make_servers(
     """
     threads = settings.limits.threads
     cores = quietest(threads)
+    variables = sandbox.variables(threads, own=any(source.own for source in sources))
     members = [
         MeasuredServer(
             contender,
             directory / f"{side}-{number}",
             sources,
-            environment.variables(threads),
+            variables,
             cores,
             fork=settings.isolation == "fork",
         )
@@ -141,12 +142,16 @@ class Servers:
     def renew(self) -> None:
         """Replace all servers by new ones, which import what these have learned to import.
 
+        The sides are started in turn, so that a machine that becomes busy slows both alike.
+
         Raises:
             ServerDied, OSError: if a server cannot be started.
         """
         self.each(lambda server: server.renew(), self.members)
+        half = len(self.members) // 2
+        pairs = zip(self.members[:half], self.members[half:], strict=True)
         began = time.monotonic()
-        self.each(lambda server: server.open(), self.members)
+        self.each(lambda server: server.open(), [server for pair in pairs for server in pair])
         self.opening_s = time.monotonic() - began
 
     def each(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -409,9 +414,11 @@ class PacedCell:
     @property
     def imported(self) -> bytes:
         """The line that asks another server to import what this cell had to import itself."""
-        return msgspec.json.encode(
-            _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
-        )
+        try:
+            imports = _IMPORTS.decode((self.request.directory / "imported.json").read_bytes())
+        except (OSError, *NOT_READABLE) as error:
+            raise Broken("the list of its imports cannot be read") from error
+        return msgspec.json.encode(imports)
 
     def run(self, steps: int) -> Block:
         """Run ``steps`` optimizer steps.
@@ -469,7 +476,7 @@ class PacedCell:
             raise Broken(f"no answer within {timeout_s:g} s")
         try:
             return _EVENT.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             raise Broken(f"it does not keep the protocol: {error}") from error
 
     def _end(self, event: CellEnded) -> Exhausted | Broken:

@@ -9,28 +9,26 @@ backwards, so that a steady drift of the machine cancels.
 * The effect of a process is the trimmed mean of its blocks, each relative to the median of its
   round. The effect of a server is the trimmed mean over its processes, one per generation, because
   some generations are noisy. All servers of all sets count alike.
-* A server further than five standard deviations from its side's median counts as exactly that far.
-  The standard deviation comes from the median absolute deviation of both sides (the modified
-  z-score of Iglewicz and Hoaglin, "How to Detect and Handle Outliers", 1993; their limit of 3.5 is
-  exceeded by chance among six servers). Now and then all processes of a server were 10 % slower
-  or more. With h of n servers within the bounds, the interval is wider by (n - 1) /
-  (h - 1), with h - 1 degrees of freedom (after Dixon and Tukey, "Approximate behavior of the
-  distribution of Winsorized t", 1968, who replace equally many at both ends). If more than one in
-  six servers of a side lie outside, they are not outliers, and none is bounded. Two sides are
-  called the same only if they are also the same with all servers as measured.
-* The interval is the standard error of a bootstrap over servers (within each side), each drawn with
-  all of its processes and blocks, times the quantile of Student's t. Sides may differ in noise, so
-  the degrees of freedom are those of Welch and Satterthwaite ("The generalization of Student's
-  problem", 1947). Drawing processes and blocks too would count their noise twice, because servers
-  already differ by it (Davison and Hinkley, "Bootstrap Methods and their Application", 1997,
-  section 3.8); intervals were up to 1.4 times too wide. A bootstrap of n servers is too narrow by
-  sqrt((n - 1) / n), which is corrected (Hesterberg, "What Teachers Should Know About the
-  Bootstrap", 2015).
+* The server is the unit of replication: its processes and blocks share its luck, so they are no
+  independent samples. The interval is that of Welch ("The generalization of Student's problem",
+  1947) for the means of the servers: sides may differ in noise. A bootstrap over six servers has
+  the same standard error, with noise of its own. No server is left out or bounded as an outlier,
+  although now and then all processes of a server were 10 % slower or more: that is how some stacks
+  behave. With bounded outliers, equal sides with two kinds of servers were called different up to
+  five times as often as asked.
 * Several looks share the error probability as Lan and DeMets describe ("Discrete sequential
   boundaries for clinical trials", 1983), in proportion to the square of the time as Kim and DeMets
   do ("Design and analysis of group sequential tests based on the type I error spending rate
   function", 1987). Early looks get little of it, because only a large difference is clear then. The
-  interval of a look has what that look may spend.
+  interval of a look has what that look may spend, so the intervals of all looks hold together
+  (Jennison and Turnbull, "Interim analyses: the repeated confidence interval approach", 1989).
+* A ratio is reported as it was when measuring stopped. Where it stopped because the verdict was
+  clear, the ratio is a little too far from 1 on average (Whitehead, "On the bias of maximum
+  likelihood estimation following a sequential test", 1986). Its interval holds nevertheless.
+* Same is decided by two one-sided tests: the whole interval lies within the margin (Schuirmann, "A
+  comparison of the two one-sided tests procedure and the power approach", 1987). It takes twelve
+  servers of each side: of six, a mode that one in three servers of the candidate has is absent by
+  chance in 9 of 100 comparisons, of twelve in fewer than 1.
 * Many comparisons share the error probability evenly (Bonferroni): all intervals of a report hold
   together.
 * Warm-up ends where the marginal standard error of the rest is smallest: MSER (White, "An effective
@@ -40,7 +38,7 @@ backwards, so that a steady drift of the machine cancels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -66,11 +64,8 @@ long."""
 TRIMMED_GENERATIONS = 0.25
 """The share of a server's processes that is cut off at either end; of three or more at least one.
 """
-FARTHEST = 5.0
-"""In standard deviations of the servers."""
-OUTLIERS = 1 / 6
-"""The share of a side's servers that may be outliers."""
-RESAMPLES = 2000
+FEWEST_FOR_SAME = 12
+"""Servers of a side, before their step times may be called the same."""
 SHORTEST = 8
 """Fewer step times say nothing about warm-up: of up to six, any would seem to end it in their first
 half."""
@@ -93,23 +88,41 @@ class Size(StrEnum):
     """The verdict on a ratio of candidate over baseline."""
 
     MORE = "more"
-    LESS = "less"
+    """The whole interval lies beyond the margin, above 1."""
+    PROBABLY_MORE = "probably more"
+    """The whole interval lies above 1, but some of it within the margin."""
     SAME = "same"
     """The whole interval lies within the margin."""
+    PROBABLY_LESS = "probably less"
+    LESS = "less"
     INCONCLUSIVE = "inconclusive"
-    """The budget was spent before the interval left the margin or fitted into it."""
+    """The budget was spent before any of these was known."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether more measuring would not change it."""
+        return self in (Size.MORE, Size.SAME, Size.LESS)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the candidate may or may not need more."""
+        return self in (Size.INCONCLUSIVE, Size.PROBABLY_MORE)
 
 
 TIME_WORDS = {
     Size.MORE: "slower",
-    Size.LESS: "faster",
+    Size.PROBABLY_MORE: "probably slower",
     Size.SAME: "same",
+    Size.PROBABLY_LESS: "probably faster",
+    Size.LESS: "faster",
     Size.INCONCLUSIVE: "inconclusive",
 }
 MEMORY_WORDS = {
     Size.MORE: "hungrier",
-    Size.LESS: "leaner",
+    Size.PROBABLY_MORE: "probably hungrier",
     Size.SAME: "same",
+    Size.PROBABLY_LESS: "probably leaner",
+    Size.LESS: "leaner",
     Size.INCONCLUSIVE: "inconclusive",
 }
 
@@ -118,6 +131,8 @@ class Ratio(Frozen, frozen=True, kw_only=True):
     """Candidate over baseline of one quantity, as factors: 1.05 is five per cent more."""
 
     ratio: float
+    """As it was when measuring stopped. Where that was early, because the verdict was clear, it is
+    a little too far from 1 on average."""
     low: float
     high: float
     """Ends of the confidence interval."""
@@ -169,6 +184,21 @@ class Measured(Frozen, frozen=True, kw_only=True):
         """Which cell it is."""
         return Key(self.scenario, self.variant, self.device)
 
+    @property
+    def enough_s(self) -> float:
+        """The seconds of measuring that would probably have made the step time clear.
+
+        Intervals become narrower with the square root of the time. A ratio at the margin would
+        never be clear: it counts as a quarter of the margin away from it.
+        """
+        if self.step_time is None or self.step_time.verdict.is_clear:
+            return self.spent_s
+        margin = math.log1p(self.step_time.margin)
+        half = math.log(self.step_time.high / self.step_time.low) / 2
+        distance = abs(abs(math.log(self.step_time.ratio)) - margin)
+        needed = half / max(distance, margin / 4, SMALLEST)
+        return self.spent_s * max(2.0, needed**2)
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -185,10 +215,8 @@ class Estimate:
     baseline: float
     candidate: float
     """Medians over the servers, in the unit that was measured."""
-    outliers: tuple[int, int] = (0, 0)
-    """Servers of each side that were bounded."""
-    unbounded: Estimate | None = None
-    """The estimate with all servers as measured; None if none was bounded."""
+    servers: int
+    """Of each side."""
 
     @property
     def p(self) -> float:
@@ -200,23 +228,17 @@ class Estimate:
         return float(stats.t.isf(alpha / 2, self.freedom)) * self.error
 
 
-def of_blocks(sets: Sequence[Sequence[Floats]], generator: np.random.Generator) -> Estimate:
+def of_blocks(sets: Sequence[Sequence[Floats]]) -> Estimate:
     """The estimate from the blocks of one or more generations of each set of servers."""
     logs = [[np.log(each) for each in generations] for generations in sets]
-    effects = _by_side([_trimmed(np.stack([_effects(each) for each in one])) for one in logs])
+    effects = _by_side([_of_generations([_effects(each) for each in one]) for one in logs])
     levels = _by_side(
         [np.exp(np.median([np.median(each, axis=(0, 2)) for each in one], axis=0)) for one in logs]
     )
-    measured = _estimate(_as_measured(effects), levels, len(sets), generator)
-    sides = _bounded(effects)
-    outliers = sides[0].outliers, sides[1].outliers
-    if not any(outliers):
-        return measured
-    bounded = _estimate(sides, levels, len(sets), generator)
-    return replace(bounded, outliers=outliers, unbounded=measured)
+    return _estimate(effects, levels, len(sets))
 
 
-def of_servers(sets: Sequence[Floats], generator: np.random.Generator) -> Estimate:
+def of_servers(sets: Sequence[Floats]) -> Estimate:
     """The estimate from one value per process: peak memory.
 
     ``sets`` has an array of shape (generations, servers) for each set of servers.
@@ -226,7 +248,7 @@ def of_servers(sets: Sequence[Floats], generator: np.random.Generator) -> Estima
         [(each - np.median(each, axis=1, keepdims=True)).mean(axis=0) for each in logs]
     )
     levels = _by_side([np.median(values, axis=0) for values in sets])
-    return _estimate(_as_measured(effects), levels, len(sets), generator)
+    return _estimate(effects, levels, len(sets))
 
 
 def _effects(logs: Floats) -> Floats:
@@ -235,16 +257,21 @@ def _effects(logs: Floats) -> Floats:
     Each process is seen relative to all that ran at the same time.
     """
     residuals = logs - np.median(logs, axis=(1, 2), keepdims=True)
-    per_server = residuals.transpose(1, 0, 2).reshape(logs.shape[1], -1)
-    return np.asarray(stats.trim_mean(per_server, TRIMMED, axis=1))
+    blocks = residuals.transpose(0, 2, 1).reshape(-1, logs.shape[1])
+    return _trimmed(blocks, int(TRIMMED * len(blocks)))
 
 
-def _trimmed(generations: Floats) -> Floats:
-    """From shape (generations, servers) to (servers,): means without the ends."""
-    count = generations.shape[0]
+def _of_generations(effects: Sequence[Floats]) -> Floats:
+    """From the effects of each generation to those of the servers."""
+    count = len(effects)
     fewest = 1 if count > 2 else 0  # noqa: PLR2004  (at least one is left)
     cut = max(int(TRIMMED_GENERATIONS * count), fewest)
-    return np.asarray(np.sort(generations, axis=0)[cut : count - cut].mean(axis=0))
+    return _trimmed(np.stack(effects), cut)
+
+
+def _trimmed(values: Floats, cut: int) -> Floats:
+    """The means along the first axis without so many of the smallest and of the largest values."""
+    return np.asarray(np.sort(values, axis=0)[cut : len(values) - cut].mean(axis=0))
 
 
 def _by_side(sets: Sequence[Floats]) -> Floats:
@@ -252,88 +279,27 @@ def _by_side(sets: Sequence[Floats]) -> Floats:
     return np.concatenate([each.reshape(2, -1) for each in sets], axis=1).ravel()
 
 
-@dataclass(frozen=True)
-class _Side:
-    """The servers of one side, as their effects."""
-
-    servers: Floats
-    outliers: int
-    """How many of them were moved to the bounds; the others are as measured."""
-
-    @property
-    def freedom(self) -> int:
-        """Degrees of freedom."""
-        return max(1, self.servers.size - self.outliers - 1)
-
-    @property
-    def widened(self) -> float:
-        """How much wider servers at the bounds make the interval."""
-        return ((self.servers.size - 1) / self.freedom) ** 2
-
-    @property
-    def spread(self) -> float:
-        """The variance of the servers; never less than what a clock can measure."""
-        return max(float(self.servers.var()), SMALLEST**2) * self.widened
-
-    def resampled(self, generator: np.random.Generator) -> float:
-        """The variance of the mean of servers that are drawn with replacement."""
-        n = self.servers.size
-        drawn = generator.integers(n, size=(RESAMPLES, n))
-        return float(np.var(self.servers[drawn].mean(axis=1))) * n / (n - 1) * self.widened
-
-
-def _as_measured(servers: Floats) -> tuple[_Side, _Side]:
-    """Both sides, the baseline's first."""
-    baseline, candidate = servers.reshape(2, -1)
-    return _Side(baseline, 0), _Side(candidate, 0)
-
-
-def _bounded(servers: Floats) -> tuple[_Side, _Side]:
-    """Both sides, the baseline's first, with outliers bounded."""
-    sides = servers.reshape(2, -1)
-    size = sides.shape[1]
-    centres = np.median(sides, axis=1, keepdims=True)
-    # Of so few numbers the median absolute deviation is too small: the factor of Croux and
-    # Rousseeuw (1992), rounded.
-    deviation = (
-        float(stats.norm.ppf(0.75)) ** -1
-        * size
-        / (size - 0.8)
-        * float(np.median(np.abs(sides - centres)))
-    )
-    bounded = np.clip(sides, centres - FARTHEST * deviation, centres + FARTHEST * deviation)
-    outliers = (bounded != sides).sum(axis=1)
-    most = int(OUTLIERS * size)
-    baseline, candidate = (
-        _Side(after, int(count)) if count <= most else _Side(before, 0)
-        for before, after, count in zip(sides, bounded, outliers, strict=True)
-    )
-    return baseline, candidate
-
-
-def _estimate(
-    sides: tuple[_Side, _Side], levels: Floats, sets: int, generator: np.random.Generator
-) -> Estimate:
+def _estimate(effects: Floats, levels: Floats, sets: int) -> Estimate:
     """The estimate from the servers of both sides.
 
     Args:
-        sides: the baseline's servers first.
+        effects: of the servers, the baseline's first.
         levels: the servers' levels in the unit that was measured, the baseline's first.
         sets: how many sets of servers there were. For the noise floor, servers in the same place of
             each set belong together.
-        generator: draws the bootstrap's samples.
     """
-    baseline, candidate = sides
-    error = math.sqrt(sum(side.resampled(generator) for side in sides))
-    spread = sum(side.spread for side in sides)
+    baseline, candidate = effects.reshape(2, -1)
+    count = baseline.size
+    squares = [max(float(each.var(ddof=1)), SMALLEST**2) / count for each in (baseline, candidate)]
     medians = np.median(levels.reshape(2, -1), axis=1)
     return Estimate(
-        difference=float(candidate.servers.mean() - baseline.servers.mean()),
-        error=max(error, SMALLEST),
-        freedom=spread**2 / sum(side.spread**2 / side.freedom for side in sides),
-        floor=_floor(baseline.servers.reshape(sets, -1).mean(axis=0)),
+        difference=float(candidate.mean() - baseline.mean()),
+        error=max(math.sqrt(sum(squares)), SMALLEST),
+        freedom=sum(squares) ** 2 / sum(each**2 / (count - 1) for each in squares),
+        floor=_floor(baseline.reshape(sets, -1).mean(axis=0)),
         baseline=float(medians[0]),
         candidate=float(medians[1]),
+        servers=count,
     )
 
 
@@ -346,7 +312,14 @@ def _floor(effects: Floats) -> float:
     )
 
 
-def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) -> Ratio:
+def ratio(
+    estimate: Estimate,
+    *,
+    alpha: float,
+    margin: float,
+    among: int = 1,
+    fewest: int = FEWEST_FOR_SAME,
+) -> Ratio:
     """The estimate as a ratio with its interval and verdict.
 
     Args:
@@ -354,15 +327,11 @@ def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) ->
         alpha: the error probability that this look may spend.
         margin: the fraction that counts as the same.
         among: how many comparisons share the error probability.
+        fewest: servers of each side that it takes to call them the same.
     """
     half = estimate.half_width(alpha / among)
     found = verdict(estimate, half, math.log1p(margin))
-    whole = estimate.unbounded
-    if (
-        found is Size.SAME
-        and whole
-        and verdict(whole, whole.half_width(alpha / among), math.log1p(margin)) is not found
-    ):
+    if found is Size.SAME and estimate.servers < fewest:
         found = Size.INCONCLUSIVE
     return Ratio(
         ratio=math.exp(estimate.difference),
@@ -382,15 +351,19 @@ def ratio(estimate: Estimate, *, alpha: float, margin: float, among: int = 1) ->
 def verdict(estimate: Estimate, half: float, margin: float) -> Size:
     """The verdict on a difference, from half the width of its interval.
 
-    More or less: the interval excludes no difference, and the difference is beyond both the margin
-    and the noise floor. Same: the whole interval is within the margin.
+    Same: the whole interval is within the margin. More or less: all of it is beyond the margin.
+    Probably more or less: all of it is on one side of no difference. A difference that is not
+    larger than the noise floor is inconclusive.
     """
-    difference = estimate.difference
-    if abs(difference) + half <= margin:
+    difference = abs(estimate.difference)
+    if difference + half <= margin:
         return Size.SAME
-    if abs(difference) > max(half, margin, estimate.floor):
-        return Size.MORE if difference > 0 else Size.LESS
-    return Size.INCONCLUSIVE
+    if difference <= max(half, estimate.floor):
+        return Size.INCONCLUSIVE
+    is_more = estimate.difference > 0
+    if difference - half > margin:
+        return Size.MORE if is_more else Size.LESS
+    return Size.PROBABLY_MORE if is_more else Size.PROBABLY_LESS
 
 
 def spent(fraction: float, alpha: float = ALPHA) -> float:

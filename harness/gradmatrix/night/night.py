@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import read_lines, write_atomically
+from gradmatrix.core.files import NOT_READABLE, read_lines
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import LIMIT_OF, NO_DEVICE, NOT_INSTALLED, UNSUPPORTED, Outcome, Phase
@@ -32,10 +32,10 @@ from gradmatrix.publish import publication
 from gradmatrix.publish.formats import Document
 from gradmatrix.run import store
 from gradmatrix.run.plan import Action, Selection, key_of
-from gradmatrix.run.project import NoSuchRelease, Project
+from gradmatrix.run.project import Project
 from gradmatrix.run.stack import MESSAGE_LIMIT, RESOLVERS_LIMIT
 from gradmatrix.run.store import Store
-from gradmatrix.stacks import environment
+from gradmatrix.stacks.lock import CannotLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ def stacks_of(sessions: bytes) -> list[str]:
     try:
         listed = msgspec.json.decode(sessions, type=list[dict[str, object]])
         found = [re.fullmatch(r"matrix\((.+)\)", str(session["session"])) for session in listed]
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (*NOT_READABLE, KeyError) as error:
         raise UserError(
             "The sessions cannot be read.",
             cause=f"they are not the output of nox --list --json: {error}",
@@ -127,25 +127,25 @@ def stacks_of(sessions: bytes) -> list[str]:
 
 def planned(
     project: Project, stacks: Sequence[Stack], progress: Progress, *, since_published: bool
-) -> tuple[list[Planned], list[NoSuchRelease]]:
+) -> tuple[list[Planned], list[CannotLock]]:
     """What would be done for each cell of ``stacks``; nothing is run or recorded.
 
     A record counts as known if it is in this checkout's journal; with ``since_published`` if it is
     published, since a fresh clone has no journal.
 
     Returns:
-        The cells, and the errors of stacks that ask for a release that does not exist.
+        The cells, and the errors of stacks that cannot be locked.
 
     Raises:
-        NoSuchRelease: if no stack is left.
+        CannotLock: if no stack is left.
     """
     known = Store(project.store.published, project.store.published) if since_published else None
     cells: list[Planned] = []
-    missing: list[NoSuchRelease] = []
+    missing: list[CannotLock] = []
     for stack in stacks:
         try:
             cells += project.stack_run(stack, progress, store=known).plan(Selection())
-        except NoSuchRelease as error:
+        except CannotLock as error:
             missing.append(error)
             if len(missing) == len(stacks):
                 raise
@@ -210,7 +210,7 @@ def read(path: Path) -> Shards:
     """The plan in ``path``; UserError if it cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Shards)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *NOT_READABLE) as error:
         raise UserError(
             f"The shards in {path.name} cannot be read: {error}.",
             cause="gradmatrix shards did not write this file, or another release wrote it",
@@ -374,7 +374,12 @@ def merge(
 
     Returns:
         What was found, and how many records were new.
+
+    Raises:
+        UserError: if a folder is not the results of jobs.
     """
+    for folder in folders:
+        refuse_own(folder, project)
     known = KnownCells(
         stacks={stack.name for stack in project.matrix.stacks},
         roles={(s.name, v.name): v.role for s in project.chosen_scenarios() for v in s.variants},
@@ -386,7 +391,7 @@ def merge(
     def waiting(stack: str) -> None:
         progress.stage(stack, "waiting for another run of this stack")
 
-    new = add_to_journal(found.records, project.store, project.environments, waiting)
+    new = add_to_journal(found.records, project.store, waiting)
     return found, new
 
 
@@ -420,7 +425,18 @@ def found_in(folders: Iterable[Path], known: KnownCells, plan: Shards | None = N
                     read.append(ours)
                 else:
                     problems.append(f"{where} was skipped: {against}")
+    read.sort(key=lambda record: record.recorded_at)  # several jobs may have run a cell
     return Found(tuple(store.newest(read, keep_judged=True).values()), tuple(problems))
+
+
+def refuse_own(folder: Path, project: Project) -> None:
+    """UserError if this checkout, or the records that it merges into, lie in ``folder``."""
+    if any(path.is_relative_to(folder.resolve()) for path in (project.root, project.store.journal)):
+        raise UserError(
+            f"{folder} holds this checkout or its records: there is nothing to take over.",
+            cause="merge takes the results of jobs that ran elsewhere",
+            next_step="name the --results folders of the jobs: gradmatrix merge DIR...",
+        )
 
 
 def files_of(folder: Path) -> list[Path]:
@@ -428,7 +444,8 @@ def files_of(folder: Path) -> list[Path]:
 
     A results folder may hold other files with one JSON document per line beside its records.
     """
-    files = sorted(folder.rglob("records/*.jsonl")) or sorted(folder.glob("*.jsonl"))
+    found = sorted(folder.rglob("records/*.jsonl")) or sorted(folder.glob("*.jsonl"))
+    files = [path for path in found if path.is_file()]  # to open a named pipe would wait for ever
     if not files:
         raise UserError(
             f"There are no records in {folder}.",
@@ -441,10 +458,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def add_to_journal(
-    records: Iterable[Record],
-    known: Store,
-    environments: Path,
-    waiting: Callable[[str], object] = lambda _: None,
+    records: Iterable[Record], known: Store, waiting: Callable[[str], object] = lambda _: None
 ) -> int:
     """Add records to the journal, each stack's in one step; return how many were new.
 
@@ -456,28 +470,9 @@ def add_to_journal(
         by_stack[record.cell.stack].append(record)
     new = 0
     for stack in sorted(by_stack):
-        with environment.in_use(environments, stack, partial(waiting, stack)):
-            new += _add_new(stack, by_stack[stack], known)
+        with known.in_use(stack, partial(waiting, stack)):
+            new += known.take(stack, by_stack[stack])
     return new
-
-
-def _add_new(stack: str, records: Iterable[Record], known: Store) -> int:
-    """Add the records of a stack that are new, or newer than those with the same key."""
-    under = known.recorded_under(stack)
-    new = [
-        record
-        for record in records
-        if (record.cell, record.key) not in under
-        or under[record.cell, record.key].recorded_at < record.recorded_at
-    ]
-    if new:
-        path = known.journal / f"{stack}.jsonl"
-        before = path.read_bytes() if path.exists() else b""
-        if before and not before.endswith(b"\n"):
-            before += b"\n"  # a killed run left half a line
-        new.sort(key=lambda record: (record.recorded_at, record.cell))
-        write_atomically(path, b"".join([before, *map(store.encode, new)]))
-    return len(new)
 
 
 # ---- Rehearse: a whole night on one machine

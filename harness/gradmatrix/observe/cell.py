@@ -20,7 +20,7 @@ import time
 import traceback
 import unittest
 from types import ModuleType
-from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from . import machine, protocol
 from .observer import Enough, Observer
@@ -341,7 +341,7 @@ class Pacer:
         """File descriptor of the host's pipe."""
         self.clock = Clock()
         self.left = 1  # the first step ends the set-up; then the host decides
-        self.ticks: List[float] = []
+        self.ticks: List[Moment] = []
         observer.stepped = self.stepped
 
     def stepped(self) -> None:
@@ -363,7 +363,7 @@ class Pacer:
         """
         if self.observer.steps == 1:
             self.begun()
-        times = [after - before for before, after in zip(self.ticks, self.ticks[1:])]
+        times = [elapsed_s(before, after) for before, after in zip(self.ticks, self.ticks[1:])]
         peak = (
             machine.peak_memory_bytes()
             if self.device == "cpu"
@@ -392,12 +392,23 @@ class Pacer:
         return command
 
 
-class Clock:
+Moment = Tuple[float, float, float]
+"""Seconds: wall time, this thread's time in the run queue, processor time of the other threads."""
+
+
+def elapsed_s(before: Moment, after: Moment) -> float:
     """Seconds in which this process ran, or waited for anything but a processor core.
 
-    While another process has the core, this clock stands still: Linux counts the time in the run
-    queue.
+    While a thread waits in the run queue, something else has its core. If that is another thread of
+    this process, the time counts: the step would be shorter without that thread. If it is another
+    process, it does not count.
     """
+    wall, waited, others = (end - begin for begin, end in zip(before, after))
+    return wall - max(0.0, waited - others)
+
+
+class Clock:
+    """Reads what ``elapsed_s`` needs. Only Linux counts the time in the run queue."""
 
     def __init__(self) -> None:
         try:
@@ -407,9 +418,10 @@ class Clock:
         except (OSError, IndexError, AttributeError):
             self.file = -1
 
-    def now(self) -> float:
-        """Wall time minus the time in the run queue."""
+    def now(self) -> Moment:
+        """This moment."""
         now = time.perf_counter()
         if self.file < 0:
-            return now
-        return now - int(os.pread(self.file, SIZE, 0).split()[1]) * 1e-9
+            return now, 0.0, 0.0
+        waited = int(os.pread(self.file, SIZE, 0).split()[1]) * 1e-9
+        return now, waited, time.process_time() - time.thread_time()

@@ -10,11 +10,12 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gradmatrix.compare.comparison import library_of
 from gradmatrix.core.model import Role
 from gradmatrix.core.outcomes import gradient_note
 from gradmatrix.core.text import counted, tally
 from gradmatrix.judge.change import Change
-from gradmatrix.measure.statistics import MEMORY_WORDS, TIME_WORDS, Size
+from gradmatrix.measure.statistics import FEWEST_FOR_SAME, MEMORY_WORDS, TIME_WORDS, Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -262,7 +263,11 @@ def title(group: Group) -> str:
     words = MISUSE_WORDS.get(group.change, group.change.value) if group.misuse else ""
     note = gradient_note(group.outcome, group.gradient)
     gradient = f" ({note})" if note else ""
-    at = f" at {group.place.file}, {group.place.function}" if group.place is not None else ""
+    at = ""
+    if group.place is not None:
+        at = f" at {group.place.file}, {group.place.function}"
+        library = library_of(group.place)
+        at += f" (code of {library})" if library else ""
     return f"{f'{words}: ' if words else ''}{group.outcome}{gradient}{at}"
 
 
@@ -450,11 +455,14 @@ def row(measured: Measured, quantity: str, ratio: Ratio, words: Mapping[Size, st
 
 def inconclusive(measured: Measured, ratio: Ratio) -> str:
     """Return why a ratio has no verdict; empty if it has one."""
-    if ratio.verdict is not Size.INCONCLUSIVE:
+    if not ratio.verdict.is_open:
         return ""
     text = "The measurement stopped"
     if measured.stopped == "budget":
         text = f"The time budget ended after {measured.spent_s:.0f} s,"
+    if is_within(ratio):
+        text += f" before {FEWEST_FOR_SAME} servers of each side were measured."
+        return f"{text} “Same” takes so many, because some servers may be slower than others."
     text += f" before the interval was completely inside or outside ±{ratio.margin:.1%}."
     if ratio.among > 1:
         text += (
@@ -464,6 +472,11 @@ def inconclusive(measured: Measured, ratio: Ratio) -> str:
     if ratio.floor - 1 > ratio.margin:
         text += " The baseline differs from itself by more than the margin."
     return text
+
+
+def is_within(ratio: Ratio) -> bool:
+    """Whether the whole interval is inside the margin."""
+    return max(1 / ratio.low, ratio.high) <= 1 + ratio.margin
 
 
 def milliseconds(seconds: float) -> str:
@@ -494,6 +507,11 @@ def measuring(comparison: Comparison) -> str:
         text += (
             f" Intervals have {ratio.confidence:.1%} confidence{among}. "
             f"“Same” means within ±{ratio.margin:.1%}{of_memory}."
+        )
+    if any(each.stopped == "clear" for each in measured):
+        text += (
+            " Where measuring stopped early, because the verdict was clear, the ratio is a little "
+            "too far from 1 on average; its interval allows for that."
         )
     return f"{text} Noise is the difference of the baseline from itself in the same run (A/A)."
 
@@ -533,7 +551,8 @@ def unmoved(comparison: Comparison) -> str:
 def move(each: PackageMove) -> str:
     """Format a changed package, with the days of its releases."""
     before, after = each.before or "none", each.after or "none"
-    return f"{before}{day(each.before_released)} → {after}{day(each.after_released)}"
+    others = ", with other contents" if each.same_version else ""
+    return f"{before}{day(each.before_released)} → {after}{day(each.after_released)}{others}"
 
 
 def day(released: object) -> str:

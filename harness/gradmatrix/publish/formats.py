@@ -107,6 +107,7 @@ def frame(table: Table) -> pd.DataFrame:
                 format_frame(each.place) if each and each.place else None for each in diagnoses
             ],
             "remedy": [each.remedy if each else None for each in diagnoses],
+            "flaky": [row.flaky or None for row in rows],
             "recorded_at": pd.to_datetime([row.recorded_at for row in rows], utc=True),
             "as_of": pd.to_datetime([locks[row.stack].as_of for row in rows]),
             "python": [locks[row.stack].python for row in rows],

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.compare import history
-from gradmatrix.core.files import held, write_atomically, write_in_pieces
+from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import NOT_READABLE, held, write_atomically, write_in_pieces
 from gradmatrix.core.observation import Frozen
 from gradmatrix.judge.relations import judged
 from gradmatrix.publish.claims.claims import load_claims
@@ -81,16 +82,21 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
 
     Returns:
         Whether anything was written: False if everything was up to date.
+
+    Raises:
+        UserError: if a lock is missing, or its two files do not belong together.
     """
     with held(project.work / "publish.lock"), without_collector():
         if is_current(project, site=site, base_url=base_url):
             return False
+        if site:
+            refuse_incomplete(project)
         for left in leftovers(project.results):
             left.unlink(missing_ok=True)
         made_of = stamps(sources(project))
         gathered = gather(project, site=site)
         table = gathered.table
-        claims = load_claims(project.root, project.known_scenarios(), table.locks)
+        claims = load_claims(project.root, project.known_scenarios())
         results = Results(table, judge_all(claims, table))
         with beside(partial(write_data, project.results, results), apart=is_big(project)):
             if project.results == project.root / "results":
@@ -100,6 +106,27 @@ def publish(project: Project, *, site: bool = False, base_url: str | None = None
                 write_site(project, results, gathered.pages, base_url)
         remember(project, made_of, site=site, base_url=base_url)
     return True
+
+
+def refuse_incomplete(project: Project) -> None:
+    """UserError if a stack has records and no lock: the pages would not show it."""
+    locked = {lock.stack for lock in project.known_locks()}
+    missing = [
+        stack.name for stack in project.matrix.stacks if stack.name in project.store.stacks - locked
+    ]
+    if missing:
+        names = ", ".join(f"{name}.json" for name in missing)
+        raise UserError(
+            f"{project.locks_folder} lacks {names}: nothing was published.",
+            cause="the stack has records, and its lock was deleted or never made",
+            next_step=f"git checkout results/locks, or nox -s lock -- {' '.join(missing)}",
+        )
+    if not locked:
+        raise UserError(
+            "There is nothing to publish.",
+            cause=f"no stack of {project.matrix_file.name} has a lock in {project.locks_folder}",
+            next_step="run a stack first: nox -s matrix",
+        )
 
 
 def gather(project: Project, *, site: bool) -> Gathered:
@@ -353,7 +380,7 @@ def is_current(project: Project, *, site: bool = False, base_url: str | None = N
     """Whether all published files exist, and none of them nor any of their sources has changed."""
     try:
         known = msgspec.json.decode(_path(project, site=site).read_bytes(), type=Remembered)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, *NOT_READABLE):
         return False
     return known == Remembered(
         stamps=stamps([*outputs(project, site=site), *sources(project)]), base_url=base_url

@@ -41,7 +41,12 @@ MOST_MEMBERS = 30
 MOST_TOGETHER = 15
 """The most lines of cells for one cause. With thirty names each, they fill a third of a comment."""
 MOST_ROWS = 40
-SYMBOLS = {Verdict.SAFE: "✅", Verdict.REGRESSIONS: "❌", Verdict.INCONCLUSIVE: "❔"}
+SYMBOLS = {
+    Verdict.SAFE: "✅",
+    Verdict.REGRESSIONS: "❌",
+    Verdict.INCONCLUSIVE: "❔",
+    Verdict.SPEED_UNKNOWN: "❔",
+}
 CODE = re.compile(r"`([^`\n]+)`")
 LEADING = re.compile(r"^(?=[-+#~=]|\d+[.)])")
 """The start of a line that Markdown would take for a list or a heading."""
@@ -127,7 +132,7 @@ def speed(contents: Contents, *, cells: int) -> str:
     columns = [(r.cell, r.quantity, r.verdict, r.ratio, r.values, r.noise, r.why) for r in rows]
     head = ("cell", "", "verdict", "candidate / baseline", "median", "noise", "")
     text = f"{unlinked(contents.measuring)}\n\n{table(head, columns)}"
-    if any(each.size is Size.MORE for each in rows):
+    if any(each.size in (Size.MORE, Size.PROBABLY_MORE) for each in rows):
         return f"\n### Speed and memory\n\n{text}"
     return folded(f"Speed and memory ({cells} cells)", text)
 
@@ -199,7 +204,12 @@ def shortened(text: str, most: int = MOST_OF_A_LINE) -> str:
 HERE = Path(__file__).resolve().parent
 STYLES = (HERE / "static" / "style.css", HERE / "templates" / "comparison.css")
 """The style of the published pages, and what only this page needs."""
-TONES = {Verdict.SAFE: "p", Verdict.REGRESSIONS: "f", Verdict.INCONCLUSIVE: "h"}
+TONES = {
+    Verdict.SAFE: "p",
+    Verdict.REGRESSIONS: "f",
+    Verdict.INCONCLUSIVE: "h",
+    Verdict.SPEED_UNKNOWN: "h",
+}
 OF_CHANGES = {
     Change.REGRESSED: "f",
     Change.BROKE_DIFFERENTLY: "f",
@@ -210,7 +220,14 @@ OF_CHANGES = {
     Change.GONE: "n",
     Change.UNCHANGED: "n",
 }
-OF_SIZES = {Size.MORE: "f", Size.LESS: "p", Size.SAME: "", Size.INCONCLUSIVE: "h"}
+OF_SIZES = {
+    Size.MORE: "f",
+    Size.PROBABLY_MORE: "h",
+    Size.SAME: "",
+    Size.PROBABLY_LESS: "p",
+    Size.LESS: "p",
+    Size.INCONCLUSIVE: "h",
+}
 
 
 def as_html(comparison: Comparison) -> bytes:

@@ -18,6 +18,7 @@ from gradmatrix.core.model import Cell, Gradient, Role
 from gradmatrix.core.observation import Frame, Frozen, Rate
 from gradmatrix.core.outcomes import DISAGREES, NO_DEVICE, TRAINS, Phase, gradient_note, phase_of
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
+from gradmatrix.judge.change import count_outcomes
 from gradmatrix.judge.diagnosis import diagnose
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Row(Frozen, frozen=True):
     warnings: tuple[str, ...]
     """The first line of each distinct warning."""
     diagnosis: Explained | None
+    flaky: str
+    """How often each outcome came with this key; empty if there is only one."""
     recorded_at: dt.datetime
     key: str
     """Hash of everything that the verdict depends on."""
@@ -129,6 +132,7 @@ def row_of(record: Record, remedies: Remedies) -> Row:
         steps_per_s=record.steps_per_s,
         peak_memory_bytes=seen.peak_memory_bytes if seen is not None else None,
         message=intern(record.message),
+        flaky=count_outcomes(record.judged_runs) if record.flaky else "",
         raised=seen.raised.type if seen is not None and seen.raised is not None else None,
         warnings=warned(seen) if seen is not None else (),
         diagnosis=diagnosis(record, remedies),

@@ -144,7 +144,7 @@ def lock_of(record: Record, project: Project) -> Lock:
         return lock
     raise UserError(
         f"The lock of {record.cell.stack} is not the one that {record.cell} was run with.",
-        cause="it is missing or incomplete" if lock is None else "the stack was locked again",
+        cause="it is missing" if lock is None else "the stack was locked again",
         next_step="run git checkout results/locks, or run the stack: "
         f"gradmatrix run {record.cell.stack}",
     )

@@ -60,16 +60,22 @@ class Reduced:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest(package: str, folder: Path, roots: Sequence[Place]) -> str:
+def digest(
+    package: str, folder: Path, roots: Sequence[Place], without: Sequence[Place] = ()
+) -> str:
     """The sha256 of all definitions of a package that are reached from ``roots``.
 
     Args:
         package: the dotted name under which the files import each other.
         folder: where the package lies.
         roots: modules, named below the package, and definitions in them, where the code is entered.
+        without: definitions that do not count, nor what only they need.
     """
     code = Code(package, folder)
-    reduced = code.reached([(f"{package}.{module}", name) for module, name in roots])
+    entered, left_out = (
+        [(f"{package}.{module}", name) for module, name in places] for places in (roots, without)
+    )
+    reduced = code.reached(entered, left_out)
     colours = dict.fromkeys(reduced, "")
     kinds = 0
     while len(set(colours.values())) > kinds:
@@ -128,9 +134,15 @@ class Code:
             None,
         )
 
-    def reached(self, roots: list[Place]) -> dict[Place, Reduced]:
-        """Every definition that ``roots`` need, and the top-level statements of their modules."""
+    def reached(self, roots: list[Place], without: Sequence[Place] = ()) -> dict[Place, Reduced]:
+        """Every definition that ``roots`` need, and the top-level statements of their modules.
+
+        The definitions ``without`` count as empty.
+        """
         found: dict[Place, Reduced] = {}
+        for place in without:
+            self._reduced(place)  # it must be there
+            found[place] = Reduced()
         waiting = list(roots)
         while waiting:
             place = waiting.pop()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parent.parent
 OBSERVER = (("server", "main"),)
+PACING = (("cell", "Pacer"),)
+"""What the observer uses for measuring in turns only. No cell of the matrix runs it."""
 JUDGE = (("judge.verdict", "judge"), ("judge.verdict", "passes"))
 """Where the code starts whose meaning is part of each key."""
 
@@ -219,7 +221,7 @@ def code_inputs(scenario: Scenario, variant: Variant) -> dict[str, str]:
 @cache
 def observer_digest() -> str:
     """What the code means that runs a cell inside the tested environment and watches it."""
-    return meaning.digest("observe", PACKAGE / "observe", OBSERVER)
+    return meaning.digest("observe", PACKAGE / "observe", OBSERVER, PACING)
 
 
 @cache

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import secrets
 import shutil
+import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,18 +30,23 @@ from gradmatrix.judge.verdict import (
 )
 from gradmatrix.run import scenarios
 from gradmatrix.run.server import CAN_FORK, Answer, Request, Server, ServerDied
-from gradmatrix.stacks import environment
+from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gradmatrix.core.model import Scenario, Steps
     from gradmatrix.core.observation import Raised
+    from gradmatrix.core.outcomes import Outcome
     from gradmatrix.run.plan import Limits, Planned
 
 Isolation = Literal["fork", "fresh"]
-ATTEMPTS = 3
-"""How often a cell is tried if its process is lost and the cell did not cause this."""
+ATTEMPTS = 5
+"""How often a cell is tried, or a server started, if the machine's failures end it."""
+PAUSE_S = 0.5
+"""The pause before the second attempt; each further one is twice as long."""
+NEW_SERVER_FROM = 2
+"""The attempt, counted from 0, from which a cell gets a new server: the old one may be at fault."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +122,11 @@ def new_run_id() -> str:
 
 @contextmanager
 def workplace(folder: Path, run_id: str) -> Iterator[Path]:
-    """A folder for the files of the protocol; folders that killed runs left behind are deleted."""
+    """A folder for the files of the protocol; what killed runs left behind is deleted."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob("*.lock"):
         if not files.is_held(left):
+            sandbox.end_processes(left.with_suffix(""))
             shutil.rmtree(left.with_suffix(""), ignore_errors=True)
             left.unlink(missing_ok=True)
     own = folder / f"{run_id}.lock"
@@ -151,7 +160,8 @@ class ServerPool:
         self.sources = sorted(sources)
         self.directory = directory
         self.stage = stage
-        self.variables = environment.variables(settings.limits.threads)
+        own = any(source.own for source in self.sources)
+        self.variables = sandbox.variables(settings.limits.threads, own=own)
         self.broken: dict[Source, Ended] = {}
         """Sources whose import ends the whole process, and how it ended."""
         self.unaided: set[Source] = set()
@@ -159,6 +169,8 @@ class ServerPool:
 
         Their cells import everything themselves.
         """
+        self.repeated: Counter[str] = Counter()
+        """How often the machine's failures made a repeat necessary, by outcome."""
         self.import_s = 0.0
         self.cells_s = 0.0
         self._server: Server | None = None
@@ -167,12 +179,13 @@ class ServerPool:
     def run_cells(self, cells: Sequence[Planned]) -> Iterator[tuple[Planned, Finished, Path]]:
         """Run one cell after the other; each is yielded when it ends.
 
-        With it comes the folder of its files, which is deleted before the next cell starts.
+        With it comes the folder of its files, which is deleted before the next cell starts. No cell
+        can guess the folder of a later one and leave an observation there.
         """
         for number, cell in enumerate(cells):
             place = f"{number + 1} of {len(cells)}"
             self.stage(f"{place}: {cell.scenario.name} {cell.variant.name}")
-            folder = self.directory / f"cell-{number}"
+            folder = self.directory / f"cell-{number}-{secrets.token_hex(8)}"
             yield cell, self.run(cell, folder), folder
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -198,24 +211,39 @@ class ServerPool:
         return finished
 
     def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
-        """Run one cell, and again if its process is lost and the cell did not cause this."""
+        """Run one cell, and again while a failure of the machine ends it."""
         for attempt in range(ATTEMPTS):
-            server = self.server(source)
-            if server is None:
-                ended = self.broken[source]
-                return Finished(None, died_importing(ended), ended.output_tail, "none")
-            raised = None if source.own else server.imports.get(str(source.path))
-            if raised is not None:
-                return Finished(None, import_verdict(raised), tail(server.log), "none")
-            threads = server.threads
-            request = self.request(cell, source, directory / str(attempt))
-            answer = server.run(request)
-            self.cells_s += answer.wall_s
-            self.import_s += answer.import_s
-            if self.isolation == "fresh":
-                self.close()
-            if not answer.ended.lost or answer.observation is not None:
+            finished = self.attempt(cell, source, directory / str(attempt))
+            outcome = finished.verdict.outcome
+            if not outcome.spurious or source in self.broken or attempt == ATTEMPTS - 1:
                 break
+            self.pause(attempt, f"{cell.scenario.name} {cell.variant.name}", outcome)
+            if attempt + 1 >= NEW_SERVER_FROM:
+                self.close()
+        return finished
+
+    def pause(self, attempt: int, what: str, outcome: Outcome) -> None:
+        """Count a failure of the machine, report it, and wait before the next attempt."""
+        self.repeated[str(outcome)] += 1
+        self.stage(f"{what}: {outcome}, attempt {attempt + 2} of {ATTEMPTS}")
+        time.sleep(PAUSE_S * 2**attempt)
+
+    def attempt(self, cell: Planned, source: Source, directory: Path) -> Finished:
+        """Run one cell once, with its files in ``directory``."""
+        server = self.server(source)
+        if server is None:
+            ended = self.broken[source]
+            return Finished(None, died_importing(ended), ended.output_tail, "none")
+        raised = None if source.own else server.imports.get(str(source.path))
+        if raised is not None:
+            return Finished(None, import_verdict(raised), tail(server.log), "none")
+        threads = server.threads
+        request = self.request(cell, source, directory)
+        answer = server.run(request)
+        self.cells_s += answer.wall_s
+        self.import_s += answer.import_s
+        if self.isolation == "fresh":
+            self.close()
         if source.own:
             answer = publishable(answer, request)
         verdict = judge(answer.observation, answer.ended)
@@ -271,6 +299,22 @@ class ServerPool:
         return str(source.path) in self._server.imports
 
     def start(self, sources: Sequence[Source]) -> Server:
+        """A new server that has imported ``sources``. Failures of the machine are tried again.
+
+        Raises:
+            ServerDied: if importing ended the process.
+        """
+        for attempt in range(ATTEMPTS):
+            try:
+                return self.start_once(sources)
+            except ServerDied as error:
+                outcome = died_importing(error.ended).outcome
+                if not outcome.spurious or attempt == ATTEMPTS - 1:
+                    raise
+                self.pause(attempt, "importing", outcome)
+        raise AssertionError  # the last attempt returns or raises
+
+    def start_once(self, sources: Sequence[Source]) -> Server:
         """A new server that has imported ``sources``.
 
         Raises:
@@ -281,7 +325,7 @@ class ServerPool:
         server = Server(
             self.python,
             [source.path for source in sources if not source.own],
-            self.directory / f"server-{self._starts}",
+            self.directory / f"server-{self._starts}-{secrets.token_hex(8)}",
             self.variables,
             fork=self.isolation == "fork",
             ahead=[source.path for source in sources if source.own],

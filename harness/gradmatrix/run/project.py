@@ -36,13 +36,6 @@ PACKAGE = Path(__file__).resolve().parent.parent
 MATRIX_FILE = "matrix.toml"
 
 
-class NoSuchRelease(UserError):
-    """A stack asks for a release that the index did not have on the stack's day.
-
-    Other stacks can still be resolved.
-    """
-
-
 @dataclass(frozen=True)
 class Agreement:
     """The cells that ran here, beside the published ones."""
@@ -259,11 +252,12 @@ class Project:
         """Resolve ``stack`` again and write its lock.
 
         Raises:
-            NoSuchRelease: if it asks for what the index did not have on its day.
+            CannotLock: if it asks for what the index did not have on its day, or for what must be
+                built and may not be.
         """
         lock = locks.resolve(stack, self.index, self.locks_folder)
         if lock.failure is not None and lock.failure.outcome == NO_RELEASE:
-            raise NoSuchRelease(
+            raise locks.CannotLock(
                 f"Stack {stack.name} asks for a release that does not exist.",
                 cause=lock.failure.message,
                 next_step=f"Correct its requirements or as_of in {self.matrix_file.name}. "

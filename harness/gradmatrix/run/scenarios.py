@@ -24,9 +24,11 @@ from gradmatrix.core.errors import (
     check_requirement,
     check_unique,
     did_you_mean,
+    read_requirement,
     wrong,
 )
 from gradmatrix.core.model import Lock, Relation, Role, Scenario, Variant
+from gradmatrix.core.text import one_line
 from gradmatrix.run.meaning import digest_of_file
 
 if TYPE_CHECKING:
@@ -55,11 +57,14 @@ def load(path: Path) -> Scenario:
     source = path.read_bytes()
     try:
         tree = ast.parse(source, filename=str(path))
-    except SyntaxError as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = one_line(str(error)) or type(error).__name__
+        if isinstance(error, SyntaxError):
+            reason = f"{error.msg} in line {error.lineno}"
         raise UserError(
-            f"{path} is not valid Python: {error.msg} in line {error.lineno}.",
-            cause="a scenario is an ordinary script",
-            next_step=f"run: python {path} VARIANT",
+            f"{path} is not valid Python: {reason}.",
+            cause="a scenario is an ordinary script in UTF-8",
+            next_step=f"correct {path.name}; this shows where: python -m py_compile {path}",
         ) from error
     entries = _literal(tree, "VARIANTS", path)
     if not isinstance(entries, dict) or not entries:
@@ -118,7 +123,7 @@ def _needs(entry: object, path: Path) -> tuple[str, ...]:
     if not isinstance(entry, (tuple, list)):  # a single string would be read letter by letter
         raise _wrong(path, f"needs {entry!r}, which is not a tuple of requirements")
     try:
-        return tuple(str(Requirement(text)) for text in entry)
+        return tuple(str(read_requirement(text)) for text in entry)
     except (InvalidRequirement, TypeError) as error:
         raise _wrong(
             path, f"has an unreadable requirement: {str(error).splitlines()[0]}"

@@ -21,9 +21,10 @@ from typing import IO, TYPE_CHECKING, Annotated, Self, TypeVar
 
 import msgspec
 
-from gradmatrix.core.files import cut_back, tail
+from gradmatrix.core.files import NOT_READABLE, cut_back, tail
 from gradmatrix.core.observation import SCHEMA, Observation, Raised
 from gradmatrix.judge.verdict import Ended
+from gradmatrix.stacks import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -196,11 +197,11 @@ class Server:
         }
         start.write_text(json.dumps(message), encoding="utf-8")
         self._process = subprocess.Popen(
-            [str(self.python), str(SERVER), str(start)],
+            sandbox.alone([str(self.python), str(SERVER), str(start)]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=self.directory,
-            env=dict(self.variables),
+            env={**self.variables, **sandbox.home(self.directory / "home")},
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -211,7 +212,6 @@ class Server:
 
     def run(self, request: Request) -> Answer:
         """Run one cell. This returns at its time limit, whatever the cell does."""
-        request.directory.mkdir(parents=True, exist_ok=True)
         output = request.directory / "output.txt"
         began = time.monotonic()
         ended, import_s = self._run(request, output)
@@ -246,6 +246,7 @@ class Server:
 
     def _finish(self, request: Request, output: Path) -> CellEnded | None:
         """Start a cell and wait for its end; None if it does not start or end in time."""
+        request.directory.mkdir(parents=True)
         began = time.monotonic()
         self.send(request.line())
         started = self.event(STARTED, began + START_TIMEOUT_S)
@@ -311,7 +312,7 @@ class Server:
         line = self.line(deadline, watch)
         try:
             return None if line is None else kind.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             raise ServerDied(Ended(lost=True, output_tail=tail(self.log))) from error
 
     def line(self, deadline: float, watch: Path | None = None) -> bytes | None:
@@ -359,7 +360,7 @@ def read_observation(directory: Path) -> Observation | None:
     """The observation that a cell left in ``directory``; None if there is none that can be read."""
     try:
         return OBSERVATION.decode((directory / "observation.json").read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *NOT_READABLE):
         return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,14 +20,17 @@ from gradmatrix.run.pool import server_pool
 from gradmatrix.stacks import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from gradmatrix.run.pool import Finished, Settings
+    from gradmatrix.run.pool import Finished, ServerPool, Settings
 
 MESSAGE_LIMIT = 500
 RESOLVERS_LIMIT = 5000
 """Characters of the explanation why a whole stack failed; no other place has it."""
+REPEATS_LIMIT = 20
+"""How many earlier outcomes a record keeps."""
 
 
 class Progress(Protocol):
@@ -45,6 +48,9 @@ class Progress(Protocol):
 
 class Records(Protocol):
     """Where a run reads and writes records."""
+
+    def in_use(self, stack: str, waiting: Callable[[], object]) -> AbstractContextManager[None]:
+        """Hold the records of a stack: a second run waits."""
 
     def append(self, record: Record) -> None:
         """Add a record; on disk when this returns."""
@@ -66,6 +72,8 @@ class Summary:
     settled: int = 0
     import_s: float = 0.0
     cells_s: float = 0.0
+    repeated: Mapping[str, int] = field(default_factory=dict)
+    """How often the machine's failures made a repeat necessary, by outcome."""
     notice: str = ""
 
 
@@ -88,14 +96,19 @@ class StackRun:
     def execute(self, selection: Selection) -> Summary:
         """Run what must be run and record every cell.
 
-        If the stack cannot be installed, that is the outcome of all its cells. Only one run may use
-        a stack's environment: a second run waits for the first and then makes its plan.
+        If the stack cannot be installed, that is the outcome of all its cells. Only one run may
+        write a stack's records and use its environment. A second run waits for the first and then
+        makes its plan.
         """
         cells = self.plan(selection)
         if self.lock.failure is not None or all(cell.action is not Action.RUN for cell in cells):
             return self.carry_out(cells)
         waiting = partial(self.stage, "waiting for another run of this stack")
-        with environment.in_use(self.environments, self.stack.name, waiting):
+        name = self.stack.name
+        with (
+            self.store.in_use(name, waiting),
+            environment.in_use(self.environments, name, waiting),
+        ):
             return self.carry_out(self.plan(selection))
 
     def carry_out(self, cells: list[Planned]) -> Summary:
@@ -121,10 +134,15 @@ class StackRun:
         except environment.InstallFailed as error:
             filled = self.fill(to_run, error.failure, kept)
             return replace(filled, settled=len(settled))
-        import_s, cells_s = self.run_cells(to_run, installed)
+        ran = self.run_cells(to_run, installed)
         notice = installed.notice if installed.installed else None
         return replace(
-            summary, executed=len(to_run), import_s=import_s, cells_s=cells_s, notice=notice or ""
+            summary,
+            executed=len(to_run),
+            import_s=ran.import_s,
+            cells_s=ran.cells_s,
+            repeated=ran.repeated,
+            notice=notice or "",
         )
 
     def stage(self, text: str) -> None:
@@ -187,10 +205,8 @@ class StackRun:
         assert cell.outcome is not None
         return self.record(cell, Verdict(cell.outcome, None, cell.why))
 
-    def run_cells(
-        self, cells: list[Planned], installed: environment.Environment
-    ) -> tuple[float, float]:
-        """Run ``cells`` in ``installed``; the seconds of importing and of running cells."""
+    def run_cells(self, cells: list[Planned], installed: environment.Environment) -> ServerPool:
+        """Run ``cells`` in ``installed``; the closed pool knows what that took."""
         with server_pool(
             self.settings,
             installed.python,
@@ -199,10 +215,17 @@ class StackRun:
             self.stage,
             run_id=self.run_id,
         ) as pool:
+            by_key = self.store.recorded_under(self.stack.name)
             for cell, finished, _ in pool.run_cells(cells):
-                record = self.record(cell, finished.verdict, finished, build=installed.build.value)
+                record = self.record(
+                    cell,
+                    finished.verdict,
+                    finished,
+                    build=installed.build.value,
+                    before=by_key.get((cell.cell, cell.key)),
+                )
                 self.progress.ended(record, finished.output)
-            return pool.import_s, pool.cells_s
+            return pool
 
     def record(
         self,
@@ -211,9 +234,10 @@ class StackRun:
         finished: Finished | None = None,
         *,
         build: str = "",
+        before: Record | None = None,
         message_limit: int = MESSAGE_LIMIT,
     ) -> Record:
-        """Append one cell's record to the journal."""
+        """Append one cell's record to the journal; ``before`` is its last one with the same key."""
         observation = finished.answer.observation if finished and finished.answer else None
         record = Record(
             schema=SCHEMA,
@@ -230,6 +254,7 @@ class StackRun:
             inputs=cell.inputs,
             build=build,
             observation=observation,
+            repeats=(before.judged_runs[-REPEATS_LIMIT:] if before else ()) or msgspec.UNSET,
         )
         self.store.append(record)
         return record

@@ -2,11 +2,12 @@
 
 A record is appended to the journal and synced as soon as its cell ends. A line that cannot be read,
 for example because a run was killed while it wrote, is reported and skipped. Of several records of
-a cell the newest one counts.
+a cell the last line of the journal counts.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import decode_line, read_lines, write_atomically
+from gradmatrix.core.files import decode_line, held, read_lines, write_atomically
 from gradmatrix.core.model import Cell, Record
 from gradmatrix.core.observation import SCHEMA
 from gradmatrix.core.outcomes import OF_THE_MACHINE, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
@@ -66,6 +68,38 @@ class Store:
                 line = line[file.write(line) :]  # a nearly full disk may take only a part
             os.fsync(file.fileno())
 
+    def in_use(
+        self, stack: str, waiting: Callable[[], object] = lambda: None
+    ) -> AbstractContextManager[None]:
+        """Hold the journal of ``stack``: a second run with this results folder waits."""
+        self.journal.mkdir(parents=True, exist_ok=True)
+        return held(self.journal / f".{stack}.lock", waiting)
+
+    def take(self, stack: str, records: Iterable[Record]) -> int:
+        """Add records of ``stack`` from another machine to the journal in one step.
+
+        Only those are added that are new, or newer than the one with the same key. Each gets the
+        place that ``in_order`` gives it. Returns how many were added.
+        """
+        path = self._file(self.journal, stack)
+        journal = self._read(path)
+        under = self.recorded_under(stack)
+        new = [
+            record
+            for record in sorted(records, key=lambda each: (each.recorded_at, each.cell))
+            if (record.cell, record.key) not in under
+            or under[record.cell, record.key].recorded_at < record.recorded_at
+        ]
+        if new:
+            before = path.read_bytes() if path.exists() else b""
+            if before and not before.endswith(b"\n"):
+                before += b"\n"  # a killed run left half a line
+            is_newer = newer_than(journal)
+            older = (encode(record) for record in new if not is_newer(record))
+            newer = (encode(record) for record in new if is_newer(record))
+            write_atomically(path, b"".join([*older, before, *newer]))
+        return len(new)
+
     def recorded_here(self, stack: str) -> dict[Cell, Record]:
         """The newest record of each cell of ``stack`` that this checkout ran."""
         return newest(self._read(self._file(self.journal, stack)))
@@ -83,10 +117,8 @@ class Store:
         damaged: list[bytes] = []
         published = list(self._decoded(path, stack, damaged))
         self._as_published = AsPublished(path, published, damaged)
-        return newest(
-            chain(published, self._decoded(self._file(self.journal, stack), stack)),
-            keep_judged=True,
-        )
+        journal = list(self._decoded(self._file(self.journal, stack), stack))
+        return newest(in_order(published, journal), keep_judged=True)
 
     def refuse_other_schema(self, stack: str) -> None:
         """UserError if the published file of ``stack`` has records of another schema."""
@@ -106,10 +138,22 @@ class Store:
         """Whether the published file that was read last has lines that could not be read."""
         return self._as_published is not None and bool(self._as_published.damaged)
 
+    @property
+    def stacks(self) -> set[str]:
+        """The stacks that have records, published or not."""
+        folders = (self.published, self.journal)
+        return {path.stem for folder in folders for path in folder.glob("*.jsonl")}
+
     def everything(self) -> dict[Cell, Record]:
         """The newest record of each cell of every stack, published or not."""
-        files = sorted({*self.published.glob("*.jsonl"), *self.journal.glob("*.jsonl")})
-        return newest((record for path in files for record in self._read(path)), keep_judged=True)
+        found = (
+            in_order(
+                self._read(self._file(self.published, stack)),
+                self._read(self._file(self.journal, stack)),
+            )
+            for stack in sorted(self.stacks)
+        )
+        return newest(chain.from_iterable(found), keep_judged=True)
 
     def publish(self, stack: str, records: Iterable[Record]) -> None:
         """Write one line for each cell to ``results/records/``.
@@ -181,7 +225,7 @@ def decode(line: bytes) -> Record:
 
     Raises:
         OtherSchema: if another release wrote it
-        msgspec.MsgspecError, UnicodeDecodeError: if it cannot be read, or its outcome is unknown
+        one of NOT_READABLE: if it cannot be read, or its outcome is unknown
     """
     record = decode_line(line, _DECODER, SCHEMA)
     why = unknown(record.outcome)
@@ -201,18 +245,53 @@ def unknown(outcome: str) -> str | None:
 
 
 def newest(records: Iterable[Record], *, keep_judged: bool = False) -> dict[Cell, Record]:
-    """The newest record of each cell; of two with the same time the later line.
+    """The newest record of each cell: the last one, for ``records`` in the order of writing.
 
     With ``keep_judged``, an older record is kept in two cases. Either it has an observation, and
     the newer one says something about the machine only: a machine without a GPU keeps what one with
     a GPU has published. Or both say the same of a cell that did not run, and only the time differs.
     """
     found: dict[Cell, Record] = {}
-    for record in sorted(records, key=lambda each: each.recorded_at):
+    for record in records:
         known = found.get(record.cell)
         if not (keep_judged and known is not None and _adds_nothing(record, known)):
             found[record.cell] = record
     return found
+
+
+def in_order(others: Iterable[Record], journal: Sequence[Record]) -> Iterator[Record]:
+    """Records of another source and those of a journal, in the order that ``newest`` needs."""
+    is_newer = newer_than(journal)
+    later = []
+    for record in others:
+        if is_newer(record):
+            later.append(record)
+        else:
+            yield record
+    yield from journal
+    yield from later
+
+
+def newer_than(journal: Iterable[Record]) -> Callable[[Record], bool]:
+    """Whether a record of another source is newer than what a journal has of its cell.
+
+    It is if its date is later. Dates in the future do not count. Within the journal the order of
+    the lines counts, so that a clock which was once ahead hides nothing.
+    """
+    now = dt.datetime.now(dt.UTC)
+    ran, last = set(), {}
+    for record in journal:
+        ran.add(record.cell)
+        if record.recorded_at <= now:
+            last[record.cell] = record.recorded_at
+
+    def is_newer(record: Record) -> bool:
+        if record.cell not in ran:
+            return True
+        known = last.get(record.cell)
+        return known is not None and known < record.recorded_at <= now
+
+    return is_newer
 
 
 def _adds_nothing(record: Record, known: Record) -> bool:

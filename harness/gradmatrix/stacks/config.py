@@ -6,9 +6,11 @@ import datetime as dt
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from gradmatrix.core.errors import (
     UserError,
+    check_build,
     check_name,
     check_python,
     check_requirement,
@@ -117,6 +119,8 @@ class _StackTable(Frozen, frozen=True, kw_only=True):
     """Whether `nox -s matrix` runs it."""
     summary: str = ""
     """Why it is here."""
+    build: tuple[str, ...] = ()
+    """Packages that are built from their source releases. It runs their code outside of cells."""
 
 
 class _Document(Frozen, frozen=True, kw_only=True):
@@ -150,7 +154,7 @@ def load(path: Path, scenario_names: Collection[str], today: dt.date | None = No
     placed = generate.read(path, document.generate, today)
     stacks = generate.joined(path, typed, generate.snapshots_of(placed, today))
     if not stacks and not placed:
-        raise wrong(path, "names no stack", "write a [[stacks]] table, or [generate.snapshots]")
+        raise wrong(path, "names no stack", fix="write a [[stacks]] table, or [generate.snapshots]")
     return Matrix(
         run=run,
         steps=msgspec.convert(msgspec.to_builtins(document.steps), Steps),
@@ -181,6 +185,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
     check_python(path, f"stack {entry.name!r}", entry.python)
     for text in entry.requirements:
         check_requirement(path, f"stack {entry.name!r}", text)
+    check_build(path, f"stack {entry.name!r}", entry.build)
     return Stack(
         name=entry.name,
         python=entry.python,
@@ -188,6 +193,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
         as_of=_as_of(path, entry, today),
         core=entry.core,
         summary=entry.summary,
+        build=tuple(map(canonicalize_name, entry.build)),
     )
 
 
@@ -196,13 +202,11 @@ def _as_of(path: Path, entry: _StackTable, today: dt.date) -> dt.date | Literal[
     if given == "today":
         return "today"
     if not isinstance(given, dt.date) or isinstance(given, dt.datetime):
-        cause = f'write a date without quotes, such as as_of = {today}, or as_of = "today"'
-        raise wrong(
-            path, f"has as_of = {str(given)!r} in stack {entry.name!r}, which is no date", cause
-        )
+        what = f"has as_of = {str(given)!r} in stack {entry.name!r}, which is not a date"
+        fix = f'write a date without quotes, such as as_of = {today}, or as_of = "today"'
+        raise wrong(path, what, fix=fix)
     if given > today:
-        cause = 'its releases are not known yet; for the newest ones write as_of = "today"'
-        raise wrong(
-            path, f"has as_of = {given} in stack {entry.name!r}, which is in the future", cause
-        )
+        what = f"has as_of = {given} in stack {entry.name!r}, which is in the future"
+        fix = 'write as_of = "today" for the newest releases'
+        raise wrong(path, what, "its releases are not known yet", fix)
     return given

@@ -15,10 +15,12 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import msgspec
 from packaging.tags import cpython_tags
@@ -29,12 +31,31 @@ from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Build, Failure, Lock, LockedPackage
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import BUILD, DISK_FULL, HASH_MISMATCH, NETWORK
-from gradmatrix.stacks import uv
-from gradmatrix.stacks.lock import by_address, cutoff, hashless, requirements_path, without
+from gradmatrix.core.outcomes import (
+    BUILD,
+    DISK_FULL,
+    HASH_MISMATCH,
+    NETWORK,
+    SAYS_DISK_FULL,
+)
+from gradmatrix.stacks import listing as listing_script
+from gradmatrix.stacks import sandbox, uv
+from gradmatrix.stacks.lock import (
+    FROM_INDEX,
+    NeedsBuild,
+    blocks,
+    by_address,
+    cutoff,
+    from_source,
+    hashless,
+    needs_build,
+    requirement_of,
+    requirements_path,
+    without,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
 
@@ -87,8 +108,12 @@ class BuildChoice:
     """The build of torch to install."""
 
     build: Build
-    torch: tuple[str, ...] = ()
-    """The arguments of ``uv pip install`` for a torch other than the lock's."""
+    torch: str = ""
+    """The requirement on a torch other than the lock's."""
+    wheels: Mapping[str, str] = field(default_factory=dict)
+    """The files that may be installed for it: name and sha256."""
+    options: tuple[str, ...] = ()
+    """The arguments with which ``uv pip install`` finds it."""
     notice: str | None = None
 
     def drops(self, name: str) -> bool:
@@ -104,7 +129,7 @@ def torch_build(
     *,
     driver: bool,
     platform: str = sys.platform,
-    answers: Callable[[str, str], bool] | None = None,
+    indexed: Callable[[str, str], Mapping[str, str] | None] | None = None,
 ) -> BuildChoice:
     """The build of the locked torch for this machine.
 
@@ -113,7 +138,7 @@ def torch_build(
         find_links: folders of wheels
         driver: whether the machine has an NVIDIA driver
         platform: as ``sys.platform``
-        answers: whether torch's own index has a CPU build of a version for a Python
+        indexed: the CPU builds in torch's own index, see :func:`cpu_wheels`
     """
     version = lock.version("torch")
     if driver:
@@ -122,9 +147,13 @@ def torch_build(
         return BuildChoice(Build.CPU)
     wheel = cpu_wheel(version, lock.python, find_links)
     if wheel:
-        return BuildChoice(Build.CPU, torch=(str(wheel),))
-    if (answers or cpu_index_answers)(version, lock.python):
-        return BuildChoice(Build.CPU, torch=(f"torch=={version}", "--torch-backend", "cpu"))
+        return BuildChoice(
+            Build.CPU, torch=f"torch @ {wheel.as_uri()}", wheels={wheel.name: sha256_of(wheel)}
+        )
+    wheels = (indexed or cpu_wheels)(version, lock.python)
+    if wheels:
+        pin = f"torch=={cpu_version(version)}"
+        return BuildChoice(Build.CPU, pin, wheels, options=("--torch-backend", "cpu"))
     notice = (
         f"No CPU build of torch {version} was found, so the larger CUDA build is installed; "
         "to save gigabytes, set UV_FIND_LINKS to a directory that has the CPU wheel."
@@ -132,20 +161,35 @@ def torch_build(
     return BuildChoice(Build.DEFAULT, notice=notice)
 
 
+def cpu_version(version: str) -> Version:
+    """The CPU build of a version of torch."""
+    return Version(f"{Version(version).public}+cpu")
+
+
 def cpu_wheel(version: str, python: str, find_links: Iterable[Path]) -> Path | None:
     """The CPU wheel of this torch for this Python and platform in a directory, or None."""
-    wanted = Version(f"{Version(version).public}+cpu")
-    major, minor = python.split(".")
-    tags = frozenset(cpython_tags((int(major), int(minor))))
     for directory in find_links:
         for path in sorted(directory.glob("torch-*.whl")):
-            try:
-                name, found, _, wheel_tags = parse_wheel_filename(path.name)
-            except InvalidWheelFilename:
-                continue
-            if name == "torch" and found == wanted and wheel_tags & tags:
+            if is_cpu_wheel(path.name, version, python):
                 return path
     return None
+
+
+def is_cpu_wheel(filename: str, version: str, python: str) -> bool:
+    """Whether it is a CPU build of this torch for this Python and platform."""
+    try:
+        name, found, _, tags = parse_wheel_filename(filename)
+    except InvalidWheelFilename:
+        return False
+    major, minor = python.split(".")
+    fitting = name == "torch" and found == cpu_version(version)
+    return fitting and not tags.isdisjoint(cpython_tags((int(major), int(minor))))
+
+
+def sha256_of(path: Path) -> str:
+    """The digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def find_links() -> tuple[Path, ...]:
@@ -158,25 +202,100 @@ def find_links() -> tuple[Path, ...]:
 
 
 @cache
-def cpu_index_answers(version: str, python: str) -> bool:
-    """Whether torch's own index has a CPU build of this version. One quick attempt, remembered."""
+def cpu_wheels(version: str, python: str) -> Mapping[str, str] | None:
+    """The CPU builds of this torch in torch's own index: name and sha256.
+
+    They are those for this Python and platform; None if that index does not answer. There is one
+    quick attempt, which is remembered.
+    """
     asked = uv.run(
         [
-            "pip",
-            "compile",
-            "-",
-            "--quiet",
-            "--no-deps",
-            "--python-version",
-            python,
-            "--torch-backend",
-            "cpu",
+            "pip", "compile", "-", "--quiet", "--no-deps", "--no-header",
+            "--python-version", python, "--torch-backend", "cpu", "--format", "pylock.toml",
+            *uv.wheels_only(),
         ],
         stdin=f"torch=={version}",
         variables=IMPATIENT,
         timeout_s=PROBE_TIMEOUT_S,
-    )
-    return asked.returncode == 0 and "+cpu" in asked.stdout
+    )  # fmt: skip
+    if asked.returncode and uv.NETWORK.search(asked.stderr):
+        return None
+    return {
+        name: digest
+        for name, digest in listed_wheels(asked.stdout)
+        if is_cpu_wheel(name, version, python)
+    }
+
+
+def listed_wheels(pylock: str) -> Iterator[tuple[str, str]]:
+    """Name and sha256 of each wheel in a pylock.toml; those without a hash are left out."""
+    for package in tomllib.loads(pylock).get("packages", ()):
+        for wheel in package.get("wheels", ()):
+            if "sha256" in wheel.get("hashes", ()):
+                yield unquote(wheel["url"].rpartition("/")[2]), wheel["hashes"]["sha256"]
+
+
+PINS = "_torch.json"
+"""The name of a file with the hashes of CPU builds of torch, by file name.
+
+A lock has the hashes of the package index's files, and the CPU builds are not among them. So the
+hash of each build is kept when it is first seen: ``gradmatrix lock`` keeps it beside the locks, and
+an install beside the environments. No stack, so no lock, has a name like this file's.
+"""
+
+
+def pins_in(path: Path) -> dict[str, str]:
+    """The hashes that are kept in ``path``; UserError if it cannot be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except FileNotFoundError:
+        return {}
+    except msgspec.DecodeError as error:
+        raise UserError(
+            f"The hashes in {path} cannot be read: {error}.",
+            cause="the file was edited by hand, or damaged",
+            next_step="git checkout results/locks, or delete the file: its hashes are then lost",
+        ) from error
+
+
+def pin(wheels: Mapping[str, str], published: Path, own: Path) -> None:
+    """Check the hashes of ``wheels`` against those that are kept, and keep the new ones in ``own``.
+
+    Args:
+        wheels: name and sha256 of each file
+        published: the file of hashes beside the locks
+        own: the file that new hashes are added to; it may be the same
+
+    Raises:
+        InstallFailed: if a file has another content than the one that was kept
+    """
+    kept = pins_in(own)
+    known = {**kept, **pins_in(published)}
+    for name, digest in wheels.items():
+        if known.get(name, digest) != digest:
+            message = (
+                f"{name} is not the file that was first seen under this name: its sha256 is "
+                f"{digest}, and {PINS} has {known[name]}."
+            )
+            raise InstallFailed(Failure(outcome=HASH_MISMATCH, message=message))
+    new = {name: digest for name, digest in wheels.items() if name not in known}
+    if new:
+        content = msgspec.json.encode(dict(sorted({**kept, **new}.items())))
+        files.write_atomically(own, msgspec.json.format(content, indent=2) + b"\n")
+
+
+def pin_cpu_builds(locks: Iterable[Lock], folder: Path) -> None:
+    """Keep the hash of the CPU build of each lock's torch in ``folder``, if it can be known here.
+
+    Raises:
+        InstallFailed: if a file has another content than the one that was kept
+    """
+    wanted = {(version, each.python): each for each in locks if (version := each.version("torch"))}
+    for (version, python), lock in wanted.items():
+        known = pins_in(folder / PINS)
+        if any(is_cpu_wheel(name, version, python) for name in known):
+            continue
+        pin(torch_build(lock, find_links(), driver=False).wheels, folder / PINS, folder / PINS)
 
 
 def _pip_setting() -> str:
@@ -202,11 +321,16 @@ NEEDED_BYTES = {Build.CPU: int(2.5 * GIB), Build.CUDA: 7 * GIB, Build.DEFAULT: 7
 """Disk space that an environment needs at worst: nothing is cached, no hard links."""
 
 FAILURES = {
-    DISK_FULL: uv.DISK_FULL,
+    DISK_FULL: SAYS_DISK_FULL,
     HASH_MISMATCH: re.compile(r"hash mismatch|hashes? (do|does) not match", re.IGNORECASE),
-    NETWORK: uv.NETWORK,
+    NETWORK: re.compile(
+        f"{uv.NETWORK.pattern}|{uv.NO_FILES.pattern}|there is no version of", re.IGNORECASE
+    ),
 }
-"""What uv prints about a failed install. Everything else is ``install:build``."""
+"""What uv prints about a failed install. Everything else is ``install:build``.
+
+What is locked was in the index. If the index lists no file of it, something else answered.
+"""
 
 
 class InstallFailed(Exception):
@@ -264,6 +388,7 @@ def ensure(
 
     Raises:
         InstallFailed: if the stack cannot be installed
+        NeedsBuild: if a package must be built and the lock does not allow it
         UserError: if this machine has no such Python
     """
     if lock.failure:
@@ -280,10 +405,11 @@ def ensure(
         if found:  # by another process, while this one waited
             return found
         _check_disk(lock.stack, choice.build, free_bytes(root))
+        pin(choice.wheels, locks / PINS, root / PINS)
         try:
             _create(lock, folder)
             _install(lock, text, choice, folder, progress)
-        except InstallFailed:
+        except (InstallFailed, NeedsBuild):
             shutil.rmtree(folder, ignore_errors=True)  # an incomplete one may have filled the disk
             raise
         marker = _Marker(digest=lock.digest, build=choice.build, notice=choice.notice)
@@ -315,7 +441,7 @@ def _installed(folder: Path, lock: Lock, *, driver: bool) -> Environment | None:
     python = _python(folder)
     try:
         marker = msgspec.json.decode((folder / MARKER).read_bytes(), type=_Marker)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, *files.NOT_READABLE):
         return None
     if (
         marker.digest != lock.digest
@@ -379,56 +505,49 @@ def _install(
 ) -> None:
     """Install the lock, and then this machine's build of torch if that is another one.
 
-    Packages without a hash are installed separately.
+    Every file must have its hash. Packages of a VCS have none and are installed separately: the
+    commit in their address says what they are.
     """
-    listed, sources = folder / "requirements.txt", folder / "sources.txt"
     unhashed = hashless(text)
-    hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
-    listed.write_text(hashed, encoding="utf-8", newline="\n")
+    asked = [requirement_of(block) for block in blocks(text)]
+    wheels_only = uv.wheels_only([*lock.build, *from_source(asked)])
     dated = ["--exclude-newer", cutoff(lock.as_of)]  # build dependencies are of that day too
-    _pip_install(folder, [*dated, "--require-hashes", "--requirements", str(listed)], progress)
+
+    def install(name: str, requirements: str, *options: str) -> None:
+        path = folder / name
+        path.write_text(requirements, encoding="utf-8", newline="\n")
+        _pip_install(lock, folder, [*options, "--requirements", str(path)], progress)
+
+    hashed = without(text, lambda name: choice.drops(name) or name in unhashed)
+    install("requirements.txt", hashed, *wheels_only, *dated, "--require-hashes")
     if unhashed:
-        sources.write_text(
-            without(text, lambda name: name not in unhashed), encoding="utf-8", newline="\n"
-        )
-        _pip_install(folder, [*dated, "--requirements", str(sources)], progress)
+        rest = without(text, lambda name: name not in unhashed)
+        install("sources.txt", rest, *wheels_only, *dated)
     if choice.torch:
-        _pip_install(folder, list(choice.torch), progress)
+        hashes = " ".join(f"--hash=sha256:{digest}" for digest in choice.wheels.values())
+        torch = f"{choice.torch} {hashes}\n"
+        install("torch.txt", torch, *uv.wheels_only(), *choice.options, "--require-hashes")
 
 
-def _pip_install(folder: Path, arguments: list[str], progress: Callable[[str], object]) -> None:
+def _pip_install(
+    lock: Lock, folder: Path, arguments: list[str], progress: Callable[[str], object]
+) -> None:
     ran = uv.run_reporting(
         ["pip", "install", "--python", str(_python(folder)), "--no-deps", *arguments],
         progress,
         variables={"UV_DEFAULT_INDEX": uv.index_url()},
     )
-    if ran.returncode:
-        raise InstallFailed(Failure(outcome=classify(ran.stderr), message=uv.summary(ran.stderr)))
+    if not ran.returncode:
+        return
+    message = uv.summary(ran.stderr)
+    missing = needs_build(message)
+    if missing:
+        raise NeedsBuild(f"Stack {lock.stack} cannot be installed", missing)
+    raise InstallFailed(Failure(outcome=classify(ran.stderr), message=message))
 
 
 def _python(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-
-
-def variables(threads: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment variables of cells: offline, reproducible, with this many threads."""
-    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
-    return {
-        **{key: value for key, value in environ.items() if key not in dropped},
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "WANDB_DISABLED": "true",
-        "WANDB_MODE": "offline",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONHASHSEED": "0",
-        "PYTHONNOUSERSITE": "1",
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads),
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without it cuBLAS is not deterministic
-    }
 
 
 OLDEST_PYTHON = (3, 9)
@@ -468,8 +587,8 @@ def checked(asked: Path) -> Path:
     version = probe(Path(found)) if found else None
     if found is None or version is None:
         raise UserError(
-            f"{asked} is no Python that can be started.",
-            cause="it does not exist, cannot be started, or is not a Python",
+            f"{asked} is not a Python that can be started.",
+            cause="there is no such file, it may not be started, or it is another program",
             next_step="give --python the interpreter of the script's environment: .venv/bin/python",
         )
     if version[:2] < OLDEST_PYTHON:
@@ -515,24 +634,6 @@ def probe(python: Path) -> tuple[int, int, int] | None:
 THIS_ENVIRONMENT = "this environment"
 """The name of a stack that is an environment of the user."""
 LISTING_TIMEOUT_S = 60.0
-LISTING = """
-import importlib.metadata, json, sys
-def origin(d):  # conda notes the folder in which it built a release
-    is_conda = (d.read_text("INSTALLER") or "").strip() == "conda"
-    return None if is_conda else d.read_text("direct_url.json")
-found = [
-    {
-        "name": d.metadata["Name"],
-        "version": d.version,
-        "needs": d.requires or [],
-        "origin": origin(d),
-    }
-    for d in importlib.metadata.distributions()
-    if d.metadata and d.metadata["Name"] and d.version
-]
-print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "distributions": found}))
-"""
-"""The script that lists an environment; it runs in the environment."""
 
 
 class Distribution(Frozen, frozen=True):
@@ -544,6 +645,43 @@ class Distribution(Frozen, frozen=True):
     """The requirements in its metadata."""
     origin: str | None
     """Where it came from, as JSON (PEP 610); None if that is the package index."""
+    files: str = ""
+    """A digest of its files; empty if it does not list them."""
+
+    @property
+    def contents(self) -> frozenset[str]:
+        """What tells it from another package of the same version; see ``lock.contents``."""
+        found = {f"files:{self.files}"} if self.files else set()
+        if self.origin is None:
+            return frozenset(found | {FROM_INDEX})
+        try:
+            origin = _ORIGIN.decode(self.origin)
+        except msgspec.DecodeError:
+            return frozenset(found)
+        hashes = {origin.archive_info.hash.replace("=", ":")} - {""}
+        hashes |= {f"{kind}:{value}" for kind, value in origin.archive_info.hashes.items()}
+        commit = origin.vcs_info.get("commit_id")
+        return frozenset(
+            found | hashes | {f"from:{origin.url}"} | ({f"commit:{commit}"} if commit else set())
+        )
+
+
+class _Archive(msgspec.Struct):
+    """The hashes of an archive that a package was installed from."""
+
+    hash: str = ""
+    hashes: dict[str, str] = {}
+
+
+class _Origin(msgspec.Struct):
+    """The part of PEP 610 that is read."""
+
+    url: str = ""
+    archive_info: _Archive = msgspec.field(default_factory=_Archive)
+    vcs_info: dict[str, str] = {}
+
+
+_ORIGIN = msgspec.json.Decoder(_Origin)
 
 
 class Listing(Frozen, frozen=True):
@@ -557,15 +695,15 @@ def listing(python: Path, threads: int) -> Listing:
     """What is installed in the environment of ``python``; UserError if it cannot be listed."""
     try:
         ran = subprocess.run(
-            [python, "-I", "-c", LISTING],
+            [python, "-I", listing_script.__file__],
             capture_output=True,
             check=True,
             timeout=LISTING_TIMEOUT_S,
-            env=variables(threads),
+            env=sandbox.variables(threads),
             stdin=subprocess.DEVNULL,
         )
         return msgspec.json.decode(ran.stdout, type=Listing)
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+    except (OSError, subprocess.SubprocessError, *files.NOT_READABLE) as error:
         raise UserError(
             f"The packages of {python} cannot be listed.",
             cause=f"a small script that lists the packages failed: {type(error).__name__}",

@@ -26,7 +26,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gradmatrix.core.errors import check_name, check_python, check_requirement, did_you_mean, wrong
+from gradmatrix.core.errors import (
+    check_build,
+    check_name,
+    check_python,
+    check_requirement,
+    did_you_mean,
+    wrong,
+)
 from gradmatrix.core.files import from_table
 from gradmatrix.core.model import Stack
 from gradmatrix.core.observation import Frozen
@@ -66,6 +73,8 @@ class Snapshots(Frozen, frozen=True, kw_only=True):
     """How the stacks' names begin."""
     core: bool = False
     """Whether `nox -s matrix` runs them."""
+    build: tuple[str, ...] = ()
+    """Packages that are built from their source releases."""
 
 
 class Releases(Frozen, frozen=True, kw_only=True):
@@ -114,6 +123,8 @@ class Window(Frozen, frozen=True, kw_only=True):
     """How the stacks' names begin."""
     core: bool = False
     """Whether `nox -s matrix` runs them."""
+    build: tuple[str, ...] = ()
+    """Packages that are built from their source releases."""
 
 
 Rule = Snapshots | Releases | Window
@@ -131,7 +142,8 @@ class Placed:
     def asked(self) -> dict[str, Any]:
         """The rule and its base as plain data. Stacks follow from it, the releases and the day."""
         base = self.base and {
-            key: getattr(self.base, key) for key in ("name", "python", "requirements", "as_of")
+            key: getattr(self.base, key)
+            for key in ("name", "python", "requirements", "as_of", "build")
         }
         asked = {"kind": type(self.rule).__name__.lower(), "rule": self.rule, "base": base}
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(asked))
@@ -182,7 +194,7 @@ def joined(
 
 def _substance(stack: Stack) -> tuple[object, ...]:
     """Two stacks are the same if these are equal."""
-    return stack.name, stack.python, stack.requirements, stack.as_of
+    return stack.name, stack.python, stack.requirements, stack.as_of, stack.build
 
 
 def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -191,7 +203,9 @@ def _tables(path: Path, kind: str, given: object) -> Iterator[tuple[str, dict[st
     for number, table in enumerate(given if isinstance(given, list) else [given], start=1):
         place = f"[[generate.{kind}]] number {number}" if several else f"[generate.{kind}]"
         if not isinstance(table, dict):
-            raise wrong(path, f"has no table in {place}", f"write the keys below [generate.{kind}]")
+            raise wrong(
+                path, f"has no table in {place}", fix=f"write the keys below [generate.{kind}]"
+            )
         yield place, table
 
 
@@ -208,6 +222,7 @@ def _rule(
         check_python(path, place, rule.python)
     for text in rule.requirements:
         check_requirement(path, place, text)
+    check_build(path, place, rule.build)
     if isinstance(rule, Snapshots):
         _check_days(path, place, (rule.since, rule.until), today)
     return Placed(place, rule)
@@ -219,7 +234,7 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
         raise wrong(
             path,
             f"has package = {rule.package!r} in {place}",
-            "a package's name, without a version",
+            fix="write a package's name, without a version",
         )
     for key, text in (
         ("from", rule.since),
@@ -231,7 +246,8 @@ def _check_releases(path: Path, place: str, rule: Releases, today: dt.date) -> N
     if all(isinstance(bound, str) for bound in bounds) and Version(rule.since) > Version(
         rule.until
     ):
-        raise wrong(path, f"has from = {rule.since!r} after until = {rule.until!r} in {place}")
+        what = f"has from = {rule.since!r} after until = {rule.until!r} in {place}"
+        raise wrong(path, what, "from is the first release, until is the last one")
     if not any(isinstance(bound, str) for bound in bounds):
         _check_days(path, place, (rule.since, rule.until), today)
 
@@ -241,8 +257,9 @@ def _check_bound(path: Path, place: str, key: str, bound: object) -> None:
     if bound is None or (isinstance(bound, dt.date) and not isinstance(bound, dt.datetime)):
         return
     if not isinstance(bound, str) or not _is_version(bound):
-        cause = 'a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
-        raise wrong(path, f"has {key} = {str(bound)!r} in {place}, which is no release", cause)
+        what = f"has {key} = {str(bound)!r} in {place}, which is not a release"
+        fix = 'write a version in quotes, such as "4.40", or a date without, such as 2024-12-31'
+        raise wrong(path, what, fix=fix)
 
 
 def _is_version(text: str) -> bool:
@@ -258,7 +275,8 @@ def _check_days(
 ) -> None:
     since, until = days
     if since and until and since > until:
-        raise wrong(path, f"has from = {since} after until = {until} in {place}")
+        what = f"has from = {since} after until = {until} in {place}"
+        raise wrong(path, what, "from is the first day, until is the last one")
     if since and since > today:
         raise wrong(
             path,
@@ -279,7 +297,9 @@ def _based(path: Path, placed: Placed, stacks: Sequence[Stack]) -> Placed:
             if stacks
             else "there is no stack at all"
         )
-        raise wrong(path, f"has base = {rule.base!r} in {placed.place}, which is no stack", cause)
+        raise wrong(
+            path, f"has base = {rule.base!r} in {placed.place}, which is not a stack", cause
+        )
     if rule.name not in names_of(base.requirements):
         cause = f"its requirements are {', '.join(base.requirements)}"
         what = (
@@ -335,6 +355,7 @@ def snapshots(rule: Snapshots, today: dt.date) -> tuple[Stack, ...]:
             as_of=day,
             core=rule.core,
             summary=f"What a plain install gave on {day}",
+            build=tuple(map(canonicalize_name, rule.build)),
         )
         for day in ends(rule.every, rule.since, until)
     )
@@ -350,6 +371,7 @@ def over_base(rule: Releases, base: Stack, releases: Iterable[Release]) -> tuple
             as_of=_later(base.as_of, release.uploaded),
             core=rule.core,
             summary=f"{rule.name} {release.version} with the rest of {base.name}",
+            build=base.build,
         )
         for release in wanted(rule, releases)
     )
@@ -527,6 +549,7 @@ def _stack(
         as_of=as_of or day,
         core=rule.core,
         summary=f"SPEC 0's window of {quarter}: {what}",
+        build=tuple(map(canonicalize_name, rule.build)),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import NOT_READABLE, write_atomically
 from gradmatrix.core.model import Stack
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks.generate import (
@@ -49,6 +49,7 @@ class _Stack(Frozen, frozen=True):
     as_of: str
     core: bool
     summary: str
+    build: tuple[str, ...] = ()
 
 
 class Entry(Frozen, frozen=True):
@@ -100,7 +101,7 @@ def load(path: Path) -> Generated:
             tuple(entry.as_stacks())
     except FileNotFoundError:
         return Generated()
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (*NOT_READABLE, ValueError) as error:
         raise UserError(
             f"The generated stacks in {path.name} cannot be read: {error}.",
             cause="the file was edited by hand, or written by another release",

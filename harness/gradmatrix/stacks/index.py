@@ -36,7 +36,8 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import NOT_READABLE, write_atomically
+from gradmatrix.core.model import Moment
 from gradmatrix.core.observation import Frozen
 from gradmatrix.stacks import uv
 
@@ -170,7 +171,7 @@ def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...
     elif not content_type or "html" in content_type:
         files = _files_in_html(body, name)
     else:
-        raise ValueError(f"{content_type.partition(';')[0]} is no page of the simple API")
+        raise ValueError(f"{content_type.partition(';')[0]} is no format of the simple API")
     grouped: dict[Version, list[DistributionPackage]] = {}
     for file in files:
         version = _version(file.filename, name)
@@ -180,7 +181,7 @@ def releases_of(content_type: str, body: bytes, name: str) -> tuple[Release, ...
 
 
 def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
-    from pypi_simple import ProjectPage, UnsupportedRepoVersionError
+    from pypi_simple import ProjectPage
 
     try:
         page: dict[str, Any] = json.loads(body)
@@ -188,23 +189,27 @@ def _files_in_json(body: bytes, name: str) -> list[DistributionPackage]:
             if file.get("yanked") is None:  # some indexes write null, which uv reads as "no"
                 file["yanked"] = False
         return ProjectPage.from_json_data(page).packages
-    except (ValueError, TypeError, KeyError, AttributeError, UnsupportedRepoVersionError) as error:
+    except Exception as error:  # a page may be anything, and its parsers raise many things
         raise ValueError(f"its JSON is no page of {name}: {type(error).__name__}") from error
 
 
 def _files_in_html(body: bytes, name: str) -> list[DistributionPackage]:
     """The files of an HTML page; PEP 700 has no date for HTML, but some indexes give one."""
-    from pypi_simple import DistributionPackage, RepositoryPage, UnsupportedRepoVersionError
+    from pypi_simple import DistributionPackage, RepositoryPage
 
     try:
-        links = RepositoryPage.from_html(body).links
-    except UnsupportedRepoVersionError as error:
+        page = RepositoryPage.from_html(body)
+    except Exception as error:  # see above
         raise ValueError(f"its HTML is no page of {name}: {error}") from error
     files = []
-    for link in links:
+    for link in page.links:
         file = DistributionPackage.from_link(link, name)
         file.upload_time = _datetime(link.get_str_attrib("data-upload-time"))
         files.append(file)
+    if page.repository_version is None and all(file.package_type is None for file in files):
+        raise ValueError(
+            "it is a web page and no list of files; perhaps this network wants you to sign in"
+        )
     return files
 
 
@@ -240,14 +245,17 @@ def _release(version: Version, files: Collection[DistributionPackage]) -> Releas
 
 
 def _day(moment: dt.datetime) -> dt.date:
-    return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
+    try:
+        return moment.astimezone(dt.UTC).date() if moment.tzinfo else moment.date()
+    except OverflowError:  # the first or last day that there is, in another time zone
+        return moment.date()
 
 
 class Answer(Frozen, frozen=True, kw_only=True):
     """What the index said about one package."""
 
     name: str
-    asked_at: dt.datetime
+    asked_at: Moment
     """When it was last asked, in UTC. The answer "not modified" counts."""
     etag: str | None = None
     last_modified: str | None = None
@@ -255,7 +263,7 @@ class Answer(Frozen, frozen=True, kw_only=True):
 
     def covers(self, as_of: dt.date | None) -> bool:
         """Whether all releases of the day ``as_of`` were out when this answer was given."""
-        return as_of is None or self.asked_at.astimezone(dt.UTC).date() > as_of
+        return as_of is None or _day(self.asked_at) > as_of
 
 
 _ANSWER = msgspec.json.Decoder(Answer)  # built here: releases are read in threads
@@ -284,7 +292,7 @@ class IndexCache:
             return None
         except OSError as error:
             self._note(f"the cache of the package index cannot be read: {error.strerror}")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except NOT_READABLE:
             self._note(f"the cached releases of {name} were damaged and are not used")
         return None
 
@@ -502,7 +510,7 @@ class Index:
             releases = releases_of(response.headers.get("Content-Type", ""), response.content, name)
         except ValueError as error:
             raise IndexUnreachable(
-                f"The package index answers in an unknown format for {name}: {error}"
+                f"The package index did not answer for {name}. Something else did: {error}"
             ) from error
         return Answer(
             name=name,

@@ -1,7 +1,7 @@
 """Locks: a stack resolved once by uv, with the package index as of the stack's date.
 
 A lock is two files: ``<stack>.txt``, which ``uv pip install --require-hashes`` reads, and
-``<stack>.json``, the Lock.
+``<stack>.json``, the Lock. Without the second file there is no lock.
 """
 
 from __future__ import annotations
@@ -11,25 +11,70 @@ import hashlib
 import importlib.metadata
 import re
 import tempfile
+import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import msgspec
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from gradmatrix.core.errors import UserError
-from gradmatrix.core.files import write_atomically
+from gradmatrix.core.files import NOT_READABLE, write_atomically
 from gradmatrix.core.model import Failure, Lock, LockedPackage, Stack
-from gradmatrix.core.outcomes import BUILD, CONFLICT, INDEX_UNREACHABLE, NO_RELEASE
+from gradmatrix.core.outcomes import (
+    BUILD,
+    CONFLICT,
+    INDEX_UNREACHABLE,
+    NO_RELEASE,
+    SAYS_DISK_FULL,
+    Outcome,
+)
 from gradmatrix.stacks import uv
 from gradmatrix.stacks.index import Index, IndexUnreachable, Release, newest
+from gradmatrix.stacks.listing import contents_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+
+class CannotLock(UserError):
+    """A stack asks for something that cannot be locked. Other stacks can still be locked."""
+
+
+class NeedsBuild(CannotLock):
+    """A stack needs packages that have no wheel, and does not allow to build them."""
+
+    def __init__(self, what: str, packages: Iterable[str]) -> None:
+        self.packages = tuple(packages)
+        names = ", ".join(f'"{name}"' for name in self.packages)
+        super().__init__(
+            f"{what} from wheels alone.",
+            cause=f"{' and '.join(self.packages)} would have to be built, and a build runs code "
+            "outside of the cells",
+            next_step=f"to allow it, add build = [{names}] to the stack's table in matrix.toml",
+        )
+
+
+class NotAsLocked(UserError):
+    """The two files of a lock do not belong together."""
+
+
+NEEDS_BUILD = re.compile(
+    r"Wheels are required for `([^`]+)` because building from source is disabled"
+    r"|attempted to build `([^`= ]+)"
+    r"|[Bb]uilding source distributions for `([^`= ]+)[^`]*` is disabled"
+)
+"""What uv prints about a package without a wheel that it may not build."""
+
+
+def needs_build(explanation: str) -> tuple[str, ...]:
+    """The packages that uv would have to build, from what it printed."""
+    found = (next(filter(None, match.groups())) for match in NEEDS_BUILD.finditer(explanation))
+    return tuple(sorted(set(map(canonicalize_name, found))))
 
 
 def blocks(text: str) -> Iterator[str]:
@@ -54,16 +99,70 @@ def hashless(text: str) -> list[str]:
     return [requirement_of(block).name for block in blocks(text) if "--hash" not in block]
 
 
+def from_source(requirements: Iterable[Requirement]) -> list[str]:
+    """The names of those that have an address which is no wheel: naming it asks to build it."""
+    return [
+        canonicalize_name(each.name)
+        for each in requirements
+        if each.url and not _address(each.url).endswith(".whl")
+    ]
+
+
+def _address(url: str) -> str:
+    return unquote(url.partition("#")[0])
+
+
 def by_address(text: str) -> list[str]:
     """Canonical names of the packages in a lock's text that do not come from the index."""
     return [canonicalize_name(each.name) for each in map(requirement_of, blocks(text)) if each.url]
+
+
+FROM_INDEX = "from:index"
+HASH = re.compile(r"--hash=(\w+:\w+)")
+COMMIT = re.compile(r"@([0-9a-f]{40})(?:#|$)")
+
+
+def contents(text: str) -> dict[str, frozenset[str]]:
+    """What tells a package from another one of the same version, by its canonical name.
+
+    Each is a kind and a value: ``sha256`` of every file that the lock allows, ``files`` of a wheel
+    on this machine (see ``listing.contents_digest``), the ``commit`` of a source, and the address
+    that it comes ``from``.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for block in blocks(text):
+        requirement = requirement_of(block)
+        known = {*HASH.findall(block)}
+        if requirement.url is None:
+            known.add(FROM_INDEX)
+        else:
+            known.add(f"from:{requirement.url}")
+            known |= {f"commit:{each}" for each in COMMIT.findall(requirement.url)}
+            known |= files_of_wheel(requirement.url)
+        name = str(canonicalize_name(requirement.name))
+        found[name] = found.get(name, frozenset()) | known
+    return found
+
+
+def files_of_wheel(address: str) -> set[str]:
+    """The digest of the files of a wheel on this machine; empty if it has none to compare."""
+    path = Path(unquote(urlsplit(address).path))
+    if not address.startswith("file:") or path.suffix != ".whl" or not path.is_file():
+        return set()
+    with zipfile.ZipFile(path) as wheel:
+        names = wheel.namelist()
+        records = [each for each in names if re.fullmatch(r"[^/]+\.dist-info/RECORD", each)]
+        if len(records) != 1 or any(".data/" in each for each in names):
+            return set()
+        digest = contents_digest(wheel.read(records[0]).decode())
+    return {f"files:{digest}"} if digest else set()
 
 
 def version_of(block: str, requirement: Requirement, python: str) -> str:
     """The version of an entry. Without one in the text, uv builds the source to find it."""
     if requirement.url is None:
         return next(iter(requirement.specifier)).version
-    address = unquote(requirement.url.partition("#")[0])
+    address = _address(requirement.url)
     if address.endswith(".whl"):
         return str(parse_wheel_filename(address.rpartition("/")[2])[1])
     with tempfile.TemporaryDirectory() as scratch:
@@ -72,7 +171,7 @@ def version_of(block: str, requirement: Requirement, python: str) -> str:
         ran = uv.run(
             [
                 "pip", "install", "--no-deps", "--target", str(target), "--python-version", python,
-                "--requirements", str(listed),
+                "--requirements", str(listed), *uv.wheels_only([requirement.name]),
             ],
             variables={"UV_DEFAULT_INDEX": uv.index_url()},
         )  # fmt: skip
@@ -115,6 +214,7 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
         the lock, with a ``failure`` if there is no solution
 
     Raises:
+        NeedsBuild: if a package must be built and the stack does not allow it
         UserError: if uv cannot work on this machine: a full disk, broken settings
     """
     as_of = dt.datetime.now(dt.UTC).date() if stack.as_of == "today" else stack.as_of
@@ -136,8 +236,9 @@ def resolve(stack: Stack, index: Index, folder: Path, bounds: Bounds = UNBOUND) 
 
 def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.Ran:
     """The result of uv; its ``stdout`` is the requirements text."""
+    asked = from_source(map(Requirement, stack.requirements))
     with tempfile.TemporaryDirectory() as scratch:
-        further = []
+        further = uv.wheels_only([*stack.build, *asked])
         if bounds.constraints:
             constraints = Path(scratch) / "constraints.txt"
             constraints.write_text("\n".join(bounds.constraints), encoding="utf-8")
@@ -160,34 +261,98 @@ def _compiled(stack: Stack, as_of: dt.date, index: Index, bounds: Bounds) -> uv.
 
 
 def load(stack: str, folder: Path) -> Lock | None:
-    """The lock of ``stack``; None if there is none, or its two files do not belong together."""
+    """The lock of ``stack``; None if there is none.
+
+    Raises:
+        NotAsLocked: if its text is missing or was changed
+        UserError: if it cannot be read, or is that of another stack
+    """
     path = folder / f"{stack}.json"
     try:
         lock = msgspec.json.decode(path.read_bytes(), type=Lock)
+        check(lock)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except (*NOT_READABLE, ValueError) as error:
         raise UserError(
             f"The lock {path.name} cannot be read: {error}.",
-            cause="it was edited by hand, or written by another version",
-            next_step=f"delete {path.name} and lock again",
+            cause="it was edited by hand, or written by another release",
+            next_step=f"delete {path.name} and lock again: gradmatrix lock {stack}",
         ) from error
     if lock.stack != stack:
         raise UserError(
             f"The lock {path.name} belongs to another stack: {lock.stack}.",
             cause="it was copied or renamed by hand",
-            next_step=f"delete {path.name} and lock again",
+            next_step=f"delete {path.name} and lock again: gradmatrix lock {stack}",
         )
     if lock.failure is None:
-        text = requirements_path(stack, folder)
-        if not text.exists() or _digest(text.read_text(encoding="utf-8")) != lock.digest:
-            return None
+        _check_text(lock, requirements_path(stack, folder))
     return lock
+
+
+def check(lock: Lock) -> None:
+    """ValueError if a lock has a requirement or an outcome that is none."""
+    for text in lock.requirements:
+        Requirement(text)
+    if lock.failure is not None:
+        Outcome(lock.failure.outcome)
+
+
+def _check_text(lock: Lock, path: Path) -> None:
+    """NotAsLocked if the text at ``path`` is not the one that was locked."""
+    try:
+        text = path.read_bytes().decode("utf-8", "replace").replace("\r\n", "\n")
+    except FileNotFoundError:
+        what, cause = (
+            f"The lock {path.stem} is incomplete: {path.name} is missing.",
+            "it was deleted",
+        )
+    else:
+        if _digest(text) == lock.digest:
+            return
+        what = f"{path.name} is not the text that was locked: {_difference(text, lock)}."
+        cause = "it was edited by hand, or only one of the two files of the lock was replaced"
+    raise NotAsLocked(
+        what,
+        cause=cause,
+        next_step="git checkout results/locks, or lock the stack again: "
+        f"nox -s lock -- {lock.stack}",
+    )
+
+
+MOST_DIFFERENCES = 5
+
+
+def _difference(text: str, lock: Lock) -> str:
+    """In which packages ``text`` differs from ``lock``."""
+    there = {package.name: package.version for package in lock.packages}
+    try:
+        here: dict[str, str] = {
+            canonicalize_name(each.name): there.get(canonicalize_name(each.name), "")
+            if each.url
+            else str(each.specifier).removeprefix("==")
+            for _, each in _on_linux(text, lock.python)
+        }
+    except InvalidRequirement as error:
+        return f"a line is no requirement: {str(error).splitlines()[0]}"
+    found = [
+        f"{name} is {here.get(name) or 'missing'} and was {there.get(name, 'not in it')}"
+        for name in sorted(here.keys() | there.keys())
+        if here.get(name) != there.get(name)
+    ]
+    if not found:
+        return "the versions are the same; hashes, markers or comments differ"
+    more = len(found) - MOST_DIFFERENCES
+    return "; ".join(found[:MOST_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")
 
 
 def is_current(stack: Stack, lock: Lock) -> bool:
     """Whether ``lock`` is what ``stack`` asks for. Of a stack of "today" every lock is."""
-    same = stack.requirements == lock.requirements and stack.python == lock.python
+    same = (stack.requirements, stack.python, stack.build) == (
+        lock.requirements,
+        lock.python,
+        lock.build,
+    )
     return same and stack.as_of in ("today", lock.as_of)
 
 
@@ -222,16 +387,23 @@ def cutoff(as_of: dt.date) -> str:
 
 def _packages(text: str, python: str, as_of: dt.date, index: Index) -> tuple[LockedPackage, ...]:
     """What ``text`` installs on Linux, with the newest release of each package on that day."""
-    versions: dict[str, str] = {}
-    environment = _linux(python)
-    for block in blocks(text):
-        requirement = requirement_of(block)
-        if requirement.marker is None or requirement.marker.evaluate(environment):
-            versions[canonicalize_name(requirement.name)] = version_of(block, requirement, python)
+    versions = {
+        canonicalize_name(requirement.name): version_of(block, requirement, python)
+        for block, requirement in _on_linux(text, python)
+    }
     releases = index.many(versions, as_of)
     return tuple(
         _locked(name, version, as_of, releases[name]) for name, version in sorted(versions.items())
     )
+
+
+def _on_linux(text: str, python: str) -> Iterator[tuple[str, Requirement]]:
+    """The entries of a requirements text that are installed on Linux."""
+    environment = _linux(python)
+    for block in blocks(text):
+        requirement = requirement_of(block)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            yield block, requirement
 
 
 def _locked(
@@ -252,19 +424,40 @@ def _locked(
 
 def _failure(stack: Stack, as_of: dt.date, index: Index, explanation: str) -> Failure:
     """Why uv found no solution. The index says which requirement no release met on that day."""
-    if not NO_SOLUTION.search(explanation) or "network was disabled" in explanation:
+    if not NO_SOLUTION.search(explanation) or uv.REFUSED.search(explanation):
         return _failure_to_resolve(stack, explanation)
     for requirement in (each for each in map(Requirement, stack.requirements) if not each.url):
         message = _no_release(requirement, as_of, index.releases(requirement.name, as_of))
         if message:
             words = explanation.partition(" hint: ")[0]  # the hint is to change the date
             return Failure(outcome=NO_RELEASE, message=f"{message} uv says: {words}")
+    missing = needs_build(explanation)
+    if missing:
+        raise NeedsBuild(f"Stack {stack.name} cannot be resolved", missing)
+    _check_listed(explanation, as_of, index)
     return Failure(outcome=CONFLICT, message=explanation)
+
+
+def _check_listed(explanation: str, as_of: dt.date, index: Index) -> None:
+    """IndexUnreachable if uv found no file of a package that has releases.
+
+    A sign-in page of a network looks to uv like a package without files.
+    """
+    for match in uv.NO_FILES.finditer(explanation):
+        name = match[1] or match[2]
+        if newest(index.releases(name, as_of), as_of) is not None:
+            raise IndexUnreachable(
+                f"The package index listed no file of {name}, which has releases. Perhaps a web "
+                "page answered in its place, because this network wants you to sign in."
+            )
 
 
 def _failure_to_resolve(stack: Stack, explanation: str) -> Failure:
     """Why uv gave no answer; UserError if the reason is this machine."""
-    if not uv.DISK_FULL.search(explanation):
+    missing = needs_build(explanation)
+    if missing:
+        raise NeedsBuild(f"Stack {stack.name} cannot be resolved", missing)
+    if not SAYS_DISK_FULL.search(explanation):
         if uv.NETWORK.search(explanation):
             return Failure(outcome=INDEX_UNREACHABLE, message=explanation)
         if "Failed to build" in explanation:
@@ -308,21 +501,26 @@ def _lock(
         digest=digest,
         resolver=uv.version(),
         failure=failure,
+        build=stack.build,
     )
 
 
 def write(lock: Lock, text: str, folder: Path) -> None:
-    """Write both files, the text first: a lock without its text does not load."""
+    """Write both files.
+
+    A JSON file that changes is deleted first and written last. If this is killed in between, there
+    is no lock, and the stack is resolved again.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    path = requirements_path(lock.stack, folder)
+    path, listed = requirements_path(lock.stack, folder), folder / f"{lock.stack}.json"
+    content = msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n"
+    if not listed.exists() or listed.read_bytes() != content:
+        listed.unlink(missing_ok=True)
     if lock.failure:
         path.unlink(missing_ok=True)
     else:
         write_atomically(path, text.encode())
-    write_atomically(
-        folder / f"{lock.stack}.json",
-        msgspec.json.format(msgspec.json.encode(lock), indent=2) + b"\n",
-    )
+    write_atomically(listed, content)
 
 
 def _digest(text: str) -> str:

@@ -15,36 +15,49 @@ import uv
 from gradmatrix.core.errors import UserError, without_credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 LEAKS = (
     "PIP_FIND_LINKS", "UV_FIND_LINKS",  # a local wheel has no date: it would enter every stack
     "UV_EXCLUDE_NEWER", "UV_CONSTRAINT", "UV_OVERRIDE", "UV_PRERELEASE", "UV_RESOLUTION",
     "UV_FORK_STRATEGY", "UV_TORCH_BACKEND", "UV_PYTHON", "UV_OFFLINE",
     "VIRTUAL_ENV", "CONDA_PREFIX",
+    "UV_NO_BUILD", "UV_NO_BUILD_PACKAGE", "UV_NO_BINARY", "UV_NO_BINARY_PACKAGE",
 )  # fmt: skip
 """Environment variables that would make a lock depend on this machine."""
 OFFLINE = ("GRADMATRIX_OFFLINE", "UV_OFFLINE")
 """Environment variables that forbid use of the network; either one also applies to uv."""
 TIMED_OUT = 124
+REFUSED = re.compile(
+    r"network was disabled|index url .* could not be queried|index .* returned a \d{3} ",
+    re.IGNORECASE,
+)
+"""What uv adds to "no solution found" if the index did not let it look."""
 NETWORK = re.compile(
     r"failed to (?:fetch|download)|error sending request|request failed after|dns error"
     r"|timed out|could not connect|connection (?:refused|reset|closed)"
     r"|error decoding response body|network is unreachable|network connectivity"
-    r"|network was disabled|\btls\b|\bcertificate\b",
+    rf"|\btls\b|\bcertificate\b|{REFUSED.pattern}"
+    r"|unexpected JSON from|(?:unsupported|missing) `content-type`",
     re.IGNORECASE,
 )
-"""What uv prints if the network failed."""
-DISK_FULL = re.compile(
-    r"no space left on device|os error 28\b|os error 112\b|disk quota exceeded", re.IGNORECASE
+"""What uv prints if the network failed, or something else answered in place of the index."""
+NO_FILES = re.compile(
+    r"there are no versions of ([\w.-]*\w)(?![\w.\[=<>!~-])"
+    r"|([\w.-]+) was not found in the package registry"
 )
-"""What uv prints if the disk is full."""
+"""What uv prints about a package of which the index lists no file at all."""
 
 
 STEP = re.compile(r" *(?:Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
 """A line of uv about what it is doing."""
 LISTED = re.compile(r"Using Python | [-+~] ")
 """A line of uv about the environment, or one of its packages."""
+
+
+def wheels_only(built: Iterable[str] = ()) -> list[str]:
+    """The arguments with which uv builds only the source releases of the packages ``built``."""
+    return ["--only-binary", ":all:", *(f"--no-binary={name}" for name in built)]
 
 
 @dataclass(frozen=True)
@@ -155,7 +168,7 @@ def index_url() -> str:
             address = re.sub(r"^[\w-]+=", "", os.environ[name]).rstrip("/")
             if not re.match(r"https?://[^/]|file:///", address):
                 raise UserError(  # it does not show the value, which may hold credentials
-                    f"{name} holds no address of a package index.",
+                    f"{name} is not the address of a package index.",
                     cause="an address begins with https://, http:// or file:///",
                     next_step=f"set {name} to the simple API of an index, or unset it",
                 )

@@ -19,9 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from gradmatrix.core.errors import UserError
+from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
-from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with
+from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
@@ -32,7 +33,7 @@ from gradmatrix.judge.diagnosis import (
     innermost_frame,
     say_where,
 )
-from gradmatrix.judge.verdict import Ended, Verdict, gradient_status, judge, judge_observation
+from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -199,9 +200,9 @@ def left_in(folder: Path) -> Left:
     for path in sorted(path for path in folder.glob("*.json") if path.stem.isdecimal()):
         try:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
-    trouble += sorted({path.read_text(encoding="utf-8") for path in folder.glob("*.trouble")})
+    trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
         processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists()
     )
@@ -270,16 +271,19 @@ def work(seen: Observation) -> tuple[int, int, int]:
 
 
 def judged(seen: Observation | None, returncode: int) -> Verdict:
-    """The verdict. A signal and a non-zero exit code count more than what was seen before."""
+    """The verdict. A signal and a non-zero exit code count more than what was seen before.
+
+    The process is the user's: a signal is named, whoever sent it.
+    """
     if seen is None and returncode == 0:
         return Verdict(exited_with(0), None, "the script never imported torch")
-    ended = Ended(signal=-returncode if returncode < 0 else None, exit=returncode)
-    if seen is None:
-        return judge(None, ended)
-    if returncode < 0 or (returncode and seen.raised is None):
-        verdict = judge(None, ended)
-        return Verdict(verdict.outcome, gradient_status(seen), verdict.message)
-    return judge(seen, ended)
+    if seen is not None and (returncode == 0 or (returncode > 0 and seen.raised is not None)):
+        return judge_observation(seen)
+    gradient = None if seen is None else gradient_status(seen)
+    if returncode < 0:
+        return Verdict(killed_by(-returncode), gradient, f"killed by signal {-returncode}")
+    message = f"the process exited with status {returncode} by itself"
+    return Verdict(exited_with(returncode), gradient, message)
 
 
 def speed(times_s: Sequence[float]) -> Speed | None:

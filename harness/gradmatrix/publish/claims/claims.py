@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gradmatrix.core.errors import SAFE_NAME, UserError, check_unique, did_you_mean, wrong
@@ -26,10 +25,10 @@ from gradmatrix.judge.causes import Cause
 from gradmatrix.stacks.config import DEVICES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from gradmatrix.core.model import Lock, Scenario
+    from gradmatrix.core.model import Scenario
 
 
 NAMED_OUTCOMES = ("trains", "fails", "says-so", "silent")
@@ -132,7 +131,10 @@ class Expectation(Sign, frozen=True, kw_only=True):
     cells: tuple[tuple[str, str], ...]
     """Scenario and variant of each."""
     where: tuple[str, ...] = ()
-    """Version ranges such as "lightning<2.2.2". The stack's lock must meet all of them."""
+    """Version ranges such as "lightning<2.2.2". The stack's lock must meet all of them.
+
+    "python" stands for the Python version of the stack.
+    """
     device: str | None = None
     """None for every device."""
     given: tuple[Given, ...] = ()
@@ -264,8 +266,6 @@ MOST_VARIANTS = 6
 SOURCE = re.compile(r"[\w.-]+/[\w.-]+#[1-9]\d*")
 OUTCOMES = tuple(row.outcome.replace("N", "1") for row in TABLE)
 """Every outcome, with 1 for a number."""
-PYTHON = "python"
-"""May be written in place of a package: the Python version of the stack."""
 
 Words = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -298,33 +298,29 @@ class _Document(Frozen, frozen=True):
     claims: tuple[_ClaimTable, ...] = ()
 
 
-def load_claims(
-    root: Path, scenarios: Mapping[str, Scenario], locks: Iterable[Lock]
-) -> tuple[Claim, ...]:
-    """Read the claims of the checkout in ``root``. A claim may name the packages of ``locks``."""
-    packages = {package.name for lock in locks for package in lock.packages}
-    return load(root / "scenarios" / FILE, scenarios, packages or None)
+def load_claims(root: Path, scenarios: Mapping[str, Scenario]) -> tuple[Claim, ...]:
+    """Read the claims of the checkout in ``root``."""
+    return load(root / "scenarios" / FILE, scenarios)
 
 
-def load(
-    path: Path, scenarios: Mapping[str, Scenario], packages: Collection[str] | None = None
-) -> tuple[Claim, ...]:
+def load(path: Path, scenarios: Mapping[str, Scenario]) -> tuple[Claim, ...]:
     """Read the claims in ``path``. A missing file has none.
+
+    A claim about a package that no stack has is untested, and no error.
 
     Args:
         path: The file, such as ``scenarios/claims.toml``.
         scenarios: The known scenarios, by name.
-        packages: The packages that a claim may name; None for any.
 
     Raises:
-        UserError: If the file cannot be read, or if it names an unknown scenario, variant, package,
-            device, outcome or cause.
+        UserError: If the file cannot be read, or if it names an unknown scenario, variant, device,
+            outcome or cause.
     """
     if not path.exists():
         return ()
     document = read_toml(path, _Document)
     check_unique(path, "claim", [claim.id for claim in document.claims])
-    return tuple(_Reader(path, scenarios, packages, entry).claim() for entry in document.claims)
+    return tuple(_Reader(path, scenarios, entry).claim() for entry in document.claims)
 
 
 class _Reader:
@@ -334,12 +330,10 @@ class _Reader:
         self,
         path: Path,
         scenarios: Mapping[str, Scenario],
-        packages: Collection[str] | None,
         entry: _ClaimTable,
     ) -> None:
         self.path = path
         self.scenarios = scenarios
-        self.packages = packages
         self.entry = entry
 
     def claim(self) -> Claim:
@@ -353,7 +347,7 @@ class _Reader:
             )
         if not SOURCE.fullmatch(entry.source):
             raise self.wrong(
-                f"has the source {entry.source!r}", 'write it like "huggingface/trl#3150"'
+                f"has the source {entry.source!r}", fix='write it like "huggingface/trl#3150"'
             )
         if entry.scenario not in self.scenarios:
             raise self.unknown("scenario", entry.scenario, self.scenarios)
@@ -421,7 +415,7 @@ class _Reader:
         if not any(_signs(sign).values()):
             raise self.wrong(
                 "expects nothing of a cell",
-                'write what the cell must show, such as outcome = "trains"',
+                fix='write what the cell must show, such as outcome = "trains"',
             )
         for text in sign.outcomes:
             if text not in NAMED_OUTCOMES and not any(
@@ -435,7 +429,7 @@ class _Reader:
         if (sign.than is None) != (sign.memory is None and sign.speed is None):
             raise self.wrong(
                 "uses than, memory or speed without the others",
-                'write both: than = "VARIANT", and memory = "more" or speed = "slower"',
+                fix='write both: than = "VARIANT", and memory = "more" or speed = "slower"',
             )
         for text in filter(None, (sign.raises, sign.warns, sign.quiet)):
             try:
@@ -453,11 +447,8 @@ class _Reader:
             ) from error
         if not requirement.specifier or requirement.url or requirement.marker or requirement.extras:
             raise self.wrong(
-                f"has the version range {text!r}", 'write it like "lightning>=2.2.2,<3"'
+                f"has the version range {text!r}", fix='write it like "lightning>=2.2.2,<3"'
             )
-        name = canonicalize_name(requirement.name)
-        if self.packages is not None and name not in {*self.packages, PYTHON}:
-            raise self.unknown("package", name, sorted(self.packages))
         return text
 
     def matching(self, kind: str, text: str, known: Collection[str]) -> list[str]:
@@ -467,9 +458,9 @@ class _Reader:
             raise self.unknown(kind, text, known)
         return found
 
-    def wrong(self, what: str, cause: str) -> UserError:
+    def wrong(self, what: str, cause: str = "", fix: str = "") -> UserError:
         """Return an error about this claim."""
-        return wrong(self.path, f"{what}, in claim {self.entry.id!r}", cause)
+        return wrong(self.path, f"{what}, in claim {self.entry.id!r}", cause, fix)
 
     def unknown(self, kind: str, word: str, known: Collection[str]) -> UserError:
         """Return an error about a word that is not among the ``known`` ones."""

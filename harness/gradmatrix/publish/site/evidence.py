@@ -261,6 +261,8 @@ def facts(record: Record, row: Row) -> str:
     if seen is not None:
         threads = counted(seen.threads, "thread")
         found.append(("ran", f"{seen.steps} steps, {seen.wall_s:.3g} s, {threads}"))
+    if row.flaky:
+        found.append(("flaky: the outcomes of all runs with this key", row.flaky))
     found += [
         ("recorded", f"{record.recorded_at:%Y-%m-%d %H:%M} UTC"),
         ("process", PROCESSES[record.isolation]),
