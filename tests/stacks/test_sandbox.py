@@ -1,9 +1,10 @@
-"""What the code of strangers sees."""
+"""What other people's code sees."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -116,6 +117,15 @@ def test_a_cell_has_the_loopback_interface_only() -> None:
 
 
 @ON_LINUX
+def test_where_the_network_stays_the_rest_is_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that forbids network namespaces still has domains."""
+    monkeypatch.setattr(sandbox, "takes_network_away", lambda: False)
+    interfaces = "import socket; print(socket.if_nameindex())"
+    assert str(socket.if_nameindex()) == run_alone(interfaces).stdout.strip()
+    assert "PermissionError" in run_alone(SIGNAL).stderr
+
+
+@ON_LINUX
 def test_the_process_stays_the_same() -> None:
     """Its exit code and its signals are those of the command."""
     assert run_alone("raise SystemExit(7)").returncode == 7
@@ -128,5 +138,6 @@ def test_what_cells_see_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sandbox, "takes_network_away", lambda taken=taken: taken)
         text = sandbox.explanation({**SECRETS, "LANG": "C"})
         assert said in text
-        assert " LANG," in text
+        assert "of your environment variables: LANG. " in text
+        assert "HF_HUB_OFFLINE=1" in text
         assert "HF_TOKEN" not in text

@@ -212,15 +212,15 @@ class ServerPool:
 
     def attempts(self, cell: Planned, source: Source, directory: Path) -> Finished:
         """Run one cell, and again while a failure of the machine ends it."""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS - 1):
             finished = self.attempt(cell, source, directory / str(attempt))
             outcome = finished.verdict.outcome
-            if not outcome.spurious or source in self.broken or attempt == ATTEMPTS - 1:
-                break
+            if not outcome.spurious or source in self.broken:
+                return finished
             self.pause(attempt, f"{cell.scenario.name} {cell.variant.name}", outcome)
             if attempt + 1 >= NEW_SERVER_FROM:
                 self.close()
-        return finished
+        return self.attempt(cell, source, directory / "last")
 
     def pause(self, attempt: int, what: str, outcome: Outcome) -> None:
         """Count a failure of the machine, report it, and wait before the next attempt."""
@@ -304,15 +304,15 @@ class ServerPool:
         Raises:
             ServerDied: if importing ended the process.
         """
-        for attempt in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS - 1):
             try:
                 return self.start_once(sources)
             except ServerDied as error:
                 outcome = died_importing(error.ended).outcome
-                if not outcome.spurious or attempt == ATTEMPTS - 1:
+                if not outcome.spurious:
                     raise
                 self.pause(attempt, "importing", outcome)
-        raise AssertionError  # the last attempt returns or raises
+        return self.start_once(sources)
 
     def start_once(self, sources: Sequence[Source]) -> Server:
         """A new server that has imported ``sources``.

@@ -1,8 +1,9 @@
 """What other people's code sees: chosen variables, a home of its own, no network.
 
-This file is also a script: ``python -I sandbox.py COMMAND …`` isolates itself and then becomes the
-command, with the same process id. It enters a network namespace of its own and a Landlock domain.
-From there it cannot read the variables or the memory of processes outside, or signal them.
+This file is also a script: ``python -I sandbox.py NETWORK COMMAND …`` isolates itself and then
+becomes the command, with the same process id. It enters a Landlock domain, from which it cannot
+read the variables or the memory of processes outside, or signal them. If NETWORK is ``without``, it
+also enters a network namespace of its own.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ SCOPES_SINCE = 6  # the version of Landlock from which signals and abstract sock
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 SEES_EVERYTHING = (19, 21, 38)
 """CAP_SYS_PTRACE, CAP_SYS_ADMIN and CAP_PERFMON, with which root reads what a domain hides."""
+WITHOUT, WITH = "without", "with"
+LAUNCHER = (sys.executable, "-I", str(Path(__file__).resolve()))
 WITH_NETWORK = "Cells have a network: this system does not let this user take it away."
 
 
@@ -71,14 +74,17 @@ def variables(
         own: Whether a script of the user's own runs, which may use models that were downloaded.
         environ: The user's variables.
     """
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if any(fnmatchcase(name.upper(), pattern) for pattern in KEPT)
-    }
+    kept = {name: environ[name] for name in kept_names(environ)}
     pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     downloaded = caches(environ) if own else {}
     return {**kept, **FIXED, **downloaded, **dict.fromkeys(pools, str(threads))}
+
+
+def kept_names(environ: Mapping[str, str]) -> list[str]:
+    """The names of the user's variables that a cell sees, sorted."""
+    return sorted(
+        name for name in environ if any(fnmatchcase(name.upper(), pattern) for pattern in KEPT)
+    )
 
 
 def home(folder: Path) -> dict[str, str]:
@@ -115,9 +121,9 @@ def caches(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def alone(command: Sequence[str]) -> list[str]:
-    """``command``, shut off from the network and from other processes as far as the system allows.
+    """``command``, without the network and other processes as far as the system allows.
 
-    Only Linux allows it. Elsewhere this is the command as it is.
+    Only Linux allows it. On other systems this is the command as it is.
 
     Raises:
         FileNotFoundError: if there is no such program
@@ -126,33 +132,37 @@ def alone(command: Sequence[str]) -> list[str]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command[0])
     if sys.platform != "linux":
         return list(command)
-    return [sys.executable, "-I", str(Path(__file__).resolve()), *command]
+    return [*LAUNCHER, WITHOUT if takes_network_away() else WITH, *command]
 
 
 @cache
 def takes_network_away() -> bool:
-    """Whether this user may start a process without the network here."""
-    interfaces = "import socket; print(*(name for _, name in socket.if_nameindex()))"
-    asked = [*alone([sys.executable]), "-I", "-c", interfaces]
-    ran = subprocess.run(asked, capture_output=True, check=False, text=True)
-    return ran.returncode == 0 and ran.stdout.split() in (["lo"], [])
+    """Whether this user may start a process without the network here. One attempt, remembered."""
+    if sys.platform != "linux":
+        return False
+    tried = [*LAUNCHER, WITHOUT, sys.executable, "-I", "-c", ""]
+    return subprocess.run(tried, capture_output=True, check=False).returncode == 0
 
 
 def explanation(environ: Mapping[str, str] = os.environ) -> str:
     """What cells see of this machine, in words."""
-    names = sorted(name for name in variables(1, environ=environ) if name not in FIXED)
+    names = ", ".join(kept_names(environ)) or "none"
     network = "Cells have no network." if takes_network_away() else WITH_NETWORK
     fixed = ", ".join(f"{name}={value}" for name, value in FIXED.items())
     return (
-        f"Cells see these of your environment variables: {', '.join(names)}. "
+        f"Cells see these of your environment variables: {names}. "
         f"These are set: {fixed}. Home and caches are an empty folder. {network}"
     )
 
 
-def main(command: list[str]) -> None:
-    """Become ``command`` without a network and in a domain, as far as the system allows."""
+def main(network: str, *command: str) -> None:
+    """Become ``command`` in a domain; if ``network`` says so, without a network.
+
+    Raises:
+        OSError: if the network cannot be taken away.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
-    with contextlib.suppress(OSError):
+    if network == WITHOUT:
         leave_network(libc)
     enter_domain(libc)
     os.execv(command[0], command)  # noqa: S606  (this is what this script is for)
@@ -204,4 +214,4 @@ def enter_domain(libc: ctypes.CDLL) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])
