@@ -1,4 +1,9 @@
-"""``[project.urls]`` of a build. No file names the repository, but a clone knows it."""
+"""The addresses in the metadata of a package that is built in a clone: ``[project.urls]``.
+
+No file of the repository has its address. git knows it, and so does GitHub in a workflow.
+"""
+
+from __future__ import annotations
 
 import os
 import re
@@ -10,8 +15,13 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FILES = {"github.com": "blob/HEAD", "gitlab.com": "-/blob/HEAD", "codeberg.org": "src/branch/main"}
-FORGE = rf"(?:(?:https?|ssh)://)?(?:[^/]*@)?({'|'.join(FILES)})(?:/|:(?!\d+/))"
-ADDRESS = re.compile(rf"{FORGE}(\w[\w.-]*(?:/[\w.-]+?)+?)(?:\.git)?/?")
+"""The public forges, and the part of an address that leads to a repository's files."""
+ADDRESS = re.compile(
+    r"(?:(?:https?|ssh)://)?(?:[^/]*@)?"
+    rf"(?P<forge>{'|'.join(FILES)})(?:/|:(?!\d+/))"
+    r"(?P<name>\w[\w.-]*(?:/[\w.-]+?)+?)(?:\.git)?/?"
+)
+"""The address of a repository, as git writes it."""
 
 
 class Urls(MetadataHookInterface):
@@ -19,12 +29,24 @@ class Urls(MetadataHookInterface):
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Add ``urls`` to the table ``project``, if the repository is on a public forge."""
-        if (Path(self.root) / ".git").exists() and shutil.which("git"):
-            origin = ["git", "-C", self.root, "config", "remote.origin.url"]
-            address = subprocess.run(origin, check=False, capture_output=True, text=True).stdout
-            on_github = f"https://github.com/{os.environ.get('GITHUB_REPOSITORY')}"
-            if found := ADDRESS.fullmatch(address.strip()) or ADDRESS.fullmatch(on_github):
-                home, paths = f"https://{found[1]}/{found[2]}", ("docs/index", "CHANGELOG")
-                docs, changelog = (f"{home}/{FILES[found[1]]}/{path}.md" for path in paths)
-                urls = {"Source": home, "Documentation": docs, "Changelog": changelog}
-                metadata["urls"] = urls | {"Issues": f"{home}/issues"}
+        found = repository(self.root)
+        if found is None:
+            return
+        home = f"https://{found['forge']}/{found['name']}"
+        files = f"{home}/{FILES[found['forge']]}"
+        metadata["urls"] = {
+            "Source": home,
+            "Documentation": f"{files}/docs/index.md",
+            "Changelog": f"{files}/CHANGELOG.md",
+            "Issues": f"{home}/issues",
+        }
+
+
+def repository(root: str) -> re.Match[str] | None:
+    """The forge and the name of the repository that ``root`` is a clone of; None if not known."""
+    if not (Path(root) / ".git").exists() or shutil.which("git") is None:
+        return None
+    asked = ["git", "-C", root, "config", "remote.origin.url"]
+    origin = subprocess.run(asked, check=False, capture_output=True, text=True).stdout.strip()
+    in_a_workflow = f"https://github.com/{os.environ.get('GITHUB_REPOSITORY')}"
+    return ADDRESS.fullmatch(origin) or ADDRESS.fullmatch(in_a_workflow)
