@@ -14,7 +14,6 @@ fails a later process whose mean or min is more than some per cent above it
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 import hashlib
@@ -39,7 +38,7 @@ from rich.table import Table
 from rich.text import Text
 from scipy import stats
 
-from gradmatrix.cli.commands import add
+from gradmatrix.cli.commands import add, count
 from gradmatrix.cli.options import chosen_stacks
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import read_lines, write_atomically
@@ -55,6 +54,7 @@ from gradmatrix.run.server import Request
 from gradmatrix.stacks import environment, sandbox, uv
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
@@ -898,14 +898,6 @@ def register_bench_comparison(
     parser.add_argument(
         "--summary", action="store_true", help="measure nothing, print the results in the file"
     )
-
-
-def count(text: str) -> int:
-    """A count from 0 on."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("0 or more")
-    return number
 
 
 def comparison_command(options: argparse.Namespace, project: Project, console: Console) -> int:

@@ -35,7 +35,7 @@ from gradmatrix.cli.commands import add
 from gradmatrix.core.errors import UserError, did_you_mean
 from gradmatrix.core.files import read_lines, tail
 from gradmatrix.core.outcomes import Outcome
-from gradmatrix.core.text import counted, one_line
+from gradmatrix.core.text import counted, one_line, tally
 from gradmatrix.run.store import Store, decode, encode
 from gradmatrix.stacks import environment, sandbox
 from tests.fakes.package_index import PackageIndex, wheel
@@ -362,8 +362,9 @@ def kills(where: Field) -> Iterator[Seen]:
         scratch.forget()
         rounds += 1
         wrong += killed_round(where, span_s, done)
-    tally = ", ".join(f"{number} of {victim}" for victim, number in sorted(done.items()))
-    yield Seen(f"{counted(done.total(), 'kill')} ({tally}) in {rounds} runs of 12 cells", met=True)
+    victims = tally(dict(sorted(done.items())))
+    runs = f"{counted(rounds, 'run')} of {TRAINING_CELLS} cells"
+    yield Seen(f"{counted(done.total(), 'kill')} ({victims}) in {runs}", met=True)
     yield Seen(
         "; ".join(wrong[:3]) or "0 records lost or doubled, 0 processes or folders left", not wrong
     )
@@ -508,7 +509,7 @@ def flood(where: Field) -> Iterator[Seen]:
         ended.set()
         watcher.join()
     kept = size_of(scratch.journal.parent)
-    yield Seen(f"at most {peak[0] / 2**20:.0f} MiB on disk", None if peak[0] < 2**31 else False)
+    yield Seen(f"at most {peak[0] / 2**20:.0f} MiB on disk", peak[0] < 2**31)
     yield Seen(f"{kept / 2**10:.0f} KiB at the end", kept < 2**20)
 
 

@@ -71,7 +71,9 @@ def day(text: str) -> object:
 
 def python_version(text: str) -> str:
     """A minor version of Python."""
-    if not re.fullmatch(r"3\.\d{1,2}", text):
+    from gradmatrix.core import errors
+
+    if not errors.PYTHON.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a version of Python such as 3.11")
     return text
 

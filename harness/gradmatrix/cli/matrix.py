@@ -77,7 +77,8 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
         record.passed is False and selection.has(cell)
         for cell, record in project.records_of(names).items()
     )
-    return unresolved(missing, stacks) or warn_and_code(project, console, failed=failed)
+    code = warn_and_code(project, console, failed=failed)
+    return unresolved(missing, stacks) or code
 
 
 def run_stacks(
@@ -210,8 +211,8 @@ def isolation_command(options: argparse.Namespace, project: Project, console: Co
                 console.print(
                     Text(f"{forked.cell}: fork {forked.outcome}, fresh process {fresh.outcome}")
                 )
-        console.print(Text(f"{stack.name}: {len(pairs)} cells compared"))
-    console.print(f"{different} verdicts differ between a fork and a fresh process")
+        console.print(Text(f"{stack.name}: {counted(len(pairs), 'cell')} compared"))
+    console.print(f"verdicts that differ between a fork and a fresh process: {different}")
     return 1 if different else 0
 
 

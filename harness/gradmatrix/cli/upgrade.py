@@ -79,14 +79,13 @@ def report(options: argparse.Namespace, comparison: Comparison, console: Console
     """
     asked = targets(options)
     written = list(reports(comparison, asked))
-    alone = STANDARD_OUTPUT in {*asked.values(), options.json_schema}
-    if not alone:
+    if not quiet(options):
         show_comparison(console, comparison)  # first: a full disk must not lose the answer
     for each in written:
         write(each.target, each.content)
     if options.json_schema is not None:
         write(options.json_schema, as_schema())
-    if alone:
+    if quiet(options):
         return
     for form, target in asked.items():
         console.print(Text(f"{form.value}: {target}"), style="dim", soft_wrap=True)

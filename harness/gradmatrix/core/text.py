@@ -83,6 +83,21 @@ def code(text: str) -> str:
     return f"`{one_line(text).replace('`', chr(39))}`"
 
 
+def with_code(parts: Iterable[str]) -> str:
+    """Markdown of ``parts``: every second one is code. Nothing else is markup, a link or a mention.
+
+    The spaces around code stay.
+    """
+    return "".join(code(part) if place % 2 else spaced(part) for place, part in enumerate(parts))
+
+
+def spaced(text: str) -> str:
+    """``text`` without links, but with the spaces at its ends."""
+    if not text.strip():
+        return " " if text else ""
+    return f"{' ' * text.startswith(' ')}{unlinked(text)}{' ' * text.endswith(' ')}"
+
+
 def spreadsheet(text: str) -> str:
     """``text`` for a cell of a spreadsheet; an apostrophe before what would be a formula."""
     safe = plain(text)

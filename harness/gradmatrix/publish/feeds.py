@@ -20,7 +20,7 @@ import msgspec
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Cell
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.text import code, counted, one_line, tally, unlinked
+from gradmatrix.core.text import code, counted, one_line, tally, unlinked, with_code
 from gradmatrix.judge.change import Change
 from gradmatrix.judge.diagnosis import diagnose
 from gradmatrix.publish.site import links
@@ -284,11 +284,4 @@ def marked(text: str, names: Sequence[str]) -> str:
     if not names:
         return unlinked(text)
     pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    parts = re.split(f"({pattern})", text)
-    return "".join(code(part) if place % 2 else spaced(part) for place, part in enumerate(parts))
-
-
-def spaced(text: str) -> str:
-    """Return ``text`` without links, but with the spaces at its ends."""
-    start, end = " " * text.startswith(" "), " " * (text.endswith(" ") and bool(text.strip()))
-    return f"{start}{unlinked(text)}{end}"
+    return with_code(re.split(f"({pattern})", text))

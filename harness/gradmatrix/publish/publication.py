@@ -49,7 +49,9 @@ BIG_BYTES = 32 * 2**20
 """With fewer bytes of records, one process does all: a second one needs half a second to start."""
 MOST_PROCESSES = 61
 """The most processes that Windows can wait for."""
-_PROJECTS: dict[tuple[Path, Path, Path, Path], Project] = {}
+Paths = tuple[Path, Path, Path, Path]
+"""The four paths of a project, as it takes them: from the checkout to the folder for work."""
+_PROJECTS: dict[Paths, Project] = {}
 """The projects of this process, so that it reads scenarios and matrix.toml only once."""
 PAGES = "site/pages.txt"
 """The list of all written pages. The next publication deletes those that it does not write."""
@@ -237,13 +239,11 @@ class Column(Frozen, frozen=True):
     """What could not be read, one sentence each."""
 
 
-class Task(Frozen, frozen=True):
+@dataclass(frozen=True)
+class Task:
     """What another process needs to know to publish one stack."""
 
-    root: str
-    matrix_file: str
-    results: str
-    work: str
+    paths: Paths
     stack: str
     now: dt.datetime
     """When this publication began: the same moment for all stacks."""
@@ -256,24 +256,12 @@ def columns(project: Project, locks: Sequence[Lock], *, site: bool) -> Iterator[
     if not is_big(project) or len(locks) == 1:
         yield from (publish_column(project, lock, now=now, site=site) for lock in locks)
         return
-    tasks = [
-        msgspec.json.encode(
-            Task(
-                root=str(project.root),
-                matrix_file=str(project.matrix_file),
-                results=str(project.results),
-                work=str(project.work),
-                stack=lock.stack,
-                now=now,
-                site=site,
-            )
-        )
-        for lock in locks
-    ]
+    paths = (project.root, project.matrix_file, project.results, project.work)
+    tasks = [Task(paths, lock.stack, now, site) for lock in locks]
     # forks inherit what is imported and read before
     if site:
         import gradmatrix.publish.site.evidence  # noqa: F401
-    _PROJECTS[project.root, project.matrix_file, project.results, project.work] = project
+    _PROJECTS[paths] = project
     project.known_scenarios()
     with ProcessPoolExecutor(processes(), mp_context=context(), initializer=gc.disable) as pool:
         decoder = msgspec.msgpack.Decoder(Column)
@@ -307,20 +295,18 @@ def processes() -> int:
     return min(cores, MOST_PROCESSES)
 
 
-def in_process(task: bytes) -> bytes:
-    """Publish the stack of an encoded task and return its encoded column."""
-    asked = msgspec.json.decode(task, type=Task)
-    project = project_of(asked)
-    lock = next(lock for lock in project.known_locks((asked.stack,)))
-    published = publish_column(project, lock, now=asked.now, site=asked.site)
+def in_process(task: Task) -> bytes:
+    """Publish the stack of a task and return its encoded column."""
+    project = project_of(task.paths)
+    lock = next(lock for lock in project.known_locks((task.stack,)))
+    published = publish_column(project, lock, now=task.now, site=task.site)
     return msgspec.msgpack.encode(
         msgspec.structs.replace(published, problems=tuple(project.store.problems))
     )
 
 
-def project_of(task: Task) -> Project:
-    """Return the project of a task."""
-    paths = (Path(task.root), Path(task.matrix_file), Path(task.results), Path(task.work))
+def project_of(paths: Paths) -> Project:
+    """Return the project with these paths."""
     if paths not in _PROJECTS:
         _PROJECTS[paths] = Project(*paths)
     return _PROJECTS[paths]

@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradmatrix.compare.comparison import Comparison, Verdict, as_json
-from gradmatrix.core.text import JOINER, LINKED, MENTION, code, counted, few, one_line, unlinked
+from gradmatrix.core.text import (
+    JOINER,
+    LINKED,
+    MENTION,
+    code,
+    counted,
+    few,
+    one_line,
+    unlinked,
+    with_code,
+)
 from gradmatrix.judge.change import Change
 from gradmatrix.measure.statistics import Size
 from gradmatrix.publish.comparison import contents_of, day, move
@@ -185,15 +195,7 @@ def prose(text: str) -> str:
 
     Text in backticks is code. Nothing else is markup, a link or a mention.
     """
-    parts = CODE.split(LEADING.sub(JOINER, shortened(text).strip()))
-    return "".join(code(part) if place % 2 else spaced(part) for place, part in enumerate(parts))
-
-
-def spaced(text: str) -> str:
-    """Return ``text`` without links, but with the spaces at its ends."""
-    if not text.strip():
-        return " " if text else ""
-    return f"{' ' * text.startswith(' ')}{unlinked(text)}{' ' * text.endswith(' ')}"
+    return with_code(CODE.split(LEADING.sub(JOINER, shortened(text).strip())))
 
 
 def shortened(text: str, most: int = MOST_OF_A_LINE) -> str:
