@@ -6,9 +6,9 @@ are in ``NAME.toml``. Each is an edit of the script and the truth about it. The 
 before anybody traced the fault. A share of both is marked as kept out: nobody read it while rules
 were made.
 
-A healthy script is right if it is said to train. A fault is right if it is found, with its cause, at
-the user's line, and with a remedy that helps. Whether a remedy helps, only a reader can say; here a
-word of it is compared.
+A healthy script is right if it is said to train. A fault is right if it is found, with its cause,
+at the user's line, and with a remedy that helps. Whether a remedy helps, only a reader can say;
+here a word of it is compared.
 """
 
 from __future__ import annotations
@@ -398,8 +398,9 @@ def shortcomings(answers: Sequence[Answer]) -> list[str]:
         for what, score in total.faults.items()
         if score.share < WANTED[what]
     ]
-    if total.healthy.right < total.healthy.of:
-        found.append(f"{total.healthy.of - total.healthy.right} healthy scripts are not called healthy")
+    unsure = total.healthy.of - total.healthy.right
+    if unsure:
+        found.append(f"{unsure} healthy scripts are not said to train")
     return found
 
 
