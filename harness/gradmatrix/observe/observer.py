@@ -21,6 +21,7 @@ from .evidence import Evidence
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
 from .torches import ModuleTree, Trouble, held_by
+from .updates import UpdateWatch
 
 if TYPE_CHECKING:
     from typing import Self
@@ -96,7 +97,12 @@ class Observer:
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
-        self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
+        self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
+        self.updates.began = self.forward.severing.install
+        self.updates.answered = self._answered
+        self.backward = BackwardWatch(
+            self.clock, self.trouble, self.evidence.about_to, self.updates
+        )
         self.backward.before = self._hook_again
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
@@ -106,8 +112,8 @@ class Observer:
             self._synchronize()
 
     def clock(self) -> int:
-        """The current optimizer step, counted from 1."""
-        return self.steps + 1
+        """The current optimizer step, or request of a script without one, counted from 1."""
+        return self.steps + self.updates.read + 1
 
     def __enter__(self) -> Self:
         import torch
@@ -219,7 +225,16 @@ class Observer:
             self.steps <= self.audit or late
         )
 
+    def _answered(self) -> None:
+        """A script without an optimizer got gradients."""
+        self.evidence.stepped(self.parameters.starving, self.parameters.zero)
+        if self.forward.innermost() is None:
+            self.evidence.new_step()
+        if not self.updates.auditing and not self._optimizers:
+            self._lighten()
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
+        self.updates.end()
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
 
@@ -286,6 +301,7 @@ class Observer:
 
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
+        self._guarded(self.updates.look)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
         late = [
@@ -301,6 +317,9 @@ class Observer:
         )
         return {
             "steps": self.steps,
+            "updates": self.updates.updates,
+            "requests": self.updates.requests,
+            "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
