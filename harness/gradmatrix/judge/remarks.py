@@ -10,6 +10,7 @@ A remark is only made beside something that learns. Each rule says which fault i
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -94,9 +95,23 @@ def follows(parameter: Parameter, seen: Observation) -> bool:
 
     Not a layer under no_grad by mistake: nothing else changes its values.
     """
-    del seen
-    moves = parameter.moved or parameter.changed
-    return parameter.ran == "without-grad" and moves and best_step(parameter) == "n"
+    if parameter.ran != "without-grad" or best_step(parameter) != "n":
+        return False
+    copied = [p for p in seen.parameters if p.ran == "without-grad" and (p.moved or p.changed)]
+    learning = [p for p in seen.parameters if best_step(p) == "f"]
+    return nearest(parameter, copied) > nearest(parameter, learning)
+
+
+def nearest(parameter: Parameter, others: Sequence[Parameter]) -> int:
+    """How many modules at most contain both ``parameter`` and one of the ``others``; -1 if none."""
+    path = parameter.name.split(".")
+    shared = (zip(path, other.name.split("."), strict=False) for other in others)
+    return max((sum(1 for _ in takewhile(same, pairs)) for pairs in shared), default=-1)
+
+
+def same(pair: tuple[str, str]) -> bool:
+    """Whether both names are the same."""
+    return pair[0] == pair[1]
 
 
 def cancels(parameter: Parameter, seen: Observation) -> bool:
@@ -118,7 +133,8 @@ def idle(parameter: Parameter, seen: Observation) -> bool:
 
     Not if an operation was seen that cuts the graph, nor if the next module should have used it.
     """
-    cut = seen.leaves or seen.lost or any(event.how != "unknown" for event in seen.severed)
+    cut = seen.leaves or any(event.how != "unknown" for event in seen.severed)
+    cut = cut or any(f"{parameter.name}.".startswith(f"{lost.within}.") for lost in seen.lost)
     return best_step(parameter) == "n" and not (
         cut or parameter.forgotten or parameter.module is None or parameter.ran == "without-grad"
     )

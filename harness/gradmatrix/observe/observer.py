@@ -74,6 +74,8 @@ class Observer:
         self.stop_after = stop_after
         self.stepped: Optional[Callable[[], None]] = None
         """Called after each step in place of the step clock."""
+        self.on_update: Callable[[], None] = lambda: None
+        """Called after each update of a script that steps no optimizer."""
         self.leaving: Callable[[], None] = lambda: None
         """Called before the script is stopped."""
         self.entered_training = False
@@ -100,6 +102,7 @@ class Observer:
         self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
         self.updates.began = self.forward.severing.install
         self.updates.answered = self._answered
+        self.updates.updated = self._updated
         self.backward = BackwardWatch(
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
@@ -227,7 +230,8 @@ class Observer:
 
     def _answered(self) -> None:
         """A script without an optimizer got gradients."""
-        self.evidence.stepped(self.parameters.starving, self.parameters.zero)
+        if self.updates.read > 1:  # only then was everything watched from the start
+            self.evidence.stepped(self.parameters.starving, self.parameters.zero)
         if self.forward.innermost() is None:
             self.evidence.new_step()
         if not self.updates.auditing and not self._optimizers:
@@ -275,7 +279,21 @@ class Observer:
         elif self.steps >= self.skip:
             self.synchronize()
             self.ticks.append(time.perf_counter())
-        if self.stop_after is not None and self.steps >= self.stop_after:
+        self._stop_if_done()
+
+    def _updated(self) -> None:
+        """A script without an optimizer has changed something."""
+        self.entered_training = True
+        self.on_update()
+        self._stop_if_done()
+
+    @property
+    def done(self) -> bool:
+        """Whether the script has made as many steps, or updates by hand, as were asked for."""
+        return self.stop_after is not None and self.steps + self.updates.updates >= self.stop_after
+
+    def _stop_if_done(self) -> None:
+        if self.done:
             self.leaving()
             raise Enough
 
@@ -313,7 +331,7 @@ class Observer:
             not late
             and bool(learning)
             and all("f" in p["gradients"] and p["changed"] for p in learning)
-            and self.steps > 0
+            and self.steps + self.updates.updates > 0
         )
         return {
             "steps": self.steps,

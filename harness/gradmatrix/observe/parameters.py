@@ -233,20 +233,25 @@ class ParameterWatch:
                     self.read(torch, parameter, None, step)
 
     def _trained_by_hand(self) -> List[Any]:
-        """The trainable parameters of the models of which a parameter was asked for a gradient."""
-        models = [list(root.parameters()) for root in self.forward.roots()]
-        return [
-            parameter
-            for model in models
-            if any(id(parameter) in self.by_hand for parameter in model)
-            for parameter in model
-            if parameter.requires_grad and not uninitialized(parameter) and parameter.numel()
-        ]
+        """The trainable parameters of what ran to learn, if gradients of some were asked for.
+
+        A script that computes with tensors of its own only borrows the modules (functional_call).
+        """
+        ran = [root for root in self.forward.roots() if self._ran_to_learn(root)]
+        parameters = [parameter for root in ran for parameter in root.parameters()]
+        if not any(id(parameter) in self.by_hand for parameter in parameters):
+            return []
+        return [p for p in parameters if p.requires_grad and not uninitialized(p) and p.numel()]
 
     def forget(self) -> None:
         """An optimizer steps: what was seen before its first step was no training by hand."""
         self.by_hand, self._letters, self._squares, self._trainable = {}, {}, {}, {}
         self._changed, self._broken = set(), {}
+
+    def drop(self, tensor: Any) -> None:
+        """The value of ``tensor`` could not be compared with a later one: it is not judged."""
+        self.by_hand.pop(id(tensor), None)
+        self._trainable.pop(id(tensor), None)
 
     def changed(self, tensor: Any) -> None:
         """A script changed the value of ``tensor`` by hand."""
@@ -338,6 +343,7 @@ class ParameterWatch:
         }
         order = {identity: position for position, identity in enumerate(names)}
         ways = self._ways(list(tops.values()))
+        forgotten = self._forgotten(list(tops.values()))
         self._entries = {
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
@@ -353,6 +359,7 @@ class ParameterWatch:
                 or (identity in self._moved and identity not in held),
                 "moved": identity in self._moved,
                 "ran": ways.get(identity),
+                "forgotten": identity in forgotten,
                 "unread": identity in self._unread,
                 "learning_rate": protocol.number(self._rate_of.get(identity)),
                 "frozen": not parameter.requires_grad and identity not in learning,
@@ -381,15 +388,36 @@ class ParameterWatch:
         """
         seen = self.forward.seen
         if id(module) not in seen and not any(id(below) in seen for below in module.modules()):
-            parameters = list(module.parameters())
-            if all(set(self._letters.get(id(p), {}).values()) <= {"n"} for p in parameters):
-                found.update((id(parameter), "not") for parameter in parameters)
+            if self._kinds(module) <= {"n"}:
+                found.update((id(parameter), "not") for parameter in module.parameters())
             return
         if id(module) in self.forward.ways:
             way = WAYS[self.forward.ways[id(module)]]
             found.update((id(parameter), way) for parameter in module.parameters(recurse=False))
         for child in module.children():
             self._add_ways(child, found)
+
+    def _forgotten(self, tops: List[Any]) -> Set[int]:
+        """The parameters (ids) of modules whose output was forgotten, as far as that can be told.
+
+        Such a module passes its input on in the same shape, or the next module could not have
+        taken the input instead; a module of its type beside it does the same and learns.
+        """
+        found: Set[int] = set()
+        for parent in [module for top in tops for module in top.modules()]:
+            passing = [child for child in parent.children() if id(child) in self.forward.passing]
+            learns = [bool(self._kinds(child) - {"n"}) for child in passing]
+            alive = {type(child) for child, well in zip(passing, learns) if well}
+            for child, well in zip(passing, learns):
+                if not well and type(child) in alive:
+                    found.update(map(id, child.parameters()))
+        return found
+
+    def _kinds(self, module: Any) -> Set[str]:
+        """The letters of all gradients below ``module``."""
+        return {
+            letter for p in module.parameters() for letter in self._letters.get(id(p), {}).values()
+        }
 
     def optimizers(self, optimizers: List[Any], steps: Dict[int, int]) -> List[Dict[str, Any]]:
         """What is known about each optimizer; ``steps`` are the steps it finished, by id."""

@@ -31,6 +31,7 @@ class Watched:
         self.latest = tensor
         self.kept: Optional[Kept] = None
         """Its value at the last request."""
+        self.compared = False
         self.moved = False
 
 
@@ -51,6 +52,8 @@ class UpdateWatch:
         self.pending = pending
         self.began: Callable[[], None] = lambda: None
         """Called at the first request that is looked at."""
+        self.updated: Callable[[], None] = lambda: None
+        """Called after each update."""
         self.answered: Callable[[], None] = lambda: None
         """Called when the gradients of a request were read."""
         self.requests = 0
@@ -135,13 +138,16 @@ class UpdateWatch:
         with reading(torch):
             known = {id(watched): watched for watched in self._places.values()}.values()
             moved = [watched for watched in known if self._has_moved(torch, watched)]
-            self.updates += bool(moved)
             for watched in (*moved, *asked):
                 watched.kept = self.parameters.kept(torch, watched.latest)
+        if moved:
+            self.updates += 1
+            self.updated()
 
     def _has_moved(self, torch: Any, watched: Watched) -> bool:
         if watched.kept is None:
             return False
+        watched.compared = True
         if self.parameters.differs(torch, watched.latest, watched.kept) is not Change.FINITE:
             return False
         watched.moved = True
@@ -150,5 +156,8 @@ class UpdateWatch:
 
     def _settle(self) -> None:
         """The audit is over: one tensor that moved is enough to count updates."""
+        for watched in self._places.values():
+            if not watched.compared:
+                self.parameters.drop(watched.first)
         moved = [(place, each) for place, each in self._places.items() if each.moved]
         self._places = dict(sorted(moved, key=lambda item: item[1].latest.numel())[:1])
