@@ -64,6 +64,8 @@ class Diagnosis(Frozen, frozen=True):
     """The line of the user's or a library's code that is responsible."""
     text: tuple[str, ...]
     """One to five lines, without a remedy."""
+    user: Frame | None = None
+    """The line of the user's own file that led there; None if it is ``place``, or was not seen."""
 
 
 def diagnose(seen: Observation) -> Diagnosis | None:
