@@ -155,9 +155,7 @@ def bare(torch: Any, tensors: Any) -> List[Any]:
 def total(roots: List[Any]) -> Optional[float]:
     """The sum of the scalars among ``roots``; None if there is none."""
     scalars = [
-        float(root.detach().item())
-        for root in roots
-        if root.numel() == 1 and not root.is_complex()
+        float(root.detach().item()) for root in roots if root.numel() == 1 and not root.is_complex()
     ]
     return sum(scalars) if scalars else None
 

@@ -103,6 +103,7 @@ class Observer:
         self.updates.began = self.forward.severing.install
         self.updates.answered = self._answered
         self.updates.updated = self._updated
+        self.forward.outermost = lambda module: self._guarded(self.updates.ran, module)
         self.backward = BackwardWatch(
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )

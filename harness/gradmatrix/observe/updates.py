@@ -44,13 +44,11 @@ class UpdateWatch:
         pending: tells whether an optimizer was built that may step later.
     """
 
-    def __init__(
-        self, audit: int, parameters: ParameterWatch, pending: Callable[[], bool]
-    ) -> None:
+    def __init__(self, audit: int, parameters: ParameterWatch, pending: Callable[[], bool]) -> None:
         self.audit = audit
         self.parameters = parameters
         self.pending = pending
-        self.began: Callable[[], None] = lambda: None
+        self.began: Callable[[], object] = bool
         """Called at the first request that is looked at."""
         self.updated: Callable[[], None] = lambda: None
         """Called after each update."""
@@ -96,12 +94,14 @@ class UpdateWatch:
         if self.pending() and self.requests <= PATIENCE:
             return None
         if not self.read:
+            self.updates, self._places = 0, {}
             self.began()
         self.read += 1
         auditing = self.auditing
-        asked = [self._watch(position, each, auditing) for position, each in enumerate(tensors())]
-        self._compare([watched for watched in asked if watched is not None])
-        return [watched for watched in asked if watched is not None] if auditing else None
+        found = [self._watch(n, each, auditing=auditing) for n, each in enumerate(tensors())]
+        asked = [watched for watched in found if watched is not None]
+        self._compare(asked)
+        return asked if auditing else None
 
     def answer(self, asked: List[Watched], gradients: List[Any]) -> None:
         """The ``gradients`` of a request have come."""
@@ -115,7 +115,23 @@ class UpdateWatch:
         """Compare the values once more, because nothing may be asked for after this."""
         self._compare([])
 
-    def _watch(self, position: int, tensor: Any, auditing: bool) -> Optional[Watched]:
+    def ran(self, module: Any) -> None:
+        """An outermost module is about to run, perhaps with new values.
+
+        A search without gradients (an evolution strategy) asks for none: all that is to be seen of
+        it is a module that runs again and again, with other values each time.
+        """
+        if self._over or self.requests or self.pending():
+            return
+        known = self._places.get(id(module))
+        if known is None and len(self._places) < MOST:
+            smallest = min(module.parameters(), key=lambda p: p.numel(), default=None)
+            if smallest is not None:
+                known = self._places[id(module)] = Watched(smallest)
+        if known is not None:
+            self._compare([known])
+
+    def _watch(self, position: int, tensor: Any, *, auditing: bool) -> Optional[Watched]:
         """What ``tensor`` is, or takes the place of.
 
         A parameter is itself. Another tensor takes the place of the one that stood at its position
