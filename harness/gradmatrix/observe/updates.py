@@ -59,13 +59,14 @@ class UpdateWatch:
         self.read = 0
         """How many of these requests were looked at."""
         self.updates = 0
-        self._over = False
+        self.over = False
+        """An optimizer of torch steps."""
         self._places: Dict[Any, Watched] = {}
 
     def end(self) -> None:
         """An optimizer of torch steps: it is what is judged."""
-        if not self._over:
-            self._over = True
+        if not self.over:
+            self.over = True
             self.requests = self.read = self.updates = 0
             self._places = {}
             self.parameters.forget()
@@ -88,7 +89,7 @@ class UpdateWatch:
         Returns:
             what :meth:`answer` expects the gradients of; None if it expects none.
         """
-        if self._over:
+        if self.over:
             return None
         self.requests += 1
         if self.pending() and self.requests <= PATIENCE:
@@ -121,7 +122,7 @@ class UpdateWatch:
         A search without gradients (an evolution strategy) asks for none: all that is to be seen of
         it is a module that runs again and again, with other values each time.
         """
-        if self._over or self.requests or self.pending():
+        if self.over or self.requests or self.pending():
             return
         known = self._places.get(id(module))
         if known is None and len(self._places) < MOST:
