@@ -24,6 +24,7 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from . import machine, protocol
+from .frames import of_error
 from .observer import Enough, Observer
 
 DELAY_S = 1.0
@@ -173,7 +174,11 @@ class Trace:
         own = self._seen() != self._before
         if (own and not self.rank) or (error is not None and (own or not any(self._before or ()))):
             self.write(
-                "done" if error is None else "step" if self.observer.entered_training else "setup",
+                "done"
+                if error is None
+                else "step"
+                if self.observer.entered_training or self.observer.backward.calls
+                else "setup",
                 error,
             )
 
@@ -262,6 +267,7 @@ def observation(
         "no_device": False,
         "raised": None if error is None else described(error),
         **facts,
+        **({} if error is None else observer.of_error(error)),
         "peak_memory_bytes": machine.peak_memory_bytes() if cuda is None else cuda,
         "start_memory_bytes": None,
         "wall_s": time.perf_counter() - began,
@@ -269,11 +275,11 @@ def observation(
     }
 
 
-def described(error: BaseException) -> Dict[str, str]:
+def described(error: BaseException) -> Dict[str, Any]:
     """The exception as it stands in an observation."""
     from .cell import describe  # it imports what most scripts do without
 
-    return describe(error)
+    return {**describe(error), "frames": of_error(error)}
 
 
 def tell(folder: str, rank: Optional[int], seen: Dict[str, Any]) -> None:
