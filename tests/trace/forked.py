@@ -43,9 +43,10 @@ def run(script: str, folder: str) -> None:
     output = os.open("output", os.O_CREAT | os.O_WRONLY)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    from gradmatrix_observe.trace import begin
+    from gradmatrix_observe.trace import __file__ as observe, begin
 
     os.environ["GRADMATRIX_TRACE"] = folder
+    os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(observe), "traced")
     sys.argv = [script]
     sys.path[0] = os.path.dirname(script)
     sys.modules["__main__"].__file__ = script

@@ -5,11 +5,15 @@ An optimizer cannot hold them unless it is told to.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from functools import partial, wraps
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .frames import Lines, here, line
+from .frames import Lines, here, line, mine
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
 
 KEPT = 20_000
 
@@ -19,11 +23,18 @@ class BirthWatch:
 
     def __init__(self) -> None:
         self.on = False
+        self._around: Set[CodeType] = set()
+        """The user's functions that were running when the optimizer was built."""
         self._born: Dict[int, Tuple[Any, str, Optional[Lines]]] = {}
         self._undo: List[Callable[[], None]] = []
 
-    def install(self) -> Callable[[], None]:
-        """Start. The returned function ends it."""
+    def install(self, built: FrameType) -> Callable[[], None]:
+        """Start: an optimizer was ``built`` by this frame. The returned function ends it."""
+        frame: Optional[FrameType] = built
+        while frame is not None:
+            if mine(frame.f_code.co_filename):
+                self._around.add(frame.f_code)
+            frame = frame.f_back
         import torch
         from torch.nn.modules import module
 
@@ -57,7 +68,14 @@ class BirthWatch:
     def _note(self, parameter: Any, how: str) -> None:
         known = self._born.get(id(parameter))
         if len(self._born) < KEPT and (known is None or known[0]() is not parameter):
-            self._born[id(parameter)] = (weakref.ref(parameter), how, here())
+            self._born[id(parameter)] = (weakref.ref(parameter), how, self._line())
+
+    def _line(self) -> Optional[Lines]:
+        """The line of the function that built the optimizer; else the innermost one."""
+        frame: Optional[FrameType] = sys._getframe(2)
+        while frame is not None and frame.f_code not in self._around:
+            frame = frame.f_back
+        return here() if frame is None else ((frame.f_code, frame.f_lineno),)
 
     def facts(self, loose: Set[int]) -> List[Dict[str, Any]]:
         """Where the parameters in no optimizer, ``loose`` (ids), were made, by line."""

@@ -407,6 +407,15 @@ class Evidence:
                 return {"text": owner.__name__, "frames": [{**at, "line": number}]}
         return None
 
+    def spoiled(self, message: str) -> Optional[Dict[str, Any]]:
+        """What explains an exception with this message, if backward lacked a tensor."""
+        found = self.forward.spoiled.of(message)
+        if found is None:
+            return None
+        module = found["module"]
+        names = {} if module is None else self._names([module])
+        return {**found, "module": title(module, names)["module"]}
+
     def silent(self, held: Set[int]) -> Dict[str, Any]:
         """What goes wrong without a gradient being lost.
 
@@ -427,7 +436,9 @@ class Evidence:
 
         all_ignored = severing.ignored and len(severing.ignored) == min(severing.losses, 2)
         return {
-            "unregistered": unregistered(list(modules.values()), names, trained),
+            "unregistered": unregistered(
+                list(modules.values()), self.forward.tree, names, trained
+            ),
             "rebuilt_parts": [
                 {
                     **{key: event[key] for key in ("step", "how", "shape", "frames")},

@@ -99,7 +99,6 @@ class Observer:
         self.births = BirthWatch()
         self._scaled_at: List[Dict[str, Any]] = []
         """Where a GradScaler was first asked for a step."""
-        self.drift: Optional[Dict[str, Any]] = None
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
@@ -209,7 +208,7 @@ class Observer:
         self._keep(optimizer)
         self.rates.built(optimizer)
         if not self.births.on and self.steps < self.audit:
-            self._undo.append(self.births.install())
+            self._undo.append(self.births.install(sys._getframe(3)))
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
@@ -397,7 +396,7 @@ class Observer:
 
     def of_error(self, error: BaseException) -> Dict[str, Any]:
         """The part of the observation that explains the exception that ended the script."""
-        return {"spoiled": self._or(lambda: self.forward.spoiled.of(str(error)), None)}
+        return {"spoiled": self._or(lambda: self.evidence.spoiled(str(error)), None)}
 
     def _or(self, facts: Callable[[], Any], otherwise: Any) -> Any:
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Set
 
 from . import source
 from .torches import title
+
+if TYPE_CHECKING:
+    from .torches import ModuleTree
 
 DEPTH = 2
 """A list of lists is looked into, and nothing deeper."""
@@ -13,18 +16,23 @@ SHOWN = 8
 
 
 def unregistered(
-    modules: List[Any], names: Dict[int, str], trained: Callable[[Any], bool]
+    modules: List[Any], tree: ModuleTree, names: Dict[int, str], trained: Callable[[Any], bool]
 ) -> List[Dict[str, Any]]:
     """The attributes of ``modules`` that hold trained tensors without registering them.
 
     Args:
         modules: where to look.
+        tree: which of them belong together.
         names: the names of modules by id.
         trained: whether a tensor learns, or would if an optimizer held it.
     """
-    registered = {id(p) for module in modules for p in module._parameters.values()}
+    known: Dict[int, Set[int]] = {}
     found = []
     for module in modules:
+        top = tree.top(module)
+        if id(top) not in known:
+            known[id(top)] = {id(parameter) for parameter in top.parameters()}
+        registered = known[id(top)]
         for name, value in vars(module).items():
             members = [] if name in ("_parameters", "_modules", "_buffers") else list(plain(value))
             tensors = {
