@@ -82,6 +82,7 @@ def answer(
         learns=(),
         does_not_learn=(),
         misleading=(),
+        remarks=(),
         trouble=(),
         observation=None,
     )

@@ -78,9 +78,15 @@ class Parameter(Frozen, frozen=True):
     held: bool
     """An optimizer holds it."""
     gradients: str
-    """A letter for each audited step: ``n`` none, ``z`` zero, ``f`` finite, ``x`` not finite."""
+    """A letter for each audited step.
+
+    ``n`` none, ``z`` zero, ``f`` finite, ``x`` not finite, ``?`` it could not be read.
+    """
     changed: bool
-    """Its value changed in at least one audited optimizer step."""
+    """Its value changed in at least one audited optimizer step.
+
+    For a parameter that no optimizer holds: its value changed.
+    """
     frozen: bool = False
     """It does not require a gradient."""
     learning_rate: float | str | None = None
@@ -90,6 +96,20 @@ class Parameter(Frozen, frozen=True):
     """
     module: str | None = None
     """The module that owns it; None if no known module does."""
+    ran: Literal["not", "empty", "without-grad", "with-grad"] | None = None
+    """The best way in which its module ran in the audited steps; None if that is not known.
+
+    ``empty`` is an input without elements.
+    """
+    moved: bool = False
+    """Its value changed at another time than in an optimizer's step."""
+    forgotten: bool = False
+    """Nothing used the output of its module, which has the shape of the module's input.
+
+    A module beside it of the same kind learns, so the next one may take the wrong input.
+    """
+    unread: bool = False
+    """Its gradient or its value could not be read. It is not judged, and ``learns`` is false."""
 
 
 class Checkpointed(Frozen, frozen=True):
@@ -361,6 +381,13 @@ class Observation(Frozen, frozen=True):
     kept: Kept | None = None
     adapted: Adapted | None = None
     drift: Drift | None = None
+    updates: int = 0
+    """How often values changed from one request for gradients to the next, without an optimizer."""
+    requests: int = 0
+    """How often gradients were asked for, if no optimizer ever stepped: calls of backward and of
+    ``torch.autograd.grad``, which torch.func uses too."""
+    unread: bool = False
+    """The observer failed, and knows no parameter that should learn."""
 
 
 class Rate(Frozen, frozen=True):

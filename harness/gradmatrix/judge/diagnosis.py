@@ -343,16 +343,24 @@ def drifted(seen: Observation) -> Diagnosis | None:
 
 
 def not_trained(seen: Observation) -> Diagnosis | None:
-    """The script did not train, or not in a way that is watched."""
+    """The script made no step of an optimizer, and its updates by hand left something out."""
     if seen.raised is not None or seen.steps:
         return None
-    if not seen.backward:
+    if seen.updates:
+        still = [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
+        line = (
+            f"The script updates parameters without an optimizer of torch, but {some_names(still)}"
+            " never changed, although a gradient was there."
+        )
+        known = module_of(still[0]) if still else None
+        return make_diagnosis(Cause.NOT_TRAINED, known, None, line) if still else None
+    if not seen.backward and not seen.requests:
         line = "Nothing was trained: backward was never called, and no optimizer stepped."
         return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
     if not seen.optimizers and all(call.requires_grad for call in seen.backward):
         line = (
-            "No optimizer was built. Only steps of optimizers are watched;"
-            " other kinds of updates are not seen."
+            f"Gradients were asked for {counted(seen.requests or len(seen.backward), 'time')}, but"
+            " no optimizer was built, and no value that has a gradient changed."
         )
         return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
     return None

@@ -23,6 +23,7 @@ from .forward import ForwardWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch
 from .torches import ModuleTree, Trouble, held_by
+from .updates import UpdateWatch
 
 if TYPE_CHECKING:
     from typing import Self
@@ -75,6 +76,8 @@ class Observer:
         self.stop_after = stop_after
         self.stepped: Optional[Callable[[], None]] = None
         """Called after each step in place of the step clock."""
+        self.on_update: Callable[[], None] = lambda: None
+        """Called after each update of a script that steps no optimizer."""
         self.leaving: Callable[[], None] = lambda: None
         """Called before the script is stopped."""
         self.entered_training = False
@@ -102,7 +105,13 @@ class Observer:
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
-        self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
+        self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
+        self.updates.began = self.forward.severing.install
+        self.updates.answered = self._answered
+        self.updates.updated = self._updated
+        self.backward = BackwardWatch(
+            self.clock, self.trouble, self.evidence.about_to, self.updates
+        )
         self.backward.before = self._hook_again
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
@@ -112,8 +121,8 @@ class Observer:
             self._synchronize()
 
     def clock(self) -> int:
-        """The current optimizer step, counted from 1."""
-        return self.steps + 1
+        """The current optimizer step, or request of a script without one, counted from 1."""
+        return self.steps + self.updates.read + 1
 
     def __enter__(self) -> Self:
         import torch
@@ -230,7 +239,17 @@ class Observer:
             self.steps <= self.audit or late
         )
 
+    def _answered(self) -> None:
+        """A script without an optimizer got gradients."""
+        if self.updates.read > 1:  # only then was everything watched from the start
+            self.evidence.stepped(self.parameters.starving, self.parameters.zero)
+        if self.forward.innermost() is None:
+            self.evidence.new_step()
+        if not self.updates.auditing and not self._optimizers:
+            self._lighten()
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
+        self.updates.end()
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
@@ -272,7 +291,21 @@ class Observer:
         elif self.steps >= self.skip:
             self.synchronize()
             self.ticks.append(time.perf_counter())
-        if self.stop_after is not None and self.steps >= self.stop_after:
+        self._stop_if_done()
+
+    def _updated(self) -> None:
+        """A script without an optimizer has changed something."""
+        self.entered_training = True
+        self.on_update()
+        self._stop_if_done()
+
+    @property
+    def done(self) -> bool:
+        """Whether the script has made as many steps, or updates by hand, as were asked for."""
+        return self.stop_after is not None and self.steps + self.updates.updates >= self.stop_after
+
+    def _stop_if_done(self) -> None:
+        if self.done:
             self.leaving()
             raise Enough
 
@@ -300,6 +333,7 @@ class Observer:
 
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
+        self._guarded(self.updates.look)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
         late = [
@@ -311,10 +345,13 @@ class Observer:
             not late
             and bool(learning)
             and all("f" in p["gradients"] and p["changed"] for p in learning)
-            and self.steps > 0
+            and self.steps + self.updates.updates > 0
         )
         return {
             "steps": self.steps,
+            "updates": self.updates.updates,
+            "requests": self.updates.requests,
+            "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],

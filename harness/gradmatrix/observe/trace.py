@@ -67,6 +67,7 @@ class Trace:
             stop_after=self.stop_after,
         )
         self.observer.leaving = self._wait_for_ranks
+        self.observer.on_update = self._stepped
         self.began = time.perf_counter()
         self._next_write: Optional[float] = None
         self._ended = False
@@ -206,7 +207,7 @@ class Trace:
                 error.__context__, Exception
             ):  # torch's spawn prints it and exits with 1
                 error = error.__context__
-        if self.stop_after is not None and self.observer.steps >= self.stop_after:
+        if self.observer.done:
             self._guarded(lambda: open(os.path.join(self.folder, "enough"), "a").close())
             error = None  # what its cleaning up raises then is no finding
         own = self._seen() != self._before

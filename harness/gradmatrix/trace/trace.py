@@ -33,6 +33,7 @@ from gradmatrix.judge.diagnosis import (
     innermost_frame,
     say_where,
 )
+from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class Finding(Frozen, frozen=True):
     learns: tuple[str, ...]
     """If some parameters learn and others do not: the modules whose parameters do."""
     does_not_learn: tuple[str, ...]
+    remarks: tuple[str, ...]
+    """What does not learn and is no fault: an unused head, a target network."""
     misleading: tuple[str, ...]
     """Warnings about missing gradients although none is missing."""
     trouble: tuple[str, ...]
@@ -253,10 +256,12 @@ def conclude(
         remedy_for: looks up what is known to help.
     """
     seen = observed(left.processes, failed=returncode != 0 and not left.stopped)
+    remarks: tuple[str, ...] = ()
+    whole = seen
     if seen is not None:
-        seen = replace(seen, drift=drift(left.ranks))
+        seen, remarks = split(replace(seen, drift=drift(left.ranks)))
     verdict = judged(seen, 0 if left.stopped else returncode)
-    diagnosis = diagnose(seen) if seen is not None else None
+    diagnosis = diagnose(seen) if seen is not None and verdict.outcome.judged else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
     learning, still = group_by_learning(seen.parameters) if seen is not None else ((), ())
     return Finding(
@@ -273,9 +278,10 @@ def conclude(
         explanation=explain(diagnosis, remedy) if diagnosis is not None else (),
         learns=learning if still else (),
         does_not_learn=still if learning else (),
+        remarks=remarks,
         misleading=false_alarms(seen) if seen is not None else (),
         trouble=(*left.trouble, *(seen.observer_errors if seen is not None else ())),
-        observation=seen,
+        observation=whole,
     )
 
 
@@ -299,7 +305,7 @@ def observed(processes: Sequence[Process], *, failed: bool) -> Observation | Non
 
 def work(seen: Observation) -> tuple[int, int, int]:
     """How much of a training a process saw."""
-    return seen.steps, len(seen.backward), len(seen.parameters)
+    return seen.steps + seen.updates, len(seen.backward), len(seen.parameters)
 
 
 def judged(seen: Observation | None, returncode: int) -> Verdict:
@@ -310,7 +316,7 @@ def judged(seen: Observation | None, returncode: int) -> Verdict:
     if seen is None and returncode == 0:
         return Verdict(exited_with(0), None, "the script never imported torch")
     if seen is not None and (returncode == 0 or (returncode > 0 and seen.raised is not None)):
-        return judge_observation(seen)
+        return judge_script(seen)
     gradient = None if seen is None else gradient_status(seen)
     if returncode < 0:
         return Verdict(killed_by(-returncode), gradient, f"killed by signal {-returncode}")
@@ -332,8 +338,9 @@ def headline(finding: Finding) -> str:
     if finding.gradient is not None:
         late = finding.outcome == NO_GRAD_FN and finding.gradient is Gradient.FLOWING
         parts.append(f"gradient {finding.gradient}{' at first' if late else ''}")
-    if finding.observation is not None:
-        parts.append(counted(finding.steps, "step"))
+    if (seen := finding.observation) is not None:
+        by_hand = counted(seen.updates, "update") + " without an optimizer"
+        parts.append(by_hand if seen.updates else counted(finding.steps, "step"))
     if (fast := finding.steps_per_s) is not None:
         parts.append(f"{digits(fast.median)} steps/s ({digits(fast.low)} to {digits(fast.high)})")
     if finding.peak_memory_bytes is not None:
@@ -349,6 +356,7 @@ def digits(value: float) -> str:
 def report(finding: Finding) -> list[str]:
     """The lines below the headline."""
     lines = list(finding.explanation) or ([finding.message] if finding.message else [])
+    lines += [f"remark: {remark}" for remark in finding.remarks]
     lines += notes(finding.observation) if finding.observation is not None else []
     lines += [
         f"misleading warning, because everything learns: {message}"
@@ -372,7 +380,7 @@ def notes(seen: Observation) -> list[str]:
         if built.steps and not built.learning_rates
     ]
     loose = seen.unheld
-    if loose is not None and judge_observation(seen).outcome.trains:
+    if loose is not None and judge_observation(split(seen)[0]).outcome.trains:
         modules = ", ".join(f"`{module}`" for module in loose.modules)
         found.append(
             f"note: {loose.parameters} parameters got a gradient but are in no optimizer: {modules}"
