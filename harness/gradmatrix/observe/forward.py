@@ -22,6 +22,7 @@ from typing import (
 from .backward import modes
 from .frames import called, frames, here, written
 from .severing import SeveringWatch
+from .spoiled import SpoiledWatch
 from .switches import Switch, SwitchWatch, line_of
 from .torches import FiniteWatch, identity, is_compiling
 
@@ -80,7 +81,8 @@ class ForwardWatch:
         self._thread = _Thread()
         self._undo: List[Callable[[], None]] = []
         self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
-        self.severing = SeveringWatch(self.innermost, self.stamp, trouble)
+        self.spoiled = SpoiledWatch(self)
+        self.severing = SeveringWatch(self.innermost, self.stamp, trouble, self.spoiled)
         self.finite = FiniteWatch(clock)
 
     def install(self) -> Callable[[], None]:

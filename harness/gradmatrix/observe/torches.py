@@ -75,6 +75,10 @@ class ModuleTree:
         while self._undo:
             self._undo.pop()()
 
+    def known(self) -> List[Any]:
+        """Every followed module that is alive."""
+        return list(self._parents)
+
     def top(self, module: Any) -> Any:
         """The outermost module that is known to contain ``module``.
 

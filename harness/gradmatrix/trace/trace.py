@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
+from gradmatrix.core.observation import SCHEMA, Drift, Frame, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
@@ -93,10 +93,22 @@ class Finding(Frozen, frozen=True):
     observation: Observation | None
 
 
+class Rank(Frozen, frozen=True):
+    """Sums over the parameters of one of several ranks, as ``observe/trace.py`` writes them."""
+
+    rank: int
+    ranks: int
+    sums: tuple[tuple[str, ...], ...]
+    """Before the first step, and after each of the first few."""
+    frames: tuple[Frame, ...]
+
+
 class Left(Frozen, frozen=True):
     """What all processes of the script left."""
 
     processes: tuple[Process, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    """Of those that train together."""
     trouble: tuple[str, ...] = ()
     """Why some could not be watched."""
     stopped: bool = False
@@ -205,10 +217,28 @@ def left_in(folder: Path) -> Left:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
         except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
+    ranks = [
+        msgspec.json.decode(path.read_bytes(), type=Rank) for path in sorted(folder.glob("*.rank"))
+    ]
     trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
-        processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists()
+        processes=tuple(processes),
+        ranks=tuple(ranks),
+        trouble=tuple(trouble),
+        stopped=(folder / "enough").exists(),
     )
+
+
+def drift(ranks: Sequence[Rank]) -> Drift | None:
+    """Whether ranks began with equal parameters and have different ones at the end; else None."""
+    if not ranks or len(ranks) < ranks[0].ranks:
+        return None
+    moments = list(zip(*(rank.sums for rank in ranks), strict=False))
+    differ = [len(set(moment)) > 1 for moment in moments]
+    if len(differ) < 2 or not ranks[0].sums[0] or differ[0] or not differ[-1]:  # noqa: PLR2004
+        return None
+    first = min(ranks, key=lambda rank: rank.rank)
+    return Drift(step=differ.index(True), ranks=len(ranks), frames=first.frames)
 
 
 def conclude(
@@ -229,7 +259,7 @@ def conclude(
     remarks: tuple[str, ...] = ()
     whole = seen
     if seen is not None:
-        seen, remarks = split(seen)
+        seen, remarks = split(replace(seen, drift=drift(left.ranks)))
     verdict = judged(seen, 0 if left.stopped else returncode)
     diagnosis = diagnose(seen) if seen is not None and verdict.outcome.judged else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
