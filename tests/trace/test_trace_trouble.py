@@ -9,8 +9,9 @@ import pytest
 
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
-from gradmatrix.stacks.environment import checked, interpreter
-from gradmatrix.trace.trace import command_line, left_in
+from gradmatrix.stacks.interpreter import checked, interpreter
+from gradmatrix.trace.running import command_line
+from gradmatrix.trace.trace import left_in
 
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
 
