@@ -6,9 +6,9 @@ are in ``NAME.toml``. Each is an edit of the script and the truth about it. The 
 before anybody traced the fault. A share of both is marked as kept out: nobody read it while rules
 were made.
 
-A healthy script is right if nothing is found. A fault is right if it is found, with its cause, at
-the user's line, and with a remedy that helps. Whether a remedy helps, only a reader can say; here a
-word of it is compared.
+A healthy script is right if it is said to train. A fault is right if it is found, with its cause,
+at the user's line, and with a remedy that helps. Whether a remedy helps, only a reader can say;
+here a word of it is compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gradmatrix.core.errors import UserError, did_you_mean, wrong
 from gradmatrix.core.files import from_table, read_table, write_atomically
 from gradmatrix.core.model import Build
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import TRAINS
+from gradmatrix.core.outcomes import TRAINS, Outcome
 from gradmatrix.core.text import one_line
 from gradmatrix.stacks import config, environment, lock
 from gradmatrix.stacks.environment import BuildChoice
@@ -242,8 +242,9 @@ class Answer:
 
     @property
     def detected(self) -> bool:
-        """Whether something was found: a diagnosis, or an outcome other than ``trains``."""
-        return self.finding.diagnosis is not None or self.finding.outcome != TRAINS
+        """Whether something was found: a diagnosis, or an outcome that is a failure."""
+        outcome = Outcome(self.finding.outcome)
+        return self.finding.diagnosis is not None or (outcome.judged and not outcome.trains)
 
     @property
     def cause(self) -> bool:
@@ -272,7 +273,7 @@ class Answer:
     def right(self) -> bool:
         """Whether all of it is right."""
         if self.case.fault is None:
-            return not self.detected and self.finding.exit_code == 0
+            return not self.detected and self.finding.outcome == TRAINS
         return self.detected and self.cause and self.line is not False and self.remedy
 
     def __str__(self) -> str:
@@ -397,8 +398,9 @@ def shortcomings(answers: Sequence[Answer]) -> list[str]:
         for what, score in total.faults.items()
         if score.share < WANTED[what]
     ]
-    if total.healthy.right < total.healthy.of:
-        found.append(f"{total.healthy.of - total.healthy.right} healthy scripts are called broken")
+    unsure = total.healthy.of - total.healthy.right
+    if unsure:
+        found.append(f"{unsure} healthy scripts are not said to train")
     return found
 
 
