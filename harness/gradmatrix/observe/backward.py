@@ -61,7 +61,8 @@ class BackwardWatch:
             if self._depth:
                 return original(tensors, *args, **kwargs)
             roots = [root for root in tensors if isinstance(root, torch.Tensor)]
-            self._guarded(lambda: self._observe(torch, roots))
+            frees = not frees_nothing(args, kwargs)
+            self._guarded(lambda: self._observe(torch, roots, frees=frees))
             asked = self._guarded(lambda: self.updates.backward(roots))
             self._depth += 1
             try:
@@ -114,7 +115,7 @@ class BackwardWatch:
         if self.updates.over:
             self._undo_grad()
 
-    def _observe(self, torch: Any, roots: List[Any]) -> None:
+    def _observe(self, torch: Any, roots: List[Any], *, frees: bool) -> None:
         self.before()
         self._last_roots = [root.detach() for root in roots]
         if not roots or (self._light and all(root.requires_grad for root in roots)):
@@ -124,7 +125,7 @@ class BackwardWatch:
         if loss is not None and not self._light:
             self._loss_of_step[step] = self._loss_of_step.get(step, 0.0) + loss
         worst = next((root for root in roots if not root.requires_grad), roots[0])
-        switch = self.about_to(roots, whole=bool(worst.requires_grad))
+        switch = self.about_to(roots, whole=bool(worst.requires_grad), frees=frees)
         if len(self.calls) < CALLS_KEPT:
             self.calls.append(
                 {
@@ -152,6 +153,12 @@ class BackwardWatch:
         except Exception as error:  # a device that failed cannot be read
             self.trouble.add("last loss", error)
             return None
+
+
+def frees_nothing(args: Any, kwargs: Dict[str, Any]) -> bool:
+    """Whether a call of backward with these arguments after the tensors retains the graph."""
+    given = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args), **kwargs)
+    return bool(given.get("retain_graph") or given.get("create_graph"))
 
 
 def bare(torch: Any, tensors: Any) -> List[Any]:

@@ -22,6 +22,7 @@ from typing import (
 from .backward import modes
 from .frames import called, frames, here, written
 from .severing import SeveringWatch
+from .spoiled import SpoiledWatch
 from .switches import Switch, SwitchWatch, line_of
 from .torches import FiniteWatch, identity, is_compiling
 
@@ -82,7 +83,8 @@ class ForwardWatch:
         self._thread = _Thread()
         self._undo: List[Callable[[], None]] = []
         self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
-        self.severing = SeveringWatch(self.innermost, self.stamp, trouble)
+        self.spoiled = SpoiledWatch(self)
+        self.severing = SeveringWatch(self.innermost, self.stamp, trouble, self.spoiled)
         self.finite = FiniteWatch(clock)
 
     def install(self) -> Callable[[], None]:
@@ -255,7 +257,7 @@ class ForwardWatch:
         inside = self.switches.within(module) if on and not cached else None
         switch = switch or inside
         entered = self._thread.entered
-        line = id(switch.owner) if switch and not switch.frames else line_of(switch)
+        line = id(switch) if switch and not switch.frames else line_of(switch)
         key = (line, cached, entered, on)
         group = self.groups.get(key) or (
             self.groups.get((line, False, entered, False)) if inside else None

@@ -15,11 +15,13 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import frames, machine, protocol, severing
+from . import frames, machine, protocol, severing, source
 from .backward import BackwardWatch
 from .evidence import Evidence
+from .births import BirthWatch
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
+from .rates import RateWatch
 from .torches import ModuleTree, Trouble, held_by
 from .updates import UpdateWatch
 
@@ -96,6 +98,10 @@ class Observer:
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
         self.messages = MessageWatch()
+        self.rates = RateWatch()
+        self.births = BirthWatch()
+        self._scaled_at: List[Dict[str, Any]] = []
+        """Where a GradScaler was first asked for a step."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
@@ -131,6 +137,7 @@ class Observer:
         if not self.light:
             self._undo.append(self.messages.install())
             self._undo.append(self._watch_scaler())
+            self._undo.append(self.rates.install())
             self._undo.append(self.backward.install())
             self._undo.append(self.tree.install())
             self._undo.append(self.forward.install())
@@ -168,6 +175,7 @@ class Observer:
         original = scaler.step
 
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._scaled_at = self._scaled_at or frames.frames(sys._getframe(1))
             self.parameters.scaled[id(optimizer)] = self.parameters.scaled.get(id(optimizer), 0) + 1
             return original(this, optimizer, *args, **kwargs)
 
@@ -208,6 +216,9 @@ class Observer:
             self._newcomers.add(id(optimizer))
             self._step_of.pop(id(optimizer), None)  # an optimizer that is gone may have had this id
         self._keep(optimizer)
+        self.rates.built(optimizer)
+        if not self.births.on and self.steps < self.audit:
+            self._undo.append(self.births.install(sys._getframe(3)))
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
@@ -242,6 +253,7 @@ class Observer:
         self.updates.end()
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
+            self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
@@ -308,6 +320,8 @@ class Observer:
         self.evidence.new_step()
         self.evidence.over = True
         self.forward.severing.remove()
+        self.forward.spoiled.forget()
+        self.births.remove()
         self.backward.lighten()
         machine.reset_peak_memory()
 
@@ -352,6 +366,7 @@ class Observer:
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
+            **({} if self.light else self._or(lambda: self._silent(parameters), {})),
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
@@ -381,7 +396,45 @@ class Observer:
         return self.evidence.unheld(held) if self._optimizers else None
 
     def _of_optimizers(self) -> List[Dict[str, Any]]:
-        return self.parameters.optimizers(self._optimizers, self._step_of)
+        found = self.parameters.optimizers(self._optimizers, self._step_of)
+        for optimizer, facts in zip(self._optimizers, found):
+            if facts["scaled"]:
+                facts["scaled_at"] = self._scaled_at
+            if facts["learning_rates"] and not any(facts["learning_rates"]):
+                facts.update(self.rates.facts(optimizer, facts["frames"]))
+        return found
+
+    def _silent(self, parameters: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """What goes wrong although gradients flow, and the calls that are missing."""
+        held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
+        entries = self.parameters.entries
+        loose = {
+            i for i, fact in entries.items() if fact["learns"] and not (fact["held"] or i in held)
+        }
+        kept = self.evidence.kept(entries)
+        missing = tuple(
+            name
+            for name, missed in (
+                ("backward", not self.backward.calls),
+                ("step", not self.steps),
+                ("zero_grad", kept is not None),
+            )
+            if missed
+        )
+        return {
+            **self.evidence.silent(held),
+            "anew": self.births.facts(loose),
+            "kept": kept,
+            "uncalled": [
+                {"text": text, "frames": [at]} for text, at in source.uncalled(missing)
+            ][:KEPT]
+            if missing
+            else [],
+        }
+
+    def of_error(self, error: BaseException) -> Dict[str, Any]:
+        """The part of the observation that explains the exception that ended the script."""
+        return {"spoiled": self._or(lambda: self.evidence.spoiled(str(error)), None)}
 
     def _or(self, facts: Callable[[], Any], otherwise: Any) -> Any:
         try:

@@ -98,6 +98,11 @@ class ParameterWatch:
         """An optimizer was built at ``frames``."""
         self._built[id(optimizer)] = frames
 
+    @property
+    def entries(self) -> Dict[int, Dict[str, Any]]:
+        """After :meth:`facts`: the facts of each parameter, by its id."""
+        return self._entries
+
     def knows(self, identity: int) -> bool:
         """Whether an optimizer holds the parameter of this id."""
         return identity in self._parameters

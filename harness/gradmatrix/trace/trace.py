@@ -6,22 +6,14 @@ ended, the processes become one finding, as data and as text for people.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
+from gradmatrix.core.observation import SCHEMA, Diverged, Frame, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
@@ -35,14 +27,15 @@ from gradmatrix.judge.diagnosis import (
 )
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
+from gradmatrix.trace.running import AUDIT, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from gradmatrix.trace.running import Running
 
 
-TRACED = Path(__file__).resolve().parent.parent / "observe" / "traced"
-AUDIT = 4
 WARMUP = 4
 MIB = 2**20
 
@@ -93,37 +86,26 @@ class Finding(Frozen, frozen=True):
     observation: Observation | None
 
 
+class Rank(Frozen, frozen=True):
+    """Sums over the parameters of one of several ranks, as ``observe/trace.py`` writes them."""
+
+    rank: int
+    ranks: int
+    sums: tuple[tuple[str, ...], ...]
+    """Before the first step, and after each of the first few."""
+    frames: tuple[Frame, ...]
+
+
 class Left(Frozen, frozen=True):
     """What all processes of the script left."""
 
     processes: tuple[Process, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    """Of those that train together."""
     trouble: tuple[str, ...] = ()
     """Why some could not be watched."""
     stopped: bool = False
     """One process was stopped after as many steps as were asked for."""
-
-
-def command_line(python: Path, words: Sequence[str], *, module: bool) -> list[str]:
-    """What is started: a script, a module like ``python -m``, or a command of the environment.
-
-    Raises:
-        UserError: if there is no such script or command.
-    """
-    if module:
-        return [str(python), "-m", *words]
-    script = Path(words[0])
-    if script.exists():
-        return [str(python), *words]
-    command = python.parent / words[0]
-    if script.name == words[0] and command.is_file():
-        with command.open("rb") as file:
-            is_script = file.read(2) == b"#!"
-        return [str(python), str(command), *words[1:]] if is_script else [str(command), *words[1:]]
-    raise UserError(
-        f"There is no script {words[0]}.",
-        cause=f"it is neither a file in {Path.cwd()} nor a command in {python.parent}",
-        next_step="gradmatrix trace [--python PATH] SCRIPT [ARGS...], or -m MODULE [ARGS...]",
-    )
 
 
 def no_remedy(_diagnosis: Diagnosis, _seen: Observation) -> Remedy | None:
@@ -141,60 +123,17 @@ def trace(
 
     Its streams are not touched.
     """
-    with tempfile.TemporaryDirectory(
-        prefix="gradmatrix-trace-", ignore_cleanup_errors=True
-    ) as name:
-        folder = Path(name)
-        request = {"schema": SCHEMA, "audit": AUDIT, "stop_after": steps}
-        (folder / "request.json").write_bytes(msgspec.json.encode(request))
-        returncode = run(command, {**os.environ, **variables(folder, os.environ)})
-        return conclude(command, returncode, left_in(folder), remedy_for)
+    return finish(start(command, steps), remedy_for)
 
 
-def variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that make every Python process below look into ``observe/traced``."""
-    path = [str(TRACED), *filter(None, [environ.get("PYTHONPATH")])]
-    return {"PYTHONPATH": os.pathsep.join(path), "GRADMATRIX_TRACE": str(folder)}
-
-
-def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run ``command``; returns its exit code, or minus the number of the signal that ended it.
-
-    Raises:
-        UserError: if it cannot be started.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    started: list[subprocess.Popen[bytes]] = []
-    with signals_meant_for(started):
-        try:
-            started.append(subprocess.Popen(command, env=environ))
-        except OSError as error:
-            raise UserError(
-                f"{command[0]} cannot be started.",
-                cause=str(error),
-                next_step="check that the command runs without gradmatrix",
-            ) from error
-        return started[0].wait()
-
-
-@contextmanager
-def signals_meant_for(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Pass requests to end on to the script; a terminal sends it an interrupt by itself."""
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        if started and number != signal.SIGINT:
-            started[0].send_signal(number)
-
-    numbers = [
-        getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-    ]
-    before = {number: signal.signal(number, pass_on) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def finish(
+    running: Running,
+    remedy_for: Callable[[Diagnosis, Observation], Remedy | None] = no_remedy,
+) -> Finding:
+    """Wait for a script that was started, and say what was found."""
+    with running:
+        returncode = running.wait()
+        return conclude(running.command, returncode, left_in(running.folder), remedy_for)
 
 
 def left_in(folder: Path) -> Left:
@@ -205,10 +144,28 @@ def left_in(folder: Path) -> Left:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
         except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
+    ranks = [
+        msgspec.json.decode(path.read_bytes(), type=Rank) for path in sorted(folder.glob("*.rank"))
+    ]
     trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
-        processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists()
+        processes=tuple(processes),
+        ranks=tuple(ranks),
+        trouble=tuple(trouble),
+        stopped=(folder / "enough").exists(),
     )
+
+
+def drift(ranks: Sequence[Rank]) -> Diverged | None:
+    """Whether ranks began with equal parameters and have different ones at the end; else None."""
+    if not ranks or len(ranks) < ranks[0].ranks:
+        return None
+    moments = list(zip(*(rank.sums for rank in ranks), strict=False))
+    differ = [len(set(moment)) > 1 for moment in moments]
+    if len(differ) < 2 or not ranks[0].sums[0] or differ[0] or not differ[-1]:  # noqa: PLR2004
+        return None
+    first = min(ranks, key=lambda rank: rank.rank)
+    return Diverged(step=differ.index(True), ranks=len(ranks), frames=first.frames)
 
 
 def conclude(
@@ -227,10 +184,12 @@ def conclude(
     """
     seen = observed(left.processes, failed=returncode != 0 and not left.stopped)
     whole = seen
-    seen, remarks = (seen, ()) if seen is None else split(seen)
+    remarks: tuple[str, ...] = ()
+    if seen is not None:
+        seen, remarks = split(replace(seen, drift=drift(left.ranks)))
     verdict = judged(seen, 0 if left.stopped else returncode)
-    well = verdict.outcome.trains or not verdict.outcome.judged
-    diagnosis = diagnose(seen) if seen is not None and not well else None
+    blind = verdict.gradient is None and (verdict.outcome.trains or not verdict.outcome.judged)
+    diagnosis = diagnose(seen) if seen is not None and not blind else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
     learning, still = group_by_learning(seen.parameters) if seen is not None else ((), ())
     return Finding(
