@@ -37,7 +37,7 @@ def judge_script(seen: Observation) -> Verdict:
     if seen.raised is not None or seen.steps or seen.optimizers:
         return judge_observation(seen)
     if not seen.requests and seen.updates >= SEARCHED:
-        what = "No gradient was asked for: the parameters change by a search without gradients."
+        what = "No gradient was asked for: parameters change by a search, or in forward mode."
         return Verdict(Outcome(TRAINS), None, what)
     if not seen.requests:
         what = "No gradient was asked for, and no optimizer was built: nothing can be judged."

@@ -522,16 +522,21 @@ class ParameterWatch:
 
         That is every module tree of which an optimizer holds something, as far as it took part. A
         module beside them counts if it ran in training mode with gradients on and belongs to the
-        same outermost module. If the optimizers hold nothing of any module that ran, they hold the
-        wrong parameters, and the modules that ran are what should learn.
+        same outermost module. If the optimizers hold nothing of any module that ran, the modules
+        may only be borrowed (functional_call): then what is held gets gradients. If it does not,
+        the optimizers hold the wrong parameters, and the modules that ran are what should learn.
         """
         roots = self.forward.roots()
         holding = [root for root in roots if any(id(p) in held for p in root.parameters())]
         tops = {id(self.tree.top(root)) for root in holding}
         ran = [root for root in roots if self._ran_to_learn(root)]
-        if holding:
+        if self.by_hand and not held:
+            taking_part, loose = [], [*self.by_hand.values(), *self._trained_by_hand()]
+        elif holding:
             taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
             loose = list(held.values())
+        elif any(set(self._letters.get(identity, {}).values()) - {"n"} for identity in held):
+            taking_part, loose = [], list(held.values())
         else:
             taking_part = ran
             loose = (
@@ -539,8 +544,6 @@ class ParameterWatch:
                 if any(p.requires_grad for root in ran for p in root.parameters())
                 else list(held.values())
             )
-        if self.by_hand and not held:
-            taking_part, loose = [], [*self.by_hand.values(), *self._trained_by_hand()]
         candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
         if self._letters:
             return {

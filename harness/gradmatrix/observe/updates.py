@@ -7,11 +7,11 @@ soon as an optimizer of torch steps, its steps are what is judged, and this watc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .frames import here
 from .parameters import Change
-from .torches import Kept, is_parameter, reach, reading
+from .torches import Kept, is_parameter, reach, reading, unwrapped
 
 if TYPE_CHECKING:
     from .parameters import ParameterWatch
@@ -62,6 +62,8 @@ class UpdateWatch:
         self.over = False
         """An optimizer of torch steps."""
         self._places: Dict[Any, Watched] = {}
+        self._smallest: Dict[int, Tuple[Any, str]] = {}
+        """Of each outermost module that ran, by its id: where its smallest parameter is."""
 
     def end(self) -> None:
         """An optimizer of torch steps: it is what is judged."""
@@ -95,7 +97,7 @@ class UpdateWatch:
         if self.pending() and self.requests <= PATIENCE:
             return None
         if not self.read:
-            self.updates, self._places = 0, {}
+            self.updates, self._places, self._smallest = 0, {}, {}
             self.began()
         self.read += 1
         auditing = self.auditing
@@ -122,14 +124,19 @@ class UpdateWatch:
         A search without gradients (an evolution strategy) asks for none: all that is to be seen of
         it is a module that runs again and again, with other values each time.
         """
+        import torch
+
         if self.over or self.requests or self.pending():
             return
-        known = self._places.get(id(module))
-        if known is None and len(self._places) < MOST:
-            smallest = min(module.parameters(), key=lambda p: p.numel(), default=None)
-            if smallest is not None:
-                known = self._places[id(module)] = Watched(smallest)
-        if known is not None:
+        if id(module) not in self._smallest:
+            if len(self._smallest) == MOST:
+                return
+            self._smallest[id(module)] = smallest_of(module)
+        owner, name = self._smallest[id(module)]
+        tensor = None if owner is None else owner._parameters.get(name)
+        if tensor is not None:
+            known = self._places.setdefault(id(module), Watched(module))
+            known.latest = unwrapped(torch, tensor)
             self._compare([known])
 
     def _watch(self, position: int, tensor: Any, *, auditing: bool) -> Optional[Watched]:
@@ -178,3 +185,18 @@ class UpdateWatch:
                 self.parameters.drop(watched.first)
         moved = [(place, each) for place, each in self._places.items() if each.moved]
         self._places = dict(sorted(moved, key=lambda item: item[1].latest.numel())[:1])
+
+
+def smallest_of(module: Any) -> Tuple[Any, str]:
+    """The smallest parameter of ``module``: the module that owns it, or None, and its name there.
+
+    A call of ``functional_call`` puts another tensor in this place for its time.
+    """
+    places = [
+        (parameter.numel(), owner, name)
+        for owner in module.modules()
+        for name, parameter in owner._parameters.items()
+        if parameter is not None
+    ]
+    _, owner, name = min(places, key=lambda place: place[0], default=(0, None, ""))
+    return owner, name
