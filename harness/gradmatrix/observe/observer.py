@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from . import frames, machine, protocol, severing, source
 from .backward import BackwardWatch
-from .evidence import Evidence
 from .births import BirthWatch
+from .evidence import Evidence
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch
