@@ -416,6 +416,15 @@ def search_in_a_module() -> None:
             vector = vector + 0.1 * (torch.stack(scores).softmax(0)[:, None] * noise).sum(0)
 
 
+@unseen
+def slopes_only() -> None:
+    """Nothing is trained, and nobody said that it should be."""
+    model = layers(4, 8, 1)
+    inputs = batch().requires_grad_()
+    [slope] = torch.autograd.grad(model(inputs).sum(), inputs)
+    torch.func.jacrev(lambda each: model(each).sum())(slope)
+
+
 # True and harmless.
 
 

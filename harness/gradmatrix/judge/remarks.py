@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Rule = Callable[[Parameter, Observation], bool]
 
 MOST_NAMES = 3
+COMPARED = 2
+"""A value is compared if the gradient was asked for so often."""
 SEARCHED = 3
 """A module that ran with other values so often is searched for good ones; weights that are loaded
 change once."""
@@ -42,8 +44,8 @@ def judge_script(seen: Observation) -> Verdict:
     if not seen.requests:
         what = "No gradient was asked for, and no optimizer was built: nothing can be judged."
         return Verdict(Outcome(UNSEEN), None, what)
-    if seen.requests == 1 and not seen.backward:
-        what = "Gradients were asked for once: whether anything was trained cannot be judged."
+    if not seen.updates and all(len(p.gradients) < COMPARED for p in seen.parameters):
+        what = "No gradient was asked for twice: whether values change cannot be judged."
         return Verdict(Outcome(UNSEEN), None, what)
     return judge_observation(seen)
 
