@@ -500,6 +500,36 @@ def unused_head_in_this_phase() -> None:
 
 
 @healthy
+def one_of_several_square_heads() -> None:
+    heads = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("one", "two", "three")})
+    body = layers(4, 8)
+
+    def loss() -> torch.Tensor:
+        hidden = body(batch())
+        outputs = [head(hidden) for head in heads.values()]
+        return error(outputs[0]) + error(outputs[2])
+
+    train(loss, sgd(heads, body))
+
+
+@healthy
+def recurrence_without_inputs() -> None:
+    model, head = nn.LSTM(3, 8, batch_first=True), nn.Linear(4, 8)
+
+    def loss() -> torch.Tensor:
+        state = head(batch(2, 4))[None]
+        return error(model(torch.zeros(2, 5, 3), (state, state))[0])
+
+    train(loss, sgd(model, head))
+
+
+@says("gradient:partial")
+def inputs_that_are_all_zeros() -> None:
+    model = layers(4, 8, 1)
+    train(lambda: error(model(torch.zeros(16, 4))), sgd(model))
+
+
+@healthy
 def pooler_beside_the_tokens() -> None:
     class Tokens(nn.Module):
         def __init__(self) -> None:
