@@ -67,6 +67,8 @@ class ForwardWatch:
         """In this step: the modules that lost their gradient, grouped by how they lost it."""
         self.ran_on: Set[int] = set()
         """In this step: ids of the modules that ended with gradients on."""
+        self.outermost: Callable[[Any], None] = lambda _module: None
+        """Called with each module that is about to run inside no other."""
         self.in_backward: Callable[[], bool] = bool
         self._tops: List[Any] = []
         """The modules that contain them. They are kept alive, or it would be forgotten when the
@@ -157,6 +159,7 @@ class ForwardWatch:
         on = self._torch.is_grad_enabled()
         if not self._without_ended(called(sys._getframe(1), within=module)):
             self._thread.entered = on
+            self.outermost(module)
         self._thread.running.append(module)
         if module.training and on:
             self.trained.add(id(module))
@@ -196,9 +199,7 @@ class ForwardWatch:
         if learns or fed:
             self._lost(module, fed, on=on)
 
-    def _keep_way(
-        self, module: Any, inputs: List[Any], outputs: List[Any], *, on: bool
-    ) -> None:
+    def _keep_way(self, module: Any, inputs: List[Any], outputs: List[Any], *, on: bool) -> None:
         empty = bool(inputs) and not any(tensor.numel() for tensor in inputs)
         way = 0 if empty else 1 + on
         self.ways[id(module)] = max(way, self.ways.get(id(module), 0))

@@ -106,9 +106,10 @@ class Observer:
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
         self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
-        self.updates.began = self.forward.severing.install
+        self.updates.began = self._began
         self.updates.answered = self._answered
         self.updates.updated = self._updated
+        self.forward.outermost = lambda module: self._guarded(self.updates.ran, module)
         self.backward = BackwardWatch(
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
@@ -238,6 +239,11 @@ class Observer:
         return self._step_of.get(id(optimizer), 0) < self.audit and (
             self.steps <= self.audit or late
         )
+
+    def _began(self) -> None:
+        """A script without an optimizer asks for gradients: watch what leaves the graph."""
+        if not self._optimizers:
+            self.forward.severing.install()
 
     def _answered(self) -> None:
         """A script without an optimizer got gradients."""
