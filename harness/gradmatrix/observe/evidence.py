@@ -446,6 +446,7 @@ class Evidence:
                 }
                 for event in list(self._parts.values())[:SHOWN]
             ],
+            "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
         }
 
@@ -501,6 +502,45 @@ class Evidence:
     def _names(self, modules: List[Any]) -> Dict[int, str]:
         tops = {id(top): top for top in map(self.forward.tree.top, modules)}
         return named(list(tops.values()))[0]
+
+
+TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
+"""The task types for which PEFT trains the head of such a model, and saves it."""
+
+
+def adapted(
+    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
+) -> Optional[Dict[str, Any]]:
+    """A head that PEFT froze because the adapter's task type is not that of the model."""
+    for wrapper in modules:
+        configs = getattr(wrapper, "peft_config", None)
+        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
+            continue
+        model = wrapper.get_base_model()
+        kind = type(model).__name__
+        wanted = next((task for end, task in TASKS.items() if kind.endswith(end)), None)
+        tasks = [getattr(config, "task_type", None) for config in configs.values()]
+        tasks = [getattr(task, "value", task) for task in tasks]
+        if wanted is None or wanted in tasks or not tasks:
+            continue
+        body = getattr(model, getattr(model, "base_model_prefix", ""), None)
+        heads = [child for child in model.children() if child is not body]
+        for head in heads:
+            own = {id(p): p for p in head.parameters()}
+            if own and not any(p.requires_grad for p in own.values()):
+                lines = [
+                    at
+                    for at, members in severing.froze.items()
+                    if any(id(member()) in own for member in members)
+                ]
+                return {
+                    "module": title(head, names)["module"],
+                    "task": str(tasks[0]),
+                    "wanted": wanted,
+                    "model": kind,
+                    "frames": line(lines[-1]) if lines else [],
+                }
+    return None
 
 
 def frozen_by_line(

@@ -116,6 +116,11 @@ class SeveringWatch:
         self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
         self._replace(torch, "compile", self._compiled, after=False)
+        methods, self._undo = self._undo, self._functions
+        for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
+            for name in (each for each in names if hasattr(place, each)):
+                self._replace(place, name, self._changing(name), after=True)
+        self._undo = methods
         for name, note in (
             ("clip_grad_norm_", self._clipping),
             ("clip_grad_value_", self._clipping_value),
@@ -140,9 +145,6 @@ class SeveringWatch:
                 self._replace(torch, name, self._leaving(name, self.flat), after=False)
             for name in MAKING:
                 self._replace(torch, name, self._making(f"torch.{name}"), after=True)
-            for owner, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
-                for name in (each for each in names if hasattr(owner, each)):
-                    self._replace(owner, name, self._changing(name), after=True)
             for name in LOSSES:
                 self._replace(torch.nn.functional, name, self._labelled, after=False)
         self._undo = methods
@@ -205,7 +207,7 @@ class SeveringWatch:
 
     def _changing(self, how: str) -> Callable[..., None]:
         def note(_result: Any, tensor: Any, *_: Any, **__: Any) -> None:
-            if not plumbing(sys._getframe(3)):
+            if tensor.requires_grad and not plumbing(sys._getframe(3)):
                 self.spoiled.changed(tensor, how)
 
         return note
