@@ -375,6 +375,10 @@ class Observation(Frozen, frozen=True):
     """A torch.autograd.Function whose backward gave no gradient to parameters that need one."""
     ignored: Written | None = None
     """A loss all of whose labels were ignored, in every audited call; the text says which label."""
+    ignored_by: tuple[Frame, ...] = ()
+    """Where the script writes that label."""
+    stepped: tuple[Frame, ...] = ()
+    """Where an optimizer's step was called, if nothing ever asked for gradients."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     spoiled: Spoiled | None = None

@@ -114,6 +114,8 @@ class Cause(StrEnum):
     NOT_TRAINED = (
         "not-trained",
         "Nothing was trained, or not in a way that is watched.",
+        "Build an optimizer of the model's parameters, and call backward and its step; an update by"
+        " hand must change the same tensors in place, under torch.no_grad().",
     )
     NOT_CALLED = (
         "not-called",

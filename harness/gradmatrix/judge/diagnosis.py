@@ -123,10 +123,11 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         spoiled,
         changed_leaf,
         not_called,
-        not_trained,
         labels_ignored,
         steps_skipped,
         not_finite,
+        not_trained,
+        no_backward,
         nothing_learns,
         nothing_held,
         never_stepped,
@@ -158,14 +159,16 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             shared = f"both use the output of `{found.module}`"
         line = f"Backward went a second time through a graph that was freed: {shared}"
         first = innermost_frame(found.before)
+        here = next((frame for frame in seen.raised.frames if frame.user), last)
+        twice = first is not None and first != last
         return make_diagnosis(
             Cause.GRAPH_FREED,
             found.module,
-            at or last,
+            last if twice else at or last,
             f"{line}{say_where(at, 'at')}.",
             *([f"The first pass was called at {format_frame(first)}."] if first else []),
             *([f"The second pass was called at {format_frame(last)}."] if last else []),
-            led=found.frames or seen.raised.frames,
+            user=here,
         )
     if found.how == "step":
         line = (
@@ -227,7 +230,14 @@ def labels_ignored(seen: Observation) -> Diagnosis | None:
         f"Every label was {seen.ignored.text}, which the loss ignores: nothing is left to learn"
         f" from{say_where(at, 'the loss is computed at')}."
     )
-    return make_diagnosis(Cause.LABELS_IGNORED, None, at, line, led=seen.ignored.frames)
+    return make_diagnosis(
+        Cause.LABELS_IGNORED,
+        None,
+        at,
+        line,
+        led=seen.ignored.frames,
+        user=innermost_frame(seen.ignored_by),
+    )
 
 
 def steps_skipped(seen: Observation) -> Diagnosis | None:
@@ -248,6 +258,21 @@ def nothing_held(seen: Observation) -> Diagnosis | None:
     if seen.raised is None or "empty parameter list" not in seen.raised.message:
         return None
     return explain_unregistered(seen)
+
+
+def no_backward(seen: Observation) -> Diagnosis | None:
+    """An optimizer stepped, and nothing ever asked for gradients."""
+    if seen.raised is not None or seen.backward or seen.requests or not seen.steps:
+        return None
+    if any(p.changed or p.gradients.strip("n") for p in seen.parameters):
+        return None
+    at = innermost_frame(seen.stepped)
+    line = (
+        f"Backward was never called, so the optimizer's {counted(seen.steps, 'step')} had no"
+        f" gradients{say_where(at, 'it steps at')}."
+    )
+    advice = "Call loss.backward() before the optimizer's step."
+    return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=seen.stepped, advice=advice)
 
 
 def not_registered(seen: Observation) -> Diagnosis | None:
@@ -610,6 +635,17 @@ def severed(seen: Observation) -> Diagnosis | None:
         return None
     at = innermost_frame(event.frames)
     name = name_module(event.module, event.type) if event.module else "the model"
+    if event.how in SWITCHES and event.module is None:
+        return make_diagnosis(
+            Cause.GRAD_MODE_OFF,
+            None,
+            at,
+            f"The loss had a graph before, and has none since a part of the script ran under"
+            f" {event.how}{say_where(at, 'at')}: a tensor that is made there has no graph.",
+            led=event.frames,
+            advice="Update the same tensor in place (w -= rate * w.grad): w = w - rate * w.grad makes"
+            " a new tensor, which does not require a gradient.",
+        )
     if event.how in SWITCHES:
         cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
         line = (
@@ -837,17 +873,17 @@ def exception(seen: Observation) -> Diagnosis | None:
     lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
     if lost is not None and INFERENCE.search(seen.raised.message):
         return explain_switch(lost)
-    raising = [
+    raising = seen.raised.frames or tuple(
         Frame(file=file, line=int(line), function=function)
-        for file, line, function in re.findall(
-            r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback
+        for file, line, function in reversed(
+            re.findall(r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback)
         )
         if not file.startswith(PLUMBING)
-    ]
-    at = raising[-1] if raising else None
+    )
+    at = innermost_frame(raising)
     under = [f"Raised under {format_frame(at)}."] if at else []
     message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
-    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=seen.raised.frames)
+    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=raising)
 
 
 def false_alarms(seen: Observation) -> tuple[str, ...]:
@@ -877,8 +913,17 @@ def explain_switch(lost: Lost) -> Diagnosis:
         opening,
         ran,
         led=lost.switch.frames,
-        advice=LEAKED if lost.switch.how == "set_grad_enabled" else "",
+        advice=advice_about(lost.switch),
     )
+
+
+def advice_about(switch: Switch) -> str:
+    """What to do about a switch; empty if the advice of the cause says it."""
+    if switch.decorated is not None or switch.how == "inference_mode":
+        return ""
+    if switch.how == "set_grad_enabled":
+        return LEAKED
+    return f"Move what is trained out of the block under torch.{switch.how}()."
 
 
 def cause_of_switch(switch: Switch) -> Cause:
@@ -962,13 +1007,22 @@ def make_diagnosis(
     at: Frame | None,
     *lines: str,
     led: Sequence[Frame] = (),
+    user: Frame | None = None,
     advice: str = "",
 ) -> Diagnosis:
     """A diagnosis with these lines of text.
 
-    ``led`` are the frames that led to ``at``; the innermost one of the user is named beside it.
+    Args:
+        cause: why.
+        module: what it is about.
+        at: the line that is responsible.
+        lines: the text.
+        led: the frames that led there; the innermost one of the user is named beside ``at``.
+        user: the user's line, if it is not one of these.
+        advice: what to do, if that is more exact than the advice of the cause.
     """
-    user = None if at is not None and at.user else next((f for f in led if f.user), None)
+    if user is None and (at is None or not at.user):
+        user = next((frame for frame in led if frame.user), None)
     return Diagnosis(
         cause=cause,
         module=module,

@@ -256,30 +256,50 @@ class Evidence:
             for event in self.forward.severing.severed
             if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
         ]
-        return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
+        return self._ranked(events, starving)[:SHOWN] or self._gap(starving) or self._made_off()
+
+    def _made_off(self) -> List[Dict[str, Any]]:
+        """Without modules: the part under a switch since the last backward pass with a graph."""
+        log = [] if self.forward.seen or not self._reached_tensors else self.forward.switches.log
+        event = {"module": None, "parameters": set()}
+        return [{**event, "how": each.how, "frames": each.frames} for each in log[-1:]]
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
         """The ``events`` with ``affected`` parameters (ids) behind them, most telling first."""
-        found = []
-        for event in reversed(events):
+        found: List[Dict[str, Any]] = []
+        affected = affected - self._resting()
+        for event in reversed(together(events)):
             behind = Reach()
-            if event["node"] is not None:
-                follow(event["node"], behind)
+            if event["nodes"]:
+                for node in event["nodes"]:
+                    follow(node, behind)
             elif event["module"] is not None:  # the input of a checkpoint's second pass
                 behind.leaves = {
                     id(parameter): parameter for parameter in event["module"].parameters()
                 }
-            parameters = set(behind.leaves) & affected
+            parameters = set(behind.leaves) & (affected or set(behind.leaves))
             if parameters or behind.checkpointed:
                 if 2 * len(parameters) < len(affected) and not (
                     behind.checkpointed or event["recompute"]
                 ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                found.append({**event, "node": None, "module": module, "parameters": parameters})
+                found.append(
+                    {**event, "node": None, "nodes": [], "module": module, "parameters": parameters}
+                )
         # Operations that only copy a shape or compare come last; of equals, the latest comes first.
         found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found
+
+    def _resting(self) -> Set[int]:
+        """Ids of the parameters of modules that did not run in this step."""
+        ran = {id(module) for _, module, _ in self.forward.outputs}
+        return {
+            id(p)
+            for module in self.forward.seen.values()
+            if ran and id(module) not in ran
+            for p in module.parameters(recurse=False)
+        }
 
     def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:
         """The module whose output was severed.
@@ -448,6 +468,9 @@ class Evidence:
             ],
             "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
+            "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]
+            if all_ignored
+            else [],
         }
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
@@ -506,6 +529,18 @@ class Evidence:
 
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
 """The task types for which PEFT trains the head of such a model, and saves it."""
+
+
+def together(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The ``events``, those of one line and one module as one with all their ``nodes``."""
+    lines: Dict[Any, Dict[str, Any]] = {}
+    for event in events:
+        first = event["frames"][0]
+        key = first["file"], first["line"], event["how"], id(event["module"]), event["recompute"]
+        nodes = [] if event["node"] is None else [event["node"]]
+        known = lines.pop(key, {"nodes": []})
+        lines[key] = {**event, "nodes": [*known["nodes"], *nodes]}
+    return list(lines.values())
 
 
 def adapted(

@@ -100,6 +100,8 @@ class Observer:
         self.messages = MessageWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
+        self._stepped_at: List[Dict[str, Any]] = []
+        """Where an optimizer's step was first called."""
         self._scaled_at: List[Dict[str, Any]] = []
         """Where a GradScaler was first asked for a step."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
@@ -253,6 +255,7 @@ class Observer:
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
+            self._stepped_at = self._stepped_at or frames.frames(sys._getframe(1))
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
@@ -424,6 +427,7 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.facts(loose),
             "kept": kept,
+            "stepped": [] if self.backward.calls else self._stepped_at,
             "uncalled": [
                 {"text": text, "frames": [at]} for text, at in source.uncalled(missing)
             ][:KEPT]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 KEPT = 256
 """At most this many severed tensors of a step. Each keeps its part of the graph alive until the
 step is over."""
+ALIKE_KEPT = 16
+"""At most this many of them by the same line: one for each expert of a loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
@@ -268,11 +270,13 @@ class SeveringWatch:
         events = self.severed if events is None else events
         if found:
             module, first = self.running(), found[0]
-            events[:] = [
+            alike = [
                 e
                 for e in events
-                if e["early"] or e["module"] is not module or e["frames"][0] != first
+                if not e["early"] and e["module"] is module and e["frames"][0] == first
             ]
+            for e in alike[: 1 - ALIKE_KEPT]:
+                events.remove(e)
             events.append(
                 {
                     "how": how,

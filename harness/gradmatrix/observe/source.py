@@ -101,6 +101,22 @@ def keywords(
     return hits
 
 
+def literal(value: int) -> List[Place]:
+    """Statements that write the number ``value``."""
+    found: Dict[Any, Place] = {}
+    for path in files():
+        for node, function in nodes(path):
+            if isinstance(node, (ast.Constant, ast.UnaryOp)):
+                try:
+                    same = ast.literal_eval(node) == value
+                except (ValueError, TypeError):
+                    continue
+                if same:
+                    place = {"file": shown(path) or path, "line": node.lineno}
+                    found[path, node.lineno] = {**place, "function": function, "user": True}
+    return list(found.values())
+
+
 def writes(key: str) -> List[Tuple[str, Place]]:
     """Assignments to ``…[key]``."""
 

@@ -128,7 +128,7 @@ class Trace:
             [f"{tuple(p.shape)} {float(p.detach().double().sum()):.12g}" for p in whole[:SUMMED]]
         )
 
-    def _stepped(self, optimizer: Any, *_: Any) -> None:
+    def _stepped(self, optimizer: Any = None, *_: Any) -> None:
         """Compare ranks, and write observations from time to time.
 
         Called after each step, when the observer has seen it.
