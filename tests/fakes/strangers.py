@@ -192,8 +192,7 @@ def new_tensors() -> None:
         loss = error(torch.tanh(batch() @ weights[0]) @ weights[1])
         gradients = torch.autograd.grad(loss, weights)
         weights = [
-            (w - 0.1 * g).detach().requires_grad_()
-            for w, g in zip(weights, gradients, strict=True)
+            (w - 0.1 * g).detach().requires_grad_() for w, g in zip(weights, gradients, strict=True)
         ]
 
 

@@ -367,6 +367,8 @@ class Observation(Frozen, frozen=True):
     optimizers: tuple[Built, ...] = ()
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
+    all_frozen: bool = False
+    """The loss had no graph, and ``frozen`` is all that ran at that moment."""
     uncalled: tuple[Written, ...] = ()
     """Statements that name backward, step or zero_grad and do not call it."""
     unregistered: tuple[Unregistered, ...] = ()

@@ -59,7 +59,9 @@ SOFT = (
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
     **dict.fromkeys(("argmax", "argmin", "argsort", "int", "long", "bool"), SOFT),
-    **dict.fromkeys(("__gt__", "__lt__", "__ge__", "__le__"), SOFT.replace("`{how}`", "A comparison")),
+    **dict.fromkeys(
+        ("__gt__", "__lt__", "__ge__", "__le__"), SOFT.replace("`{how}`", "A comparison")
+    ),
     **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), SOFT.replace("no", "a zero", 1)),
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
     "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
@@ -431,7 +433,9 @@ def not_finite(seen: Observation) -> Diagnosis | None:
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:
     """No parameter of what ran requires a gradient."""
-    if not seen.backward or any(p.learns for p in seen.parameters) or not seen.frozen:
+    if not seen.backward or not seen.frozen:
+        return None
+    if any(p.learns for p in seen.parameters) and not seen.all_frozen:
         return None
     last = seen.frozen[-1]
     known = next((froze for froze in reversed(seen.frozen) if froze.frames), last)
@@ -531,7 +535,9 @@ def explain_anew(anew: Anew, loose: list[Parameter], optimizer: str) -> Diagnosi
         f"The optimizer still holds the parameters of before, and not those that run: {optimizer}.",
         led=anew.frames,
         advice="Train the model that the optimizer holds, not a copy of it; or build the optimizer"
-        " after the model's last change." if anew.how == "copied" else "",
+        " after the model's last change."
+        if anew.how == "copied"
+        else "",
     )
 
 
@@ -780,7 +786,9 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
         advice = f"Set {built.rate.partition('=')[0]} above 0."
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
-        advice = "Change the scheduler: it must give a learning rate above 0 (an integer division or"
+        advice = (
+            "Change the scheduler: it must give a learning rate above 0 (an integer division or"
+        )
         advice += " a warm-up that never ends gives 0)."
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
@@ -811,15 +819,15 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
             " changes its value (are the advantages, the weights or a mask all zeros?)."
         )
         lines = [line]
-    found = reason_of_zeros(seen, zero)
-    text = (lines[0], *found.text, *lines[1:])
-    if found.cause is Cause.DEAD and len(zero) == learning:
-        return replace(found, cause=Cause.ZERO, text=text)
-    return replace(found, text=text)
+    found = reason_of_zeros(seen, zero, everything=len(zero) == learning)
+    return replace(found, text=(lines[0], *found.text, *lines[1:]))
 
 
-def reason_of_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis:
-    """What explains zero gradients; without text if nothing does."""
+def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: bool) -> Diagnosis:
+    """What explains zero gradients; without text if nothing does.
+
+    A layer is dead if others learn. If ``everything`` got zeros, the loss itself is flat.
+    """
     module = module_of(zero[-1])  # the last one: the modules before it get their zeros from it
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
@@ -840,8 +848,11 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis:
         name = name_module(output.module, output.type)
         line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
         led = own.frames if own is not None else output.frames
-        return make_diagnosis(Cause.DEAD, output.module, at, line, led=led)
+        cause = Cause.ZERO if everything or own is not None else Cause.DEAD
+        return make_diagnosis(cause, output.module, at, line, led=led)
     if event is not None and event.how == "dead":
+        if everything:
+            return make_diagnosis(Cause.ZERO, module, None)
         at = innermost_frame(event.frames)
         line = (
             f"The gradient ends behind {name_module(event.module, event.type)}: what is computed of"

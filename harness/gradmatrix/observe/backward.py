@@ -78,6 +78,9 @@ class BackwardWatch:
                 return original_grad(outputs, inputs, *args, **kwargs)
             if not isinstance(inputs, single):
                 inputs = tuple(inputs)
+            roots = [root for root in (outputs if not isinstance(outputs, single) else [outputs])]
+            if not all(getattr(root, "requires_grad", True) for root in roots):
+                self._guarded(lambda: self._observe(torch, roots, frees=False))
             asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
             gradients = original_grad(outputs, inputs, *args, **kwargs)
             if asked:
@@ -162,9 +165,7 @@ def bare(torch: Any, tensors: Any) -> List[Any]:
 def total(roots: List[Any]) -> Optional[float]:
     """The sum of the scalars among ``roots``; None if there is none."""
     scalars = [
-        float(root.detach().item())
-        for root in roots
-        if root.numel() == 1 and not root.is_complex()
+        float(root.detach().item()) for root in roots if root.numel() == 1 and not root.is_complex()
     ]
     return sum(scalars) if scalars else None
 

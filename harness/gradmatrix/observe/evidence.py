@@ -44,6 +44,14 @@ class Evidence:
         """What explains the zero gradients."""
         self._kept: Optional[Dict[str, Any]] = None
         self._without_graph = False
+        self._frozen: List[Dict[str, Any]] = []
+        """What froze all that ran, if the loss had no graph because of that."""
+        self.before: Set[int] = set()
+        """Ids of the modules that ran in an earlier phase of training."""
+        self.several = False
+        """There are several optimizers, and each takes its turn in a step."""
+        self._last: List[Dict[str, Any]] = []
+        """What left the graph in the turn of another optimizer, with the leaves behind it."""
         self._reached_tensors: Set[int] = set()
         """Ids of every leaf that an audited backward pass reached."""
         self._custom: Dict[Any, Set[int]] = {}
@@ -87,6 +95,7 @@ class Evidence:
             event["early"] = True
         if not whole:
             self._without_graph = True
+            self._frozen = self._all_frozen()
             self._kept = self._explain(self.forward.training(self._all_learning()))
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
@@ -94,7 +103,8 @@ class Evidence:
 
     def _look_for_functions(self, roots: List[Any]) -> None:
         """Keep the differentiable functions of the script and what is behind them."""
-        waiting, seen = [root.grad_fn for root in roots if root.grad_fn is not None], set()
+        waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+        seen: Set[Any] = set()
         while waiting and len(seen) < NODES:
             node = waiting.pop()
             if node in seen:
@@ -156,7 +166,24 @@ class Evidence:
     def new_step(self) -> None:
         """An optimizer step is over."""
         self._reach = Reach()
+        self._last = []
+        if self.several and not self.over:
+            for event in together(self.forward.severing.severed)[-SHOWN:]:
+                behind = Reach()
+                for node in event["nodes"]:
+                    follow(node, behind)
+                leaves = set(behind.leaves)
+                self._last.append({**event, "node": None, "nodes": [], "leaves": leaves})
         self.forward.new_step()
+
+    def _all_frozen(self) -> List[Dict[str, Any]]:
+        """What froze the modules that ran, if all their parameters are frozen now; else nothing."""
+        ran = {i: m for i, m in self.forward.seen.items() if i not in self.before}
+        parameters = [p for module in ran.values() for p in module.parameters()]
+        if not parameters or any(p.requires_grad for p in parameters):
+            return []
+        names = self._names(list(ran.values()))
+        return frozen_by_line(ran, self.forward.severing, names, SHOWN)
 
     def _all_learning(self) -> Set[int]:
         return {
@@ -256,12 +283,21 @@ class Evidence:
             for event in self.forward.severing.severed
             if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
         ]
-        return self._ranked(events, starving)[:SHOWN] or self._gap(starving) or self._made_off()
+        return (
+            self._ranked(events, starving)[:SHOWN]
+            or self._gap(starving)
+            or self._made_off()
+            or [
+                {**event, "parameters": event["leaves"] & starving}
+                for event in self._last
+                if 2 * len(event["leaves"] & starving) >= len(starving)
+            ]
+        )
 
     def _made_off(self) -> List[Dict[str, Any]]:
         """Without modules: the part under a switch since the last backward pass with a graph."""
         log = [] if self.forward.seen or not self._reached_tensors else self.forward.switches.log
-        event = {"module": None, "parameters": set()}
+        event: Dict[str, Any] = {"module": None, "parameters": set()}
         return [{**event, "how": each.how, "frames": each.frames} for each in log[-1:]]
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
@@ -294,9 +330,11 @@ class Evidence:
     def _resting(self) -> Set[int]:
         """Ids of the parameters of modules that did not run in this step."""
         ran = {id(module) for _, module, _ in self.forward.outputs}
+        tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
         return {
             id(p)
-            for module in self.forward.seen.values()
+            for top in tops.values()
+            for module in top.modules()
             if ran and id(module) not in ran
             for p in module.parameters(recurse=False)
         }
@@ -410,9 +448,13 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "frozen": frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
-            if wrong
-            else [],
+            "frozen": self._frozen
+            or (
+                frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
+                if wrong
+                else []
+            ),
+            "all_frozen": bool(self._frozen),
             "none_returned": self._none_returned(starving),
         }
 
@@ -450,15 +492,12 @@ class Evidence:
         def trained(tensor: Any) -> bool:
             leaves = reach([tensor]).leaves if tensor.requires_grad else {}
             return bool(leaves) and all(
-                identity not in held and (identity in reached or not reached)
-                for identity in leaves
+                identity not in held and (identity in reached or not reached) for identity in leaves
             )
 
         all_ignored = severing.ignored and len(severing.ignored) == min(severing.losses, 2)
         return {
-            "unregistered": unregistered(
-                list(modules.values()), self.forward.tree, names, trained
-            ),
+            "unregistered": unregistered(list(modules.values()), self.forward.tree, names, trained),
             "rebuilt_parts": [
                 {
                     **{key: event[key] for key in ("step", "how", "shape", "frames")},

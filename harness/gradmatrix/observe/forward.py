@@ -196,9 +196,7 @@ class ForwardWatch:
         if learns or fed:
             self._lost(module, fed, on=on)
 
-    def _keep_way(
-        self, module: Any, inputs: List[Any], outputs: List[Any], *, on: bool
-    ) -> None:
+    def _keep_way(self, module: Any, inputs: List[Any], outputs: List[Any], *, on: bool) -> None:
         empty = bool(inputs) and not any(tensor.numel() for tensor in inputs)
         way = 0 if empty else 1 + on
         self.ways[id(module)] = max(way, self.ways.get(id(module), 0))

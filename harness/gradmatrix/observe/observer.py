@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+PHASES = 3
+"""So many times a new optimizer after the audit is taken for a new training."""
 OFTEN = 64
 """A patient observer looks at each of this many steps, and then at every power of two."""
 KEPT = 40
@@ -97,6 +99,9 @@ class Observer:
         self._undo: List[Callable[[], None]] = []
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
+        self._phase: Optional[int] = None
+        """The optimizer of a training that begins after the audit, by id."""
+        self._phases = 0
         self.messages = MessageWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
@@ -223,6 +228,36 @@ class Observer:
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
+        if self.evidence.over and self._phases < PHASES:
+            self._watch_phase(optimizer)
+
+    def _watch_phase(self, optimizer: Any) -> None:
+        """Another training begins: watch until its optimizer steps why a loss may have no graph."""
+        self._phases += 1
+        self._phase = id(optimizer)
+        self.evidence.before = set(self.forward.seen)
+        self.forward.switches.remove()
+        self.forward.install()
+        self.forward.severing.install_early()
+        self.forward.severing.install()
+        self.evidence.over = False
+
+    def _end_phase(self) -> None:
+        """The optimizer of this phase has stepped."""
+        self._phase = None
+        for identity in set(self.forward.seen) - self.evidence.before:
+            del self.forward.seen[identity]
+            self.forward.trained.discard(identity)
+        self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        """Remove the heavy hooks and release their memory."""
+        self.forward.remove()
+        if self.patient:
+            self._undo.append(self.forward.switches.install_calls())
+        self.evidence.over = True
+        self.evidence.new_step()
+        self.forward.severing.remove()
 
     def _keep(self, optimizer: Any) -> None:
         """Keep an optimizer alive, unless the audit is over: a script may build many."""
@@ -230,6 +265,7 @@ class Observer:
             optimizer is not known for known in self._optimizers
         ):
             self._optimizers.append(optimizer)
+            self.evidence.several = len(self._optimizers) > 1
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's current step is audited.
@@ -276,6 +312,8 @@ class Observer:
                 self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero
             )
         self._step_of[identity] = step + 1
+        if identity == self._phase:
+            self._guarded(self._end_phase)
         newcomer = identity in self._newcomers
         self._newcomers.discard(identity)
         if self._since and identity not in self._since and not newcomer:
@@ -315,13 +353,9 @@ class Observer:
     def _lighten(self) -> None:
         """The audit is over: remove the heavy hooks and release their memory."""
         self._waiting = {id(each) for each in self._optimizers if id(each) not in self._step_of}
-        self.forward.remove()
         if self.patient:
             self.parameters.keep_unlearned()
-            self._undo.append(self.forward.switches.install_calls())
-        self.evidence.new_step()
-        self.evidence.over = True
-        self.forward.severing.remove()
+        self._stop_watching()
         self.forward.spoiled.forget()
         self.births.remove()
         self.backward.lighten()
@@ -428,9 +462,9 @@ class Observer:
             "anew": self.births.facts(loose),
             "kept": kept,
             "stepped": [] if self.backward.calls else self._stepped_at,
-            "uncalled": [
-                {"text": text, "frames": [at]} for text, at in source.uncalled(missing)
-            ][:KEPT]
+            "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
+                :KEPT
+            ]
             if missing
             else [],
         }

@@ -390,9 +390,7 @@ def freezing(frame: Optional[FrameType]) -> Tuple[List[str], List[Dict[str, Any]
         frame = visible(frame.f_back)
     if frame is None:
         return [], []
-    written = source.keywords(
-        lambda name: name in found, lambda value: value in (True, False)
-    )
+    written = source.keywords(lambda name: name in found, lambda value: value in (True, False))
     places = [[at] for text, at in written if text in {f"{n}={v}" for n, v in found.items()}]
     texts = [f"{name}={value}" for name, value in found.items()][:ARGUMENTS_SHOWN]
     return texts, places[0] if places else []

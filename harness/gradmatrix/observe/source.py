@@ -73,9 +73,7 @@ def dotted(node: Any) -> str:
     return node.id if isinstance(node, ast.Name) else "…"
 
 
-def keywords(
-    fits: Callable[[str], bool], holds: Callable[[Any], bool]
-) -> List[Tuple[str, Place]]:
+def keywords(fits: Callable[[str], bool], holds: Callable[[Any], bool]) -> List[Tuple[str, Place]]:
     """Arguments ``name=value`` of calls and entries ``"name": value`` with a literal value."""
 
     def pairs(node: Any) -> Iterator[Tuple[str, Any]]:

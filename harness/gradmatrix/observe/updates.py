@@ -44,9 +44,7 @@ class UpdateWatch:
         pending: tells whether an optimizer was built that may step later.
     """
 
-    def __init__(
-        self, audit: int, parameters: ParameterWatch, pending: Callable[[], bool]
-    ) -> None:
+    def __init__(self, audit: int, parameters: ParameterWatch, pending: Callable[[], bool]) -> None:
         self.audit = audit
         self.parameters = parameters
         self.pending = pending
