@@ -408,7 +408,7 @@ def wasserstein_with_penalty() -> None:
         first.zero_grad()
         (critic(fake).mean() - critic(real).mean() + 10 * penalty).backward()
         first.step()
-        if round_ % 5 == 4:  # noqa: PLR2004
+        if round_ % 5 == 4:
             second.zero_grad()
             (-critic(generator(batch())).mean()).backward()
             second.step()
@@ -548,7 +548,7 @@ def critic_in_turn() -> None:
     generator, critic = layers(4, 8, 2), layers(2, 8, 1)
     first, second = sgd(critic), sgd(generator)
     for round_ in range(40):
-        optimizer = second if round_ % 20 == 19 else first  # noqa: PLR2004
+        optimizer = second if round_ % 20 == 19 else first
         first.zero_grad()
         second.zero_grad()
         error(critic(generator(batch()))).backward()

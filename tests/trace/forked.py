@@ -16,10 +16,6 @@ from typing import Any
 
 def main(observe: str, folder: str, scripts: list[str]) -> None:
     """Run all of them, one after the other."""
-    import torch  # noqa: F401  (imported once)
-    import torch.distributed
-    import torch.multiprocessing
-
     spec: Any = importlib.util.spec_from_file_location(
         "gradmatrix_observe",
         os.path.join(observe, "__init__.py"),
@@ -43,7 +39,8 @@ def run(script: str, folder: str) -> None:
     output = os.open("output", os.O_CREAT | os.O_WRONLY)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    from gradmatrix_observe.trace import __file__ as observe, begin
+    from gradmatrix_observe.trace import __file__ as observe
+    from gradmatrix_observe.trace import begin
 
     os.environ["GRADMATRIX_TRACE"] = folder
     os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(observe), "traced")

@@ -314,6 +314,15 @@ class Adapted(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
+class Missed(Frozen, frozen=True):
+    """An optimizer's step that found no gradient, beside modules that got one."""
+
+    optimizer: str
+    modules: tuple[str, ...]
+    frames: tuple[Frame, ...]
+    """Where the optimizer was built."""
+
+
 class Drift(Frozen, frozen=True):
     """Ranks that began with equal parameters and have different ones after their steps."""
 
@@ -386,6 +395,7 @@ class Observation(Frozen, frozen=True):
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
+    missed: Missed | None = None
     drift: Drift | None = None
     updates: int = 0
     """How often values changed from one request for gradients to the next, without an optimizer."""

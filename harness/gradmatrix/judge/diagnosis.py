@@ -42,6 +42,7 @@ NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
 INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
 PLUMBING = ("torch/", "python3", "<frozen")
+ACTIVATIONS = {"ReLU", "ReLU6", "Hardtanh", "Hardsigmoid", "Hardswish", "Threshold", "Sigmoid"}
 LEAF_CHANGED = re.compile(r"leaf Variable that requires grad.*in-place", re.IGNORECASE)
 REGISTERED = {
     ("modules", False): "nn.ModuleList",
@@ -120,7 +121,9 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        return first_sign((not_registered, adapted, rebuilt_part, never_zeroed, drifted), seen)
+        return first_sign(
+            (not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted), seen
+        )
     signs: tuple[Sign, ...] = (
         spoiled,
         changed_leaf,
@@ -302,6 +305,21 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
         advice += " Move or convert the model afterwards, not the parameter."
     return make_diagnosis(
         Cause.NOT_REGISTERED, found.module, at, line, led=found.frames, advice=advice
+    )
+
+
+def missed(seen: Observation) -> Diagnosis | None:
+    """A later optimizer holds nothing that gets a gradient."""
+    if seen.missed is None:
+        return None
+    at = innermost_frame(seen.missed.frames)
+    modules = ", ".join(f"`{name}`" for name in seen.missed.modules[:MOST_MODULES])
+    line = (
+        f"Nothing that {seen.missed.optimizer} holds got a gradient, but {modules} did, and no"
+        f" optimizer moves that{say_where(at, 'it is built at')}."
+    )
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS, seen.missed.modules[0], at, line, led=seen.missed.frames
     )
 
 
@@ -848,7 +866,8 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
         name = name_module(output.module, output.type)
         line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
         led = own.frames if own is not None else output.frames
-        cause = Cause.ZERO if everything or own is not None else Cause.DEAD
+        dead = output.type in ACTIVATIONS and not everything
+        cause = Cause.DEAD if dead else Cause.ZERO
         return make_diagnosis(cause, output.module, at, line, led=led)
     if event is not None and event.how == "dead":
         if everything:

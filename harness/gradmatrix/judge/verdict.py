@@ -176,7 +176,7 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
         message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
         return Verdict(Outcome(NONFINITE_LOSS), status, message)
     told = status in {Gradient.ZERO, Gradient.NONFINITE}  # why nothing changed
-    if status is None and not seen.unread or not (seen.steps or seen.updates or told):
+    if (status is None and not seen.unread) or not (seen.steps or seen.updates or told):
         still = ", and no value changed" if seen.requests else ""
         return Verdict(Outcome(NO_UPDATE), status, f"no optimizer ever stepped{still}")
     if seen.unread:

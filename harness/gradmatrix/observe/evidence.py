@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from . import source
 from .frames import here, line, shown, written
-from .unregistered import unregistered
 from .severing import LIKE, WEAK
 from .torches import Reach, follow, greatest, is_parameter, named, reach, title
+from .unregistered import unregistered
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -95,7 +95,8 @@ class Evidence:
             event["early"] = True
         if not whole:
             self._without_graph = True
-            self._frozen = self._all_frozen()
+            modules = [m for i, m in self.forward.seen.items() if i not in self.before]
+            self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
             self._kept = self._explain(self.forward.training(self._all_learning()))
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
@@ -328,14 +329,14 @@ class Evidence:
         return found
 
     def _resting(self) -> Set[int]:
-        """Ids of the parameters of modules that did not run in this step."""
-        ran = {id(module) for _, module, _ in self.forward.outputs}
+        """Ids of the parameters of modules that never ran, such as an expert without a token."""
+        ran = self.forward.seen
         tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
         return {
             id(p)
             for top in tops.values()
             for module in top.modules()
-            if ran and id(module) not in ran
+            if id(module) not in ran
             for p in module.parameters(recurse=False)
         }
 
@@ -561,6 +562,11 @@ class Evidence:
             "frames": group["frames"],
         }
 
+    def named(self, modules: List[Any]) -> List[str]:
+        """The names of the first few of ``modules``."""
+        names = self._names(modules)
+        return [names.get(id(module), type(module).__name__) for module in modules][:SHOWN]
+
     def _names(self, modules: List[Any]) -> Dict[int, str]:
         tops = {id(top): top for top in map(self.forward.tree.top, modules)}
         return named(list(tops.values()))[0]
@@ -580,6 +586,27 @@ def together(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         known = lines.pop(key, {"nodes": []})
         lines[key] = {**event, "nodes": [*known["nodes"], *nodes]}
     return list(lines.values())
+
+
+def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
+    """The adapters of PEFT that were frozen because they were made for inference."""
+    for wrapper in modules:
+        configs = getattr(wrapper, "peft_config", None)
+        if isinstance(configs, dict) and configs and hasattr(wrapper, "get_base_model"):
+            if all(getattr(config, "inference_mode", False) for config in configs.values()):
+                said = source.keywords("inference_mode".__eq__, lambda value: value is True)
+                loaded = source.calls("from_pretrained", without="is_trainable")
+                loaded = [(text, at) for text, at in loaded if "Peft" in text]
+                places = [at for _, at in said or loaded]
+                return [
+                    {
+                        "modules": [title(wrapper, names)["module"]],
+                        "parameters": sum(1 for _ in wrapper.parameters()),
+                        "frames": places[-1:],
+                        "arguments": ["inference_mode=True" if said else "is_trainable=False"],
+                    }
+                ]
+    return []
 
 
 def adapted(
@@ -607,12 +634,14 @@ def adapted(
                     for at, members in severing.froze.items()
                     if any(id(member()) in own for member in members)
                 ]
+                froze = line(lines[-1]) if lines else []
+                said = source.settings("task_type", type(next(iter(configs.values()))).__name__)
                 return {
                     "module": title(head, names)["module"],
                     "task": str(tasks[0]),
                     "wanted": wanted,
                     "model": kind,
-                    "frames": line(lines[-1]) if lines else [],
+                    "frames": [*froze[:1], *said[-1:], *froze[1:]],
                 }
     return None
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from . import frames, machine, protocol, severing, source
 from .backward import BackwardWatch
-from .evidence import Evidence
 from .births import BirthWatch
+from .evidence import Evidence
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch
@@ -102,6 +102,9 @@ class Observer:
         self._phase: Optional[int] = None
         """The optimizer of a training that begins after the audit, by id."""
         self._phases = 0
+        self._phase_built: List[Dict[str, Any]] = []
+        self.missed: Optional[Dict[str, Any]] = None
+        """A later training whose optimizer found no gradient."""
         self.messages = MessageWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
@@ -229,6 +232,7 @@ class Observer:
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
         if self.evidence.over and self._phases < PHASES:
+            self._phase_built = frames.frames(frame) if frame is not None else []
             self._watch_phase(optimizer)
 
     def _watch_phase(self, optimizer: Any) -> None:
@@ -286,8 +290,21 @@ class Observer:
         if not self.updates.auditing and not self._optimizers:
             self._lighten()
 
+    def _missed(self, optimizer: Any) -> None:
+        """Note a step that finds no gradient, beside modules that got one."""
+        new = [m for i, m in self.forward.seen.items() if i not in self.evidence.before]
+        loose = [m for m in new if any(p.grad is not None for p in m.parameters(recurse=False))]
+        if loose and all(p.grad is None for p in held_by(optimizer)):
+            self.missed = {
+                "optimizer": type(optimizer).__name__,
+                "modules": self.evidence.named(loose),
+                "frames": self._phase_built,
+            }
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         self.updates.end()
+        if id(optimizer) == self._phase:
+            self._guarded(self._missed, optimizer)
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
@@ -461,6 +478,7 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.facts(loose),
             "kept": kept,
+            "missed": self.missed,
             "stepped": [] if self.backward.calls else self._stepped_at,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from functools import lru_cache
+from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .frames import mine, shown
@@ -23,7 +23,7 @@ def files() -> List[str]:
     return list(dict.fromkeys(path for path in paths if path and mine(path)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def nodes(path: str) -> Tuple[Tuple[ast.AST, str], ...]:
     """Every node of the source in ``path``, with the function that it stands in."""
     try:
@@ -97,6 +97,31 @@ def keywords(fits: Callable[[str], bool], holds: Callable[[Any], bool]) -> List[
                     place = {**place, "function": function, "user": True}
                     hits.append((f"{name}={literal!r}", place))
     return hits
+
+
+def settings(name: str, owner: str) -> List[Place]:
+    """Where calls are given the argument ``name``; else where ``owner`` is called without it."""
+
+    def given(node: Any) -> Optional[str]:
+        return name if isinstance(node, ast.keyword) and node.arg == name else None
+
+    def made(node: Any) -> Optional[str]:
+        called = dotted(node.func) if isinstance(node, ast.Call) else ""
+        return called if called.rpartition(".")[2] == owner else None
+
+    return [at for _, at in found(given, files()) or found(made, files())]
+
+
+def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
+    """Calls of ``….method`` that do not pass the argument ``without``."""
+
+    def wanted(node: Any) -> Optional[str]:
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == method:
+            given = {each.arg for each in node.keywords}
+            return None if {without, None} & given else dotted(node.func)
+        return None
+
+    return found(wanted, files())
 
 
 def literal(value: int) -> List[Place]:
