@@ -6,6 +6,7 @@ leaves, with the exit code in ``code`` and what it printed in ``output``.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import runpy
@@ -39,15 +40,13 @@ def run(script: str, folder: str) -> None:
     output = os.open("output", os.O_CREAT | os.O_WRONLY)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    from gradmatrix_observe.trace import __file__ as observe
-    from gradmatrix_observe.trace import begin
-
+    trace: Any = importlib.import_module("gradmatrix_observe.trace")
     os.environ["GRADMATRIX_TRACE"] = folder
-    os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(observe), "traced")
+    os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(trace.__file__), "traced")
     sys.argv = [script]
     sys.path[0] = os.path.dirname(script)
     sys.modules["__main__"].__file__ = script
-    begin(folder)
+    trace.begin(folder)
     try:
         runpy.run_path(script, run_name="__main__")
         code = 0

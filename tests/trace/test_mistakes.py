@@ -17,7 +17,7 @@ import pytest
 
 import gradmatrix.observe
 from gradmatrix.core.observation import SCHEMA
-from gradmatrix.trace.trace import AUDIT, Finding, conclude, left_in
+from gradmatrix.trace.trace import Finding, conclude, left_in
 from tests.conftest import NEWEST, OLDEST, STACKS, python_of
 
 FOLDER = Path(__file__).parent / "mistakes"
@@ -54,7 +54,7 @@ SLOW = [name for name, script in SCRIPTS.items() if script.library]
 
 def findings(names: list[str], stack: str, folder: Path) -> dict[str, Finding]:
     """What a trace finds in each script, run in forks of one process of ``stack``."""
-    request = {"schema": SCHEMA, "audit": AUDIT, "stop_after": None}
+    request = {"schema": SCHEMA, "audit": 4, "stop_after": None}
     for name in names:
         (folder / name).mkdir()
         (folder / name / "request.json").write_bytes(msgspec.json.encode(request))

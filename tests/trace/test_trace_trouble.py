@@ -9,8 +9,9 @@ import pytest
 
 from gradmatrix.cli.main import main
 from gradmatrix.core.errors import UserError
-from gradmatrix.stacks.environment import checked, interpreter
-from gradmatrix.trace.trace import command_line, left_in
+from gradmatrix.stacks.interpreter import checked, interpreter
+from gradmatrix.trace.running import command_line
+from gradmatrix.trace.trace import left_in
 
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
 
@@ -78,7 +79,7 @@ def test_the_active_environment_is_the_default(
 ) -> None:
     """If it has no torch, the first environment with torch is used."""
     monkeypatch.setattr(
-        "gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None
+        "gradmatrix.stacks.interpreter.importlib.util.find_spec", lambda _name: None
     )
     pretend_python(tmp_path / "venv", "3 11 0")
     conda = pretend_python(tmp_path / "conda", "3 11 1")
@@ -93,7 +94,7 @@ def test_the_active_environment_is_the_default(
 def test_no_python_with_torch_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says how to name one."""
     monkeypatch.setattr(
-        "gradmatrix.stacks.environment.importlib.util.find_spec", lambda _name: None
+        "gradmatrix.stacks.interpreter.importlib.util.find_spec", lambda _name: None
     )
     with pytest.raises(UserError, match="No Python with torch was found"):
         interpreter(None, {"PATH": ""})

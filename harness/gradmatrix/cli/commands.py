@@ -419,8 +419,8 @@ def register_own_code(commands: Commands) -> None:
         "trace", help=text, description=sentence(text), usage=TRACE, allow_abbrev=False
     )
     trace.set_defaults(
-        command="trace.trace_command", parser=trace, root=None, matrix=None, results=None,
-        needs_checkout=False,
+        begin="begin.trace", command="trace.trace_command", parser=trace, root=None, matrix=None,
+        results=None, needs_checkout=False,
     )  # fmt: skip
     for names, settings in TRACE_OPTIONS:
         trace.add_argument(*names, **settings)

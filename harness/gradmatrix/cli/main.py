@@ -10,15 +10,13 @@ import importlib
 import re
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradmatrix import __version__
 from gradmatrix.cli.commands import register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from rich.console import Console
 
     from gradmatrix.cli.commands import Commands
 
@@ -37,33 +35,40 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
     options, unknown = parser(families).parse_known_args(arguments)
     if unknown:
         refuse(options.parser, unknown[0])
+    from gradmatrix.core.errors import UserError
+
+    try:
+        if "begin" in options:
+            options.begun = imported(options.begin)(options)
+        return run(options)
+    except UserError as error:
+        say(f"gradmatrix: {error}")
+        return 2
+    except KeyboardInterrupt:
+        say("gradmatrix: stopped. Finished cells are kept; the same command continues.")
+        return 130
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command of ``options`` in its project."""
     from rich.console import Console
 
     from gradmatrix.core.errors import UserError
     from gradmatrix.run.project import Project
     from gradmatrix.stacks.environment import InstallFailed
 
-    errors = Console(stderr=True, highlight=False)
     try:
         project = Project.of_options(options)
-        command = imported(options.command)
-        code: int = command(options, project, Console(highlight=False))
+        command: Callable[..., int] = imported(options.command)
+        code = command(options, project, Console(highlight=False))
         for notice in project.index.notices:
-            say(errors, f"note: {notice}")
-    except UserError as error:
-        say(errors, f"gradmatrix: {error}")
-        return 2
+            say(f"note: {notice}")
     except (OSError, InstallFailed) as error:
-        what = UserError(
+        raise UserError(
             f"The command stopped: {error}.",
             cause="this machine could not read or write a file, or could not install a stack",
             next_step="Fix this and run the command again. Finished cells are kept.",
-        )
-        say(errors, f"gradmatrix: {what}")
-        return 2
-    except KeyboardInterrupt:
-        say(errors, "gradmatrix: stopped. Finished cells are kept; the same command continues.")
-        return 130
+        ) from error
     return code
 
 
@@ -79,12 +84,12 @@ def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
     return top
 
 
-def imported(command: Callable[..., int] | str) -> Callable[..., int]:
+def imported(command: Callable[..., Any] | str) -> Callable[..., Any]:
     """A command's function; "module.function" of this folder is imported now."""
     if not isinstance(command, str):
         return command
     module, _, function = command.partition(".")
-    found: Callable[..., int] = getattr(
+    found: Callable[..., Any] = getattr(
         importlib.import_module(f"gradmatrix.cli.{module}"), function
     )
     return found
@@ -103,13 +108,14 @@ def refuse(command: argparse.ArgumentParser, unknown: str) -> NoReturn:
     command.error(f"unrecognized argument: {unknown} ({meant})")
 
 
-def say(console: Console, text: str) -> None:
-    """Print a sentence that may contain untrusted text."""
+def say(text: str) -> None:
+    """Print a sentence that may contain untrusted text on the error stream."""
+    from rich.console import Console
     from rich.text import Text
 
     from gradmatrix.core.text import plain
 
-    console.print(Text(plain(text)), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(Text(plain(text)), soft_wrap=True)
 
 
 def script() -> None:

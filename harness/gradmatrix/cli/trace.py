@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gradmatrix.cli.commands import TRACE
 from gradmatrix.cli.options import refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
@@ -26,11 +25,12 @@ from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
 from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
-from gradmatrix.stacks.environment import THIS_ENVIRONMENT, interpreter
+from gradmatrix.stacks.environment import THIS_ENVIRONMENT
+from gradmatrix.stacks.interpreter import interpreter
 from gradmatrix.stacks.lock import requirements_path
 from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
-from gradmatrix.trace.trace import Finding, command_line, headline, report, trace
+from gradmatrix.trace.trace import Finding, finish, headline, report
 
 if TYPE_CHECKING:
     import argparse
@@ -47,14 +47,7 @@ if TYPE_CHECKING:
 
 def trace_command(options: argparse.Namespace, project: Project, _console: Console) -> int:
     """Trace a script; the exit code is the script's own."""
-    words = options.module if options.module is not None else options.script
-    if not words:
-        raise UserError(
-            "Nothing to trace.", cause="no script and no module is named", next_step=TRACE
-        )
-    refuse_unwritable(options.output)
-    command = command_line(interpreter(options.python), words, module=options.module is not None)
-    finding = trace(command, steps=options.steps, remedy_for=partial(published_remedy, project))
+    finding = finish(options.begun, partial(published_remedy, project))
     document = msgspec.json.encode(finding)
     if options.output is not None:
         files.write_atomically(options.output, document + b"\n")

@@ -26,7 +26,7 @@ from packaging.version import Version
 from gradmatrix.compare import requirements
 from gradmatrix.compare.requirements import LATEST, Edit
 from gradmatrix.core.errors import UserError, without_credentials
-from gradmatrix.stacks import environment, uv
+from gradmatrix.stacks import environment, interpreter, uv
 from gradmatrix.stacks import lock as locks
 from gradmatrix.stacks.index import allows
 
@@ -202,7 +202,7 @@ TOOLS = frozenset({"pip", "setuptools", "wheel", "uv", "distribute"})
 
 def of_environment(path: Path, threads: int) -> Side:
     """What is installed in an environment, which is used in place."""
-    python = environment.checked(path).absolute()
+    python = interpreter.checked(path).absolute()
     listing = environment.listing(python, threads)
     lock = environment.lock_of(python, listing)
     roots, notices = asked_in(listing.distributions, lock)

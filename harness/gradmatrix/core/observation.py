@@ -281,8 +281,8 @@ class Spoiled(Frozen, frozen=True):
     """A tensor that backward needed and did not have any more."""
 
     how: str
-    """The operation that changed it in place, such as "add_"; "step" for an optimizer's step; "freed"
-    for a graph that an earlier backward pass had freed; empty if it was not seen."""
+    """What took it: an operation in place such as "add_", an optimizer's "step", or "freed" for a
+    graph that an earlier backward pass had freed. Empty if it was not seen."""
     tensor: str
     """Its shape, and what made it."""
     module: str | None
@@ -323,7 +323,7 @@ class Missed(Frozen, frozen=True):
     """Where the optimizer was built."""
 
 
-class Drift(Frozen, frozen=True):
+class Diverged(Frozen, frozen=True):
     """Ranks that began with equal parameters and have different ones after their steps."""
 
     step: int
@@ -396,7 +396,7 @@ class Observation(Frozen, frozen=True):
     kept: Kept | None = None
     adapted: Adapted | None = None
     missed: Missed | None = None
-    drift: Drift | None = None
+    drift: Diverged | None = None
     updates: int = 0
     """How often values changed from one request for gradients to the next, without an optimizer."""
     requests: int = 0

@@ -121,9 +121,8 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        return first_sign(
-            (not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted), seen
-        )
+        silent = (not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
+        return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,
         changed_leaf,
@@ -186,8 +185,8 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             at,
             line,
             led=found.frames,
-            advice="Compute the second loss again after the step, or call all backward passes before"
-            " the first step.",
+            advice="Compute the second loss again after the step, or call all backward passes"
+            " before the first step.",
         )
     how = f"`{found.how}`" if found.how else "An operation that was not seen"
     line = (
@@ -295,10 +294,11 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     container = found.container if found.container in {"list", "dict", "tuple", "set"} else ""
     what = f"{found.holds} in a plain {container}" if container else "a plain tensor"
     fitting = REGISTERED[found.holds, found.container == "dict"] if container else "nn.Parameter"
+    missing = counted(found.parameters, "tensor")
     line = (
-        f"`{found.attribute}` of {name} is {what}: {counted(found.parameters, 'tensor')} that should"
-        f" learn {'is' if found.parameters == 1 else 'are'} not in parameters(), and no optimizer"
-        f" holds {'it' if found.parameters == 1 else 'them'}{say_where(at, 'it is assigned at')}."
+        f"`{found.attribute}` of {name} is {what}: parameters() does not have the {missing} in it,"
+        f" and no optimizer holds {'it' if found.parameters == 1 else 'them'}"
+        f"{say_where(at, 'it is assigned at')}."
     )
     advice = f"Make `{found.attribute}` an {fitting}: then parameters() has it."
     if fitting == "nn.Parameter":
@@ -667,8 +667,8 @@ def severed(seen: Observation) -> Diagnosis | None:
             f"The loss had a graph before, and has none since a part of the script ran under"
             f" {event.how}{say_where(at, 'at')}: a tensor that is made there has no graph.",
             led=event.frames,
-            advice="Update the same tensor in place (w -= rate * w.grad): w = w - rate * w.grad makes"
-            " a new tensor, which does not require a gradient.",
+            advice="Update the same tensor in place (w -= rate * w.grad): w = w - rate * w.grad"
+            " makes a new tensor, which does not require a gradient.",
         )
     if event.how in SWITCHES:
         cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
@@ -797,8 +797,8 @@ def not_updated(seen: Observation) -> Diagnosis | None:
 def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagnosis:
     """The learning rate was 0, and what wrote it last."""
     at = innermost_frame(built.rate_frames) or innermost_frame(built.frames)
-    line = f"The learning rate was 0 in every audited step{say_where(at, 'the optimizer is built at')}."
-    advice = ""
+    where = say_where(at, "the optimizer is built at")
+    line, advice = f"The learning rate was 0 in every audited step{where}.", ""
     if built.rate_from == "constructor" and built.rate:
         line = f"The learning rate was 0 from the start: {built.rate}{say_where(at, 'at')}."
         advice = f"Set {built.rate.partition('=')[0]} above 0."
@@ -869,9 +869,7 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
         dead = output.type in ACTIVATIONS and not everything
         cause = Cause.DEAD if dead else Cause.ZERO
         return make_diagnosis(cause, output.module, at, line, led=led)
-    if event is not None and event.how == "dead":
-        if everything:
-            return make_diagnosis(Cause.ZERO, module, None)
+    if event is not None and event.how == "dead" and not everything:
         at = innermost_frame(event.frames)
         line = (
             f"The gradient ends behind {name_module(event.module, event.type)}: what is computed of"
@@ -879,7 +877,7 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
             f" mask){say_where(at, 'its output is used at')}."
         )
         return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames)
-    if event is not None and event.frames:
+    if event is not None and event.frames and event.how != "dead":
         at = innermost_frame(event.frames)
         line = (
             f"`{event.how}` stands between {name_module(event.module, event.type)} and the loss and"

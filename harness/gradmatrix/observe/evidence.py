@@ -592,20 +592,20 @@ def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, A
     """The adapters of PEFT that were frozen because they were made for inference."""
     for wrapper in modules:
         configs = getattr(wrapper, "peft_config", None)
-        if isinstance(configs, dict) and configs and hasattr(wrapper, "get_base_model"):
-            if all(getattr(config, "inference_mode", False) for config in configs.values()):
-                said = source.keywords("inference_mode".__eq__, lambda value: value is True)
-                loaded = source.calls("from_pretrained", without="is_trainable")
-                loaded = [(text, at) for text, at in loaded if "Peft" in text]
-                places = [at for _, at in said or loaded]
-                return [
-                    {
-                        "modules": [title(wrapper, names)["module"]],
-                        "parameters": sum(1 for _ in wrapper.parameters()),
-                        "frames": places[-1:],
-                        "arguments": ["inference_mode=True" if said else "is_trainable=False"],
-                    }
-                ]
+        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
+            continue
+        if configs and all(getattr(each, "inference_mode", False) for each in configs.values()):
+            said = source.keywords("inference_mode".__eq__, lambda value: value is True)
+            loaded = source.calls("from_pretrained", without="is_trainable")
+            places = [at for text, at in said or loaded if said or "Peft" in text]
+            return [
+                {
+                    "modules": [title(wrapper, names)["module"]],
+                    "parameters": sum(1 for _ in wrapper.parameters()),
+                    "frames": places[-1:],
+                    "arguments": ["inference_mode=True" if said else "is_trainable=False"],
+                }
+            ]
     return []
 
 

@@ -254,7 +254,7 @@ class ForwardWatch:
         inside = self.switches.within(module) if on and not cached else None
         switch = switch or inside
         entered = self._thread.entered
-        line = id(switch.owner) if switch and not switch.frames else line_of(switch)
+        line = id(switch) if switch and not switch.frames else line_of(switch)
         key = (line, cached, entered, on)
         group = self.groups.get(key) or (
             self.groups.get((line, False, entered, False)) if inside else None

@@ -419,7 +419,7 @@ class Observer:
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
-            **({} if self.light else self._or(lambda: self._silent(parameters), {})),
+            **({} if self.light else self._or(self._silent, {})),
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
@@ -457,7 +457,7 @@ class Observer:
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
         return found
 
-    def _silent(self, parameters: List[Dict[str, Any]]) -> Dict[str, Any]:
+    def _silent(self) -> Dict[str, Any]:
         """What goes wrong although gradients flow, and the calls that are missing."""
         held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
         entries = self.parameters.entries

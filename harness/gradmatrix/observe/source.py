@@ -24,7 +24,7 @@ def files() -> List[str]:
 
 
 @cache
-def nodes(path: str) -> Tuple[Tuple[ast.AST, str], ...]:
+def nodes(path: str) -> Tuple[Tuple[Any, str], ...]:
     """Every node of the source in ``path``, with the function that it stands in."""
     try:
         with open(path, "rb") as file:
@@ -73,16 +73,18 @@ def dotted(node: Any) -> str:
     return node.id if isinstance(node, ast.Name) else "…"
 
 
+def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
+    """The named arguments of a call, or the entries of a dictionary with names as keys."""
+    if isinstance(node, ast.Call):
+        yield from ((each.arg, each.value) for each in node.keywords if each.arg)
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
+
+
 def keywords(fits: Callable[[str], bool], holds: Callable[[Any], bool]) -> List[Tuple[str, Place]]:
     """Arguments ``name=value`` of calls and entries ``"name": value`` with a literal value."""
-
-    def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
-        if isinstance(node, ast.Call):
-            yield from ((each.arg, each.value) for each in node.keywords if each.arg)
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield key.value, value
 
     hits = []
     for path in files():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional
 
@@ -24,18 +25,21 @@ DECORATING = os.path.join("torch", "utils", "_contextlib.py")
 
 
 class Switch:
-    """One entry: from here on gradients are on or off."""
+    """One entry: from here on gradients are on or off.
+
+    It keeps neither its context nor a module alive: inference mode ends when its context is
+    dropped.
+    """
 
     def __init__(
         self, owner: Any, how: str, *, on: bool, depth: int, module: Any, stamp: int
     ) -> None:
-        self.owner = owner
+        self.owner = weakref.ref(owner)
         self.how = how
         self.on = on
         self.depth = depth
         """How many modules were running."""
-        self.module = module
-        """The innermost of these modules, or None."""
+        self._module = None if module is None else weakref.ref(module)
         self.stamp = stamp
         """How many module outputs had been seen."""
         self.frames: List[Dict[str, Any]] = []
@@ -45,8 +49,26 @@ class Switch:
         way."""
         self.fed = False
         """An input of the checkpoint requires a gradient."""
-        self.source: Any = None
+        self._source: Any = None
+
+    @property
+    def module(self) -> Any:
+        """The innermost module that was running, or None."""
+        return None if self._module is None else self._module()
+
+    @property
+    def source(self) -> Any:
         """The frozen module whose output is the checkpoint's input, or None."""
+        return None if self._source is None else self._source()
+
+    @source.setter
+    def source(self, module: Any) -> None:
+        self._source = None if module is None else weakref.ref(module)
+
+    @property
+    def dropped(self) -> bool:
+        """It is inference mode, and its context was dropped, which ends it."""
+        return self.how == "inference_mode" and self.owner() is None
 
     def facts(self) -> Dict[str, Any]:
         """The entry as it stands in the observation."""
@@ -197,7 +219,7 @@ class SwitchWatch:
     def _left(self, context: Any) -> None:
         entries = self._stack.entries
         for position in range(len(entries) - 1, -1, -1):
-            if entries[position].owner is context:
+            if entries[position].owner() is context:
                 del entries[position:]
                 return
 
@@ -219,6 +241,8 @@ class SwitchWatch:
         """
         found: List[Switch] = []
         for entry in reversed(self._stack.entries):
+            if entry.dropped:
+                continue
             if entry.on:
                 break
             if entry.frames or entry.checkpoint:

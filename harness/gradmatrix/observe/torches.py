@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
@@ -405,8 +406,11 @@ def is_compiling(torch: Any) -> Callable[[], bool]:
     Torch 2.0 to 2.2 have it in dynamo only.
     """
     found: Any = getattr(getattr(torch, "compiler", None), "is_compiling", None)
-    if found is None:
-        from torch._dynamo import is_compiling as dynamos
+    if found is not None:
+        return lambda: bool(found())
 
-        found = dynamos
-    return lambda: bool(found())
+    def compiling() -> bool:
+        dynamo = sys.modules.get("torch._dynamo")  # to import it takes half a second
+        return dynamo is not None and bool(getattr(dynamo, "is_compiling", bool)())
+
+    return compiling

@@ -6,22 +6,14 @@ ended, the processes become one finding, as data and as text for people.
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import SCHEMA, Drift, Frame, Frozen, Observation, rate_of
+from gradmatrix.core.observation import SCHEMA, Diverged, Frame, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
@@ -35,14 +27,15 @@ from gradmatrix.judge.diagnosis import (
 )
 from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
+from gradmatrix.trace.running import AUDIT, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import FrameType
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from gradmatrix.trace.running import Running
 
 
-TRACED = Path(__file__).resolve().parent.parent / "observe" / "traced"
-AUDIT = 4
 WARMUP = 4
 MIB = 2**20
 
@@ -115,29 +108,6 @@ class Left(Frozen, frozen=True):
     """One process was stopped after as many steps as were asked for."""
 
 
-def command_line(python: Path, words: Sequence[str], *, module: bool) -> list[str]:
-    """What is started: a script, a module like ``python -m``, or a command of the environment.
-
-    Raises:
-        UserError: if there is no such script or command.
-    """
-    if module:
-        return [str(python), "-m", *words]
-    script = Path(words[0])
-    if script.exists():
-        return [str(python), *words]
-    command = python.parent / words[0]
-    if script.name == words[0] and command.is_file():
-        with command.open("rb") as file:
-            is_script = file.read(2) == b"#!"
-        return [str(python), str(command), *words[1:]] if is_script else [str(command), *words[1:]]
-    raise UserError(
-        f"There is no script {words[0]}.",
-        cause=f"it is neither a file in {Path.cwd()} nor a command in {python.parent}",
-        next_step="gradmatrix trace [--python PATH] SCRIPT [ARGS...], or -m MODULE [ARGS...]",
-    )
-
-
 def no_remedy(_diagnosis: Diagnosis, _seen: Observation) -> Remedy | None:
     """No remedy is known, because there is no matrix."""
     return None
@@ -153,60 +123,17 @@ def trace(
 
     Its streams are not touched.
     """
-    with tempfile.TemporaryDirectory(
-        prefix="gradmatrix-trace-", ignore_cleanup_errors=True
-    ) as name:
-        folder = Path(name)
-        request = {"schema": SCHEMA, "audit": AUDIT, "stop_after": steps}
-        (folder / "request.json").write_bytes(msgspec.json.encode(request))
-        returncode = run(command, {**os.environ, **variables(folder, os.environ)})
-        return conclude(command, returncode, left_in(folder), remedy_for)
+    return finish(start(command, steps), remedy_for)
 
 
-def variables(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that make every Python process below look into ``observe/traced``."""
-    path = [str(TRACED), *filter(None, [environ.get("PYTHONPATH")])]
-    return {"PYTHONPATH": os.pathsep.join(path), "GRADMATRIX_TRACE": str(folder)}
-
-
-def run(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run ``command``; returns its exit code, or minus the number of the signal that ended it.
-
-    Raises:
-        UserError: if it cannot be started.
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    started: list[subprocess.Popen[bytes]] = []
-    with signals_meant_for(started):
-        try:
-            started.append(subprocess.Popen(command, env=environ))
-        except OSError as error:
-            raise UserError(
-                f"{command[0]} cannot be started.",
-                cause=str(error),
-                next_step="check that the command runs without gradmatrix",
-            ) from error
-        return started[0].wait()
-
-
-@contextmanager
-def signals_meant_for(started: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Pass requests to end on to the script; a terminal sends it an interrupt by itself."""
-
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        if started and number != signal.SIGINT:
-            started[0].send_signal(number)
-
-    numbers = [
-        getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-    ]
-    before = {number: signal.signal(number, pass_on) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def finish(
+    running: Running,
+    remedy_for: Callable[[Diagnosis, Observation], Remedy | None] = no_remedy,
+) -> Finding:
+    """Wait for a script that was started, and say what was found."""
+    with running:
+        returncode = running.wait()
+        return conclude(running.command, returncode, left_in(running.folder), remedy_for)
 
 
 def left_in(folder: Path) -> Left:
@@ -229,7 +156,7 @@ def left_in(folder: Path) -> Left:
     )
 
 
-def drift(ranks: Sequence[Rank]) -> Drift | None:
+def drift(ranks: Sequence[Rank]) -> Diverged | None:
     """Whether ranks began with equal parameters and have different ones at the end; else None."""
     if not ranks or len(ranks) < ranks[0].ranks:
         return None
@@ -238,7 +165,7 @@ def drift(ranks: Sequence[Rank]) -> Drift | None:
     if len(differ) < 2 or not ranks[0].sums[0] or differ[0] or not differ[-1]:  # noqa: PLR2004
         return None
     first = min(ranks, key=lambda rank: rank.rank)
-    return Drift(step=differ.index(True), ranks=len(ranks), frames=first.frames)
+    return Diverged(step=differ.index(True), ranks=len(ranks), frames=first.frames)
 
 
 def conclude(
