@@ -79,6 +79,9 @@ class BackwardWatch:
                 return original_grad(outputs, inputs, *args, **kwargs)
             if not isinstance(inputs, single):
                 inputs = tuple(inputs)
+            roots = [outputs] if isinstance(outputs, single) else list(outputs)
+            if not all(getattr(root, "requires_grad", True) for root in roots):
+                self._guarded(lambda: self._observe(torch, roots, frees=False))
             asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
             gradients = original_grad(outputs, inputs, *args, **kwargs)
             if asked:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tupl
 
 from . import frames, machine, protocol, severing, source
 from .backward import BackwardWatch
-from .evidence import Evidence
 from .births import BirthWatch
+from .evidence import Evidence
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+PHASES = 3
+"""So many times a new optimizer after the audit is taken for a new training."""
 OFTEN = 64
 """A patient observer looks at each of this many steps, and then at every power of two."""
 KEPT = 40
@@ -97,9 +99,17 @@ class Observer:
         self._undo: List[Callable[[], None]] = []
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
+        self._phase: Optional[int] = None
+        """The optimizer of a training that begins after the audit, by id."""
+        self._phases = 0
+        self._phase_built: List[Dict[str, Any]] = []
+        self.missed: Optional[Dict[str, Any]] = None
+        """A later training whose optimizer found no gradient."""
         self.messages = MessageWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
+        self._stepped_at: List[Dict[str, Any]] = []
+        """Where an optimizer's step was first called."""
         self._scaled_at: List[Dict[str, Any]] = []
         """Where a GradScaler was first asked for a step."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
@@ -222,6 +232,37 @@ class Observer:
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
+        if self.evidence.over and self._phases < PHASES:
+            self._phase_built = frames.frames(frame) if frame is not None else []
+            self._watch_phase(optimizer)
+
+    def _watch_phase(self, optimizer: Any) -> None:
+        """Another training begins: watch until its optimizer steps why a loss may have no graph."""
+        self._phases += 1
+        self._phase = id(optimizer)
+        self.evidence.before = set(self.forward.seen)
+        self.forward.switches.remove()
+        self.forward.install()
+        self.forward.severing.install_early()
+        self.forward.severing.install()
+        self.evidence.over = False
+
+    def _end_phase(self) -> None:
+        """The optimizer of this phase has stepped."""
+        self._phase = None
+        for identity in set(self.forward.seen) - self.evidence.before:
+            del self.forward.seen[identity]
+            self.forward.trained.discard(identity)
+        self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        """Remove the heavy hooks and release their memory."""
+        self.forward.remove()
+        if self.patient:
+            self._undo.append(self.forward.switches.install_calls())
+        self.evidence.over = True
+        self.evidence.new_step()
+        self.forward.severing.remove()
 
     def _keep(self, optimizer: Any) -> None:
         """Keep an optimizer alive, unless the audit is over: a script may build many."""
@@ -229,6 +270,7 @@ class Observer:
             optimizer is not known for known in self._optimizers
         ):
             self._optimizers.append(optimizer)
+            self.evidence.several = len(self._optimizers) > 1
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's current step is audited.
@@ -254,11 +296,25 @@ class Observer:
         if not self.updates.auditing and not self._optimizers:
             self._lighten()
 
+    def _missed(self, optimizer: Any) -> None:
+        """Note a step that finds no gradient, beside modules that got one."""
+        new = [m for i, m in self.forward.seen.items() if i not in self.evidence.before]
+        loose = [m for m in new if any(p.grad is not None for p in m.parameters(recurse=False))]
+        if loose and all(p.grad is None for p in held_by(optimizer)):
+            self.missed = {
+                "optimizer": type(optimizer).__name__,
+                "modules": self.evidence.named(loose),
+                "frames": self._phase_built,
+            }
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         self.updates.end()
+        if id(optimizer) == self._phase:
+            self._guarded(self._missed, optimizer)
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
+            self._stepped_at = self._stepped_at or frames.frames(sys._getframe(1))
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
@@ -279,6 +335,8 @@ class Observer:
                 self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero
             )
         self._step_of[identity] = step + 1
+        if identity == self._phase:
+            self._guarded(self._end_phase)
         newcomer = identity in self._newcomers
         self._newcomers.discard(identity)
         if self._since and identity not in self._since and not newcomer:
@@ -318,13 +376,9 @@ class Observer:
     def _lighten(self) -> None:
         """The audit is over: remove the heavy hooks and release their memory."""
         self._waiting = {id(each) for each in self._optimizers if id(each) not in self._step_of}
-        self.forward.remove()
         if self.patient:
             self.parameters.keep_unlearned()
-            self._undo.append(self.forward.switches.install_calls())
-        self.evidence.new_step()
-        self.evidence.over = True
-        self.forward.severing.remove()
+        self._stop_watching()
         self.forward.spoiled.forget()
         self.births.remove()
         self.backward.lighten()
@@ -371,7 +425,7 @@ class Observer:
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
-            **({} if self.light else self._or(lambda: self._silent(parameters), {})),
+            **({} if self.light else self._or(self._silent, {})),
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
@@ -409,7 +463,7 @@ class Observer:
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
         return found
 
-    def _silent(self, parameters: List[Dict[str, Any]]) -> Dict[str, Any]:
+    def _silent(self) -> Dict[str, Any]:
         """What goes wrong although gradients flow, and the calls that are missing."""
         held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
         entries = self.parameters.entries
@@ -430,9 +484,11 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.facts(loose),
             "kept": kept,
-            "uncalled": [
-                {"text": text, "frames": [at]} for text, at in source.uncalled(missing)
-            ][:KEPT]
+            "missed": self.missed,
+            "stepped": [] if self.backward.calls else self._stepped_at,
+            "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
+                :KEPT
+            ]
             if missing
             else [],
         }
