@@ -166,9 +166,13 @@ class Nonfinite(Frozen, frozen=True):
     step: int
     where: Literal["output", "gradient", "value"]
     module: str
+    """Empty if it was outside of all modules."""
     type: str
     frames: tuple[Frame, ...]
-    """Where the module was called, the hook on the gradient registered, or the optimizer built."""
+    """Where the operation or the module was called, the hook on the gradient registered, or the
+    optimizer built."""
+    operation: str | None = None
+    """What made it of finite numbers, such as "log". In a gradient it was its derivative."""
 
 
 class Hooked(Frozen, frozen=True):

@@ -28,7 +28,7 @@ from gradmatrix.judge.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gradmatrix.core.observation import Lost, Observation, Parameter, Switch
+    from gradmatrix.core.observation import Lost, Nonfinite, Observation, Parameter, Switch
 
     Sign = Callable[[Observation], "Diagnosis | None"]
 
@@ -121,6 +121,8 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         broken = broken or any("x" in p.gradients for p in seen.parameters)
     if first is None or not broken:
         return None
+    if first.operation is not None:
+        return not_finite_operation(first)
     at = innermost_frame(first.frames)
     name = name_module(first.module, first.type)
     if first.where == "value":
@@ -147,6 +149,23 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         f" not{say_where(at, 'called at')}."
     )
     return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line)
+
+
+def not_finite_operation(first: Nonfinite) -> Diagnosis:
+    """An operation made NaN or infinity of finite numbers, or its derivative did."""
+    at = innermost_frame(first.frames)
+    inside = f", in {name_module(first.module, first.type)}" if first.module else ""
+    where = f"at step {first.step}{inside}{say_where(at, 'called at')}"
+    if first.where == "gradient":
+        return make_diagnosis(
+            Cause.NONFINITE_GRADIENT,
+            first.module or None,
+            at,
+            f"The derivative of `{first.operation}` was NaN or infinite {where}.",
+            "Its value was finite, and so was the gradient that came to it.",
+        )
+    line = f"`{first.operation}` made NaN or infinity of finite numbers {where}."
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module or None, at, line)
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:

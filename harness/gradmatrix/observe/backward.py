@@ -98,6 +98,10 @@ class BackwardWatch:
                 }
             )
 
+    def loss_of(self, step: int) -> Optional[float]:
+        """The loss of an audited step, or None."""
+        return self._loss_of_step.get(step)
+
     def losses(self) -> List[Optional[float]]:
         """The loss of each audited step: the sum of its backward roots.
 

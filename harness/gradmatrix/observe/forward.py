@@ -20,10 +20,11 @@ from typing import (
 )
 
 from .backward import modes
+from .finite import FiniteWatch
 from .frames import called, frames, here, written
 from .severing import SeveringWatch
 from .switches import Switch, SwitchWatch, line_of
-from .torches import FiniteWatch, identity, is_compiling
+from .torches import identity, is_compiling
 
 if TYPE_CHECKING:
     from .torches import ModuleTree, Trouble
@@ -75,7 +76,8 @@ class ForwardWatch:
         self._undo: List[Callable[[], None]] = []
         self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
         self.severing = SeveringWatch(self.innermost, self.stamp, trouble)
-        self.finite = FiniteWatch(clock)
+        self.finite = FiniteWatch(clock, self.innermost)
+        self.severing.operation = self.finite.operation
 
     def install(self) -> Callable[[], None]:
         """Hook every module's forward. The returned function removes the hooks."""

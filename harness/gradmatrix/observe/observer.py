@@ -98,6 +98,7 @@ class Observer:
         self.evidence = Evidence(self.forward, self.parameters)
         self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
         self.backward.before = self._hook_again
+        self.forward.finite.loss_of = self.backward.loss_of
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
     def synchronize(self) -> None:

@@ -276,7 +276,13 @@ class ParameterWatch:
             found = {"step": step + 1, "owner": last, "frames": self._hook_on(last)}
             self.forward.finite.found.setdefault("gradient", found)
         first = self.forward.finite.first()
-        return None if first is None else {"where": first["where"], **self._located(first)}
+        if first is None:
+            return None
+        return {
+            "where": first["where"],
+            "operation": first.get("operation"),
+            **self._located(first),
+        }
 
     def zero_output(self) -> Optional[Dict[str, Any]]:
         """The first module whose output was all zeros, unlike its input and parameters."""
@@ -290,6 +296,8 @@ class ParameterWatch:
             for p in module.parameters(recurse=False)
         }
         owner = owners.get(id(first["owner"]), first["owner"])
+        if owner is None:  # outside of all modules
+            return {"module": "", "type": "", "step": first["step"], "frames": first["frames"]}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         names, _ = named(list(tops.values()))
         kind = type(owner).__name__

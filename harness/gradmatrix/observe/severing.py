@@ -10,6 +10,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from .finite import OPERATIONS
 from .frames import frames, here, line, plumbing
 from .torches import identity, is_compiling
 
@@ -57,6 +58,8 @@ class SeveringWatch:
         self.stamp = stamp
         self.trouble = trouble
         self.in_backward: Callable[[], bool] = bool
+        self.operation: Callable[[str], Callable[..., None]]
+        """What looks at the results of an operation that can make NaN or infinity."""
         self.severed: List[Dict[str, Any]] = []
         self.flat: List[Dict[str, Any]] = []
         """Tensors whose gradient became zero through a function that is flat everywhere."""
@@ -104,8 +107,10 @@ class SeveringWatch:
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
         for name in FLAT:
             self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
+        self._follow_operations(torch.Tensor)
         methods, self._undo = self._undo, self._functions
         if not self.compiled:
+            self._follow_operations(torch)
             for name in LIKE:
                 self._replace(torch, name, self._leaving(name), after=False)
             for name in FLAT:
@@ -117,6 +122,11 @@ class SeveringWatch:
         for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
             self._replace(owner, "clip_grad_norm_", self._clipping, after=False)
         return self.remove
+
+    def _follow_operations(self, owner: Any) -> None:
+        for name in OPERATIONS:
+            if hasattr(owner, name):
+                self._replace(owner, name, self.operation(name), after=True)
 
     def remove(self) -> None:
         """Put everything back."""

@@ -1,7 +1,7 @@
 """Small questions to torch that several watches ask.
 
-They are about modules and their names, values of parameters, what optimizers hold, gradients, the
-first NaN or infinity, and the nodes of an autograd graph.
+They are about modules and their names, values of parameters, what optimizers hold, gradients, and
+the nodes of an autograd graph.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import math
 import sys
 import weakref
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
-
-from .frames import frames
 
 KEPT = 10
 WHOLE = 1 << 20
@@ -241,72 +239,6 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     if not math.isfinite(greatest):
         return "x", norm**2
     return ("f" if greatest else "z"), norm**2
-
-
-class FiniteWatch:
-    """Finds the first NaN or infinity in outputs, gradients and values, and the first zero output.
-
-    Each tensor is reduced on its device, and one number is read from it.
-    """
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self.clock = clock
-        self.found: Dict[str, Dict[str, Any]] = {}
-        """By what it is: "output", "gradient" or "value"."""
-        self.zero: Optional[Dict[str, Any]] = None
-        """The first module whose output was all zeros although its input and its parameters were
-        not."""
-
-    def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
-        """Look at a module's output.
-
-        A module whose input was already non-finite is not to blame.
-        """
-        if "output" in self.found:
-            return
-        magnitudes = [greatest(tensor) for tensor in outputs]
-        if not all(map(math.isfinite, magnitudes)):
-            if not any(True for _ in module.parameters()) and all(
-                masks(tensor) for tensor in outputs
-            ):
-                return
-            if all(math.isfinite(greatest(tensor)) for tensor in inputs):
-                self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
-        elif self.zero is None and not any(magnitudes):
-            # A new LoRA's B matrix is zero, and so is its output: that is no fault.
-            own = list(module.parameters(recurse=False))
-            if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
-                self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
-
-    def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
-        """Keep the first of its kind; ``owner`` is a parameter."""
-        self.found.setdefault(where, {"step": self.clock(), "owner": owner, "frames": frames})
-
-    def first(self) -> Optional[Dict[str, Any]]:
-        """The earliest finding.
-
-        Within a step, outputs come before gradients, and gradients before updates.
-        """
-        order = ("output", "gradient", "value")
-        kept = [{**self.found[where], "where": where} for where in order if where in self.found]
-        return min(kept, key=lambda each: each["step"]) if kept else None
-
-
-def greatest(tensor: Any) -> float:
-    """The largest magnitude in ``tensor``: NaN if it has one, 1 if it is empty or unreadable.
-
-    Nothing here may be saved for backward, because non-reentrant checkpointing counts what a pass
-    saves.
-    """
-    try:
-        return float(local(tensor).detach().abs().max())
-    except Exception:  # fake, batched, sparse or empty: unreadable
-        return 1.0
-
-
-def masks(tensor: Any) -> bool:
-    """Whether ``tensor`` has nothing worse than minus infinity, which attention masks contain."""
-    return float(local(tensor).detach().max()) < math.inf
 
 
 class Reach:
