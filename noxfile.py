@@ -166,6 +166,12 @@ def audit(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def corpus(session: nox.Session) -> None:
+    """Trace scripts that train real libraries, healthy ones and ones with a known fault."""
+    command(session, "corpus", *session.posargs, families=TOOLS)
+
+
+@nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
     """Measure the performance contract; with -- --comparison the error rate of timings."""
     options = list(session.posargs)

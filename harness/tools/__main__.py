@@ -6,7 +6,7 @@
 import sys
 
 from gradmatrix.cli.main import main
-from tools import audit, bench, bench_comparison, bench_page, campaign, rekey
+from tools import audit, bench, bench_comparison, bench_page, campaign, corpus, rekey
 
 COMMANDS = (
     audit.register_audit,
@@ -14,6 +14,7 @@ COMMANDS = (
     bench_comparison.register_bench_comparison,
     bench_page.register_page,
     campaign.register_campaign,
+    corpus.register_corpus,
     rekey.register_rekey,
 )
 

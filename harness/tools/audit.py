@@ -273,14 +273,14 @@ def culprits() -> dict[str, tuple[Lines, ...]]:
     return found
 
 
-def statement(function: ast.FunctionDef, line: int, file: str) -> Lines:
+def statement(around: ast.AST, line: int, file: str) -> Lines:
     """The statement on a marked line; only the line itself if it has a body or is a decorator."""
-    around = [
+    holding = [
         node
-        for node in ast.walk(function)
+        for node in ast.walk(around)
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
-    innermost = min(around, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
+    innermost = min(holding, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
     if hasattr(innermost, "body"):
         return Lines(file, line, line)
     return Lines(file, innermost.lineno, innermost.end_lineno or line)

@@ -204,7 +204,12 @@ def test_a_failed_import_does_not_harm_its_neighbours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "outcome"),
-    [("healthy", "trains"), ("segfault", "process:signal-11"), ("os_exit_3", "process:exit-3")],
+    [
+        ("healthy", "trains"),
+        ("segfault", "process:signal-11"),
+        ("os_exit_3", "process:exit-3"),
+        ("remove_folder", "process:internal-error"),  # the observation cannot be written
+    ],
 )
 def test_a_fresh_process_gives_the_same_outcome(
     fresh_bench: Workbench, variant: str, outcome: str

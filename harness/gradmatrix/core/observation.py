@@ -22,20 +22,23 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """An immutable value. Unknown keys are errors when it is read from a file."""
 
 
-class Raised(Frozen, frozen=True):
-    """An exception as the tested environment raised it."""
-
-    type: str
-    message: str
-    traceback: str
-
-
 class Frame(Frozen, frozen=True):
     """A Python frame outside torch's own code; ``file`` is relative to site-packages if there."""
 
     file: str
     line: int
     function: str
+    user: bool = False
+    """It is in a file of the user: outside site-packages and the standard library."""
+
+
+class Raised(Frozen, frozen=True):
+    """An exception as the tested environment raised it."""
+
+    type: str
+    message: str
+    traceback: str
+    frames: tuple[Frame, ...] = ()
 
 
 class Switch(Frozen, frozen=True):
@@ -75,9 +78,15 @@ class Parameter(Frozen, frozen=True):
     held: bool
     """An optimizer holds it."""
     gradients: str
-    """A letter for each audited step: ``n`` none, ``z`` zero, ``f`` finite, ``x`` not finite."""
+    """A letter for each audited step.
+
+    ``n`` none, ``z`` zero, ``f`` finite, ``x`` not finite, ``?`` it could not be read.
+    """
     changed: bool
-    """Its value changed in at least one audited optimizer step."""
+    """Its value changed in at least one audited optimizer step.
+
+    For a parameter that no optimizer holds: its value changed.
+    """
     frozen: bool = False
     """It does not require a gradient."""
     learning_rate: float | str | None = None
@@ -87,6 +96,20 @@ class Parameter(Frozen, frozen=True):
     """
     module: str | None = None
     """The module that owns it; None if no known module does."""
+    ran: Literal["not", "empty", "without-grad", "with-grad"] | None = None
+    """The best way in which its module ran in the audited steps; None if that is not known.
+
+    ``empty`` is an input without elements.
+    """
+    moved: bool = False
+    """Its value changed at another time than in an optimizer's step."""
+    forgotten: bool = False
+    """Nothing used the output of its module, which has the shape of the module's input.
+
+    A module beside it of the same kind learns, so the next one may take the wrong input.
+    """
+    unread: bool = False
+    """Its gradient or its value could not be read. It is not judged, and ``learns`` is false."""
 
 
 class Checkpointed(Frozen, frozen=True):
@@ -200,6 +223,13 @@ class Built(Frozen, frozen=True):
     frames: tuple[Frame, ...]
     scaled: int = 0
     """How often a GradScaler was asked for its step."""
+    scaled_at: tuple[Frame, ...] = ()
+    """Where the GradScaler was first asked."""
+    rate_from: Literal["constructor", "scheduler", "assignment"] | None = None
+    """What set a learning rate of 0 last; None if it was not 0 in all audited steps."""
+    rate: str = ""
+    """The scheduler's class, or the argument that says so, such as "learning_rate=0.0"."""
+    rate_frames: tuple[Frame, ...] = ()
 
 
 class Unheld(Frozen, frozen=True):
@@ -217,6 +247,85 @@ class Froze(Frozen, frozen=True):
     """The first few modules that own them."""
     parameters: int
     frames: tuple[Frame, ...]
+    arguments: tuple[str, ...] = ()
+    """What the call in the user's line was given that tells it to freeze, such as
+    "inference_mode=True"."""
+
+
+class Written(Frozen, frozen=True):
+    """Something in the user's source, and where it stands."""
+
+    text: str
+    frames: tuple[Frame, ...]
+
+
+class Unregistered(Frozen, frozen=True):
+    """Trained tensors in a plain attribute of a module, which its parameters() does not have."""
+
+    module: str
+    type: str
+    attribute: str
+    holds: Literal["modules", "parameters", "tensors"]
+    container: str
+    """Type of the attribute: "list", "dict", "Tensor"."""
+    parameters: int
+    frames: tuple[Frame, ...]
+    """Where the attribute is assigned."""
+
+
+class Anew(Frozen, frozen=True):
+    """Parameters that learn, are in no optimizer, and were made after the first one was built."""
+
+    how: Literal["made", "copied"]
+    parameters: int
+    frames: tuple[Frame, ...]
+
+
+class Spoiled(Frozen, frozen=True):
+    """A tensor that backward needed and did not have any more."""
+
+    how: str
+    """The operation that changed it in place, such as "add_"; "step" for an optimizer's step; "freed"
+    for a graph that an earlier backward pass had freed; empty if it was not seen."""
+    tensor: str
+    """Its shape, and what made it."""
+    module: str | None
+    frames: tuple[Frame, ...]
+    """Where it was changed; of a freed graph, where the tensor that both passes share was made."""
+    before: tuple[Frame, ...] = ()
+    """The call of the backward pass that freed the graph."""
+
+
+class Kept(Frozen, frozen=True):
+    """Gradients that no audited step ever cleared: each backward pass added to them."""
+
+    parameters: int
+    learning: int
+    """How many parameters got a gradient."""
+    frames: tuple[Frame, ...]
+    """The call of the backward pass."""
+
+
+class Adapted(Frozen, frozen=True):
+    """A head that an adapter froze, because its configuration names another task."""
+
+    module: str
+    task: str
+    """The task type that the adapter was given."""
+    wanted: str
+    """The task type that fits the model's class."""
+    model: str
+    frames: tuple[Frame, ...]
+
+
+class Drift(Frozen, frozen=True):
+    """Ranks that began with equal parameters and have different ones after their steps."""
+
+    step: int
+    """The first step after which they differ."""
+    ranks: int
+    frames: tuple[Frame, ...]
+    """The call of the optimizer's step."""
 
 
 class Warned(Frozen, frozen=True):
@@ -262,6 +371,27 @@ class Observation(Frozen, frozen=True):
     optimizers: tuple[Built, ...] = ()
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
+    uncalled: tuple[Written, ...] = ()
+    """Statements that name backward, step or zero_grad and do not call it."""
+    unregistered: tuple[Unregistered, ...] = ()
+    anew: tuple[Anew, ...] = ()
+    none_returned: Written | None = None
+    """A torch.autograd.Function whose backward gave no gradient to parameters that need one."""
+    ignored: Written | None = None
+    """A loss all of whose labels were ignored, in every audited call; the text says which label."""
+    rebuilt_parts: tuple[Leaf, ...] = ()
+    """Tensors that were made of values of the graph and are a part of the loss."""
+    spoiled: Spoiled | None = None
+    kept: Kept | None = None
+    adapted: Adapted | None = None
+    drift: Drift | None = None
+    updates: int = 0
+    """How often values changed from one request for gradients to the next, without an optimizer."""
+    requests: int = 0
+    """How often gradients were asked for, if no optimizer ever stepped: calls of backward and of
+    ``torch.autograd.grad``, which torch.func uses too."""
+    unread: bool = False
+    """The observer failed, and knows no parameter that should learn."""
 
 
 class Rate(Frozen, frozen=True):

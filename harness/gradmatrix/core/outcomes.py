@@ -126,6 +126,9 @@ TABLE = (
         doc="Training ended, but no parameter that should learn ever changed."),
     Row(outcome="update:partial",
         doc="Training ended, but some parameters that should learn never changed."),
+    Row(outcome="update:unseen", judged=False,
+        doc="It ran to its end, but nothing happened that is watched, or it could not be read. "
+        "It may train."),
     Row(outcome="relation:disagrees",
         doc="It trains, but its losses or gradients differ from those of a variant that should be "
         "equivalent."),
@@ -223,6 +226,7 @@ STEP_EXCEPTION = named("step:exception")
 NONFINITE_LOSS = named("step:nonfinite-loss")
 NO_UPDATE = named("update:none")
 PARTIAL_UPDATE = named("update:partial")
+UNSEEN = named("update:unseen")
 DISAGREES = named("relation:disagrees")
 TIMEOUT = named("process:timeout")
 OUT_OF_MEMORY = named("process:out-of-memory")

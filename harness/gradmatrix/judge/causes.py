@@ -63,6 +63,17 @@ class Cause(StrEnum):
         "A tensor left the graph before the loss.",
         "Keep it a tensor of the graph up to the loss; detach only what is logged.",
     )
+    FUNCTION_RETURNED_NONE = (
+        "function-returned-none",
+        "The backward of a torch.autograd.Function returned None for an input that needs one.",
+        "Return one gradient for each input of forward; None only for inputs that need none.",
+    )
+    LABELS_IGNORED = (
+        "labels-ignored",
+        "Every label is the one that the loss ignores.",
+        "Keep real labels where the loss is meant to count; only padding and prompts get the label"
+        " that is ignored (-100). Check the data, its masking, and truncation.",
+    )
     REBUILT = (
         "rebuilt",
         "The graph of the loss ends in a new tensor that was made of values.",
@@ -83,9 +94,37 @@ class Cause(StrEnum):
         "The optimizer holds other parameters than those of the modules that ran.",
         "Build the optimizer from the parameters of the trained model, after its last change.",
     )
+    NOT_REGISTERED = (
+        "not-registered",
+        "A module or a parameter is in a plain attribute, so parameters() does not have it.",
+        "Register it as nn.ModuleList, nn.ModuleDict, nn.ParameterList or nn.Parameter, before the"
+        " optimizer is built.",
+    )
+    NEVER_ZEROED = (
+        "never-zeroed",
+        "Nothing clears the gradients: every backward pass adds to those of all steps before.",
+        "Call optimizer.zero_grad() once for each step, before backward.",
+    )
+    RANKS_DIFFER = (
+        "ranks-differ",
+        "The parameters of the ranks drift apart: their gradients are not averaged.",
+        "Wrap the model in DistributedDataParallel and call the wrapper, or all_reduce the gradients"
+        " before each step.",
+    )
     NOT_TRAINED = (
         "not-trained",
         "Nothing was trained, or not in a way that is watched.",
+    )
+    NOT_CALLED = (
+        "not-called",
+        "A method is named but not called: the parentheses are missing.",
+        "Add the parentheses: a method without them is not called.",
+    )
+    STEPS_SKIPPED = (
+        "steps-skipped",
+        "GradScaler skipped every step, because gradients were NaN or infinite.",
+        "Find out why the gradients are not finite: start with a lower init_scale, unscale and clip"
+        " the gradients, and check the loss for float16 overflow.",
     )
     NEVER_STEPPED = (
         "never-stepped",
@@ -106,6 +145,18 @@ class Cause(StrEnum):
         "zero",
         "The gradients were exactly zero.",
     )
+    CLIPPED = (
+        "clipped",
+        "The gradients were clipped to 0.",
+        "Clip to a norm or value above 0, such as 1.0, or leave the clipping out.",
+    )
+    DEAD = (
+        "dead",
+        "A layer is dead: its activation is flat for every input, so no gradient passes.",
+        "Check how the layer is initialised and how large its input is: lower the learning rate,"
+        " normalise the input, or use an activation that is nowhere flat, such as LeakyReLU or"
+        " GELU.",
+    )
     NONFINITE_OUTPUT = (
         "nonfinite-output",
         "The output of a module became NaN or infinite.",
@@ -123,6 +174,19 @@ class Cause(StrEnum):
         "unused",
         "The loss does not depend on it.",
         "Use its output in the loss, or freeze it.",
+    )
+    IN_PLACE = (
+        "in-place",
+        "A tensor that backward needs was changed in place.",
+        "Write the operation so that it makes a new tensor (x = x + 1 in place of x += 1), or change"
+        " a clone().",
+    )
+    GRAPH_FREED = (
+        "graph-freed",
+        "Backward went a second time through a graph that the first pass had freed.",
+        "Compute the shared tensor anew in each step, or detach() it between the passes; if both"
+        " passes need the same graph, add the losses and call backward once, or use"
+        " retain_graph=True in the first.",
     )
     EXCEPTION = (
         "exception",
@@ -204,7 +268,7 @@ def remedy_on_its_stack(
 def advise(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
     """What to do, and what shows that it helps; None if that is not known."""
     if remedy is None:
-        return diagnosis.cause.advice or None
+        return diagnosis.advice or diagnosis.cause.advice or None
     cell = remedy.cell
     on = cell.stack if remedy.same_stack else f"{cell.stack}, the nearest published stack"
     where = f"{cell.scenario}/{cell.variant}"
@@ -212,6 +276,7 @@ def advise(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
 
 
 def explain(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
-    """A diagnosis for people: two to six lines, of which the last says what to do."""
+    """A diagnosis for people: two to seven lines, of which the last says what to do."""
     last = advise(diagnosis, remedy)
-    return diagnosis.text if last is None else (*diagnosis.text[:5], last)
+    lines = (*diagnosis.text[:5], *diagnosis.route)
+    return lines if last is None else (*lines, last)

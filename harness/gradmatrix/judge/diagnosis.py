@@ -12,6 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import Frame, Frozen
 from gradmatrix.core.text import counted, few
@@ -28,7 +30,15 @@ from gradmatrix.judge.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gradmatrix.core.observation import Lost, Nonfinite, Observation, Parameter, Switch
+    from gradmatrix.core.observation import (
+        Anew,
+        Built,
+        Lost,
+        Nonfinite,
+        Observation,
+        Parameter,
+        Switch,
+    )
 
     Sign = Callable[[Observation], "Diagnosis | None"]
 
@@ -40,6 +50,36 @@ NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
 INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
 PLUMBING = ("torch/", "python3", "<frozen")
+LEAF_CHANGED = re.compile(r"leaf Variable that requires grad.*in-place", re.IGNORECASE)
+REGISTERED = {
+    ("modules", False): "nn.ModuleList",
+    ("modules", True): "nn.ModuleDict",
+    ("parameters", False): "nn.ParameterList",
+    ("parameters", True): "nn.ParameterDict",
+    ("tensors", False): "nn.ParameterList",
+    ("tensors", True): "nn.ParameterDict",
+}
+"""What registers the contents of a list or, if true, of a dictionary."""
+SOFT = (
+    "`{how}` has no gradient. Use a soft form of it (softmax weights, Gumbel-softmax), or a"
+    " straight-through estimator: x + (hard(x) - x).detach()."
+)
+OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
+ADVICE_OF = {
+    **dict.fromkeys(("argmax", "argmin", "argsort", "int", "long", "bool"), SOFT),
+    **dict.fromkeys(
+        ("__gt__", "__lt__", "__ge__", "__le__"), SOFT.replace("`{how}`", "A comparison")
+    ),
+    **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), SOFT.replace("no", "a zero", 1)),
+    **dict.fromkeys(("item", "tolist"), OF_VALUES),
+    "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
+    "numpy": "Write it with functions of torch instead of numpy; values of numpy have no graph.",
+    "torch.tensor": "Do not make a new tensor of values: use torch.stack(...), or the sum of the"
+    " tensors themselves.",
+    "torch.as_tensor": "Use torch.stack(...) in place of a new tensor: it keeps the graph.",
+}
+"""What to do about an operation by which a tensor left the graph."""
+LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 NOT_SEVERED = (
     "unknown",
@@ -64,23 +104,43 @@ class Diagnosis(Frozen, frozen=True):
     """The line of the user's or a library's code that is responsible."""
     text: tuple[str, ...]
     """One to five lines, without a remedy."""
+    user: Frame | None = None
+    """The line of the user's own file that led there; None if it is ``place``, or was not seen."""
+    advice: str = ""
+    """What to do about it, if that is more exact than the advice of the cause."""
+
+    @property
+    def route(self) -> tuple[str, ...]:
+        """A sentence about the user's line, if it is not the place itself."""
+        if self.user is None:
+            return ()
+        return (f"The line of your own code that led there: {format_frame(self.user)}.",)
 
 
 def diagnose(seen: Observation) -> Diagnosis | None:
     """Why the gradient does not flow.
 
     Returns:
-        None if everything that should learn does, if the script never came to train, or if no sign
-        was found.
+        None if the script never came to train, or if no sign was found. A script whose parameters
+        all learn may still have a sign: gradients that are never cleared, for example.
     """
     outcome = judge_observation(seen).outcome
-    if outcome.trains or not outcome.judged or seen.reached == "import":
+    if not outcome.judged or seen.reached == "import":
         return None
+    if outcome.trains:
+        return first_sign((not_registered, adapted, rebuilt_part, never_zeroed, drifted), seen)
     signs: tuple[Sign, ...] = (
+        spoiled,
+        changed_leaf,
+        not_called,
         not_trained,
+        labels_ignored,
+        steps_skipped,
         not_finite,
         nothing_learns,
+        nothing_held,
         never_stepped,
+        not_registered,
         replaced,
         no_gradient,
         not_updated,
@@ -95,17 +155,222 @@ def first_sign(signs: Iterable[Sign], seen: Observation) -> Diagnosis | None:
     return next((found for sign in signs if (found := sign(seen)) is not None), None)
 
 
+def spoiled(seen: Observation) -> Diagnosis | None:
+    """Backward did not have a tensor that it needs: it was changed in place, or freed."""
+    found = seen.spoiled
+    if found is None or seen.raised is None:
+        return None
+    at = innermost_frame(found.frames)
+    last = innermost_frame(seen.raised.frames)
+    if found.how == "freed":
+        shared = "a tensor that both use"
+        if found.module is not None:
+            shared = f"both use the output of `{found.module}`"
+        line = f"Backward went a second time through a graph that was freed: {shared}"
+        first = innermost_frame(found.before)
+        return make_diagnosis(
+            Cause.GRAPH_FREED,
+            found.module,
+            at or last,
+            f"{line}{say_where(at, 'at')}.",
+            *([f"The first pass was called at {format_frame(first)}."] if first else []),
+            *([f"The second pass was called at {format_frame(last)}."] if last else []),
+            led=found.frames or seen.raised.frames,
+        )
+    if found.how == "step":
+        line = (
+            f"An optimizer's step changed a parameter (shape {found.tensor}) that a later backward"
+            f" pass still needed{say_where(at, 'at')}."
+        )
+        return make_diagnosis(
+            Cause.IN_PLACE,
+            None,
+            at,
+            line,
+            led=found.frames,
+            advice="Compute the second loss again after the step, or call all backward passes before"
+            " the first step.",
+        )
+    how = f"`{found.how}`" if found.how else "An operation that was not seen"
+    line = (
+        f"{how} changed in place a tensor that backward needs (shape"
+        f" {found.tensor}){say_where(at, 'at')}."
+    )
+    called = [f"Backward was called at {format_frame(last)}."] if last and at else []
+    frames = found.frames or seen.raised.frames
+    return make_diagnosis(Cause.IN_PLACE, found.module, at or last, line, *called, led=frames)
+
+
+def changed_leaf(seen: Observation) -> Diagnosis | None:
+    """A tensor that requires a gradient was changed in place while autograd records."""
+    if seen.raised is None or not LEAF_CHANGED.search(seen.raised.message):
+        return None
+    at = innermost_frame(seen.raised.frames)
+    line = f"A tensor that requires a gradient is changed in place{say_where(at, 'at')}."
+    return make_diagnosis(
+        Cause.IN_PLACE,
+        None,
+        at,
+        line,
+        led=seen.raised.frames,
+        advice="Write the update under torch.no_grad(), so that autograd does not record it.",
+    )
+
+
+def not_called(seen: Observation) -> Diagnosis | None:
+    """A statement names backward or step and does not call it."""
+    if seen.raised is not None or not seen.uncalled:
+        return None
+    found = seen.uncalled[0]
+    at = innermost_frame(found.frames)
+    line = f"`{found.text}` is named but not called, {format_frame(at)}."
+    advice = f"Add the parentheses: `{found.text}()`."
+    return make_diagnosis(Cause.NOT_CALLED, None, at, line, advice=advice)
+
+
+def labels_ignored(seen: Observation) -> Diagnosis | None:
+    """Every label was one that the loss ignores."""
+    if seen.ignored is None or seen.raised is not None:
+        return None
+    at = innermost_frame(seen.ignored.frames)
+    line = (
+        f"Every label was {seen.ignored.text}, which the loss ignores: nothing is left to learn"
+        f" from{say_where(at, 'the loss is computed at')}."
+    )
+    return make_diagnosis(Cause.LABELS_IGNORED, None, at, line, led=seen.ignored.frames)
+
+
+def steps_skipped(seen: Observation) -> Diagnosis | None:
+    """GradScaler skipped every step."""
+    built = next((each for each in seen.optimizers if each.scaled and not each.steps), None)
+    if built is None or seen.raised is not None:
+        return None
+    at = innermost_frame(built.scaled_at)
+    line = (
+        f"GradScaler skipped all {counted(built.scaled, 'step')} of {built.type}, because some"
+        f" gradients were NaN or infinite{say_where(at, 'it was asked at')}."
+    )
+    return make_diagnosis(Cause.STEPS_SKIPPED, None, at, line, led=built.scaled_at)
+
+
+def nothing_held(seen: Observation) -> Diagnosis | None:
+    """An optimizer got an empty list of parameters, because they are in plain attributes."""
+    if seen.raised is None or "empty parameter list" not in seen.raised.message:
+        return None
+    return explain_unregistered(seen)
+
+
+def not_registered(seen: Observation) -> Diagnosis | None:
+    """A module trains tensors that its parameters() does not have."""
+    return explain_unregistered(seen) if seen.raised is None and seen.backward else None
+
+
+def explain_unregistered(seen: Observation) -> Diagnosis | None:
+    """The attribute that holds most of the tensors that are not registered."""
+    found = max(seen.unregistered, key=lambda each: each.parameters, default=None)
+    if found is None:
+        return None
+    at = innermost_frame(found.frames)
+    name = name_module(found.module, found.type)
+    container = found.container if found.container in {"list", "dict", "tuple", "set"} else ""
+    what = f"{found.holds} in a plain {container}" if container else "a plain tensor"
+    fitting = REGISTERED[found.holds, found.container == "dict"] if container else "nn.Parameter"
+    line = (
+        f"`{found.attribute}` of {name} is {what}: {counted(found.parameters, 'tensor')} that should"
+        f" learn {'is' if found.parameters == 1 else 'are'} not in parameters(), and no optimizer"
+        f" holds {'it' if found.parameters == 1 else 'them'}{say_where(at, 'it is assigned at')}."
+    )
+    advice = f"Make `{found.attribute}` an {fitting}: then parameters() has it."
+    if fitting == "nn.Parameter":
+        advice += " Move or convert the model afterwards, not the parameter."
+    return make_diagnosis(
+        Cause.NOT_REGISTERED, found.module, at, line, led=found.frames, advice=advice
+    )
+
+
+def adapted(seen: Observation) -> Diagnosis | None:
+    """An adapter froze a head that was made for the task, because it was told of another task."""
+    found = seen.adapted
+    if found is None:
+        return None
+    at = innermost_frame(found.frames)
+    line = (
+        f"`{found.module}`, the head of {found.model}, is frozen: the adapter's task_type is"
+        f" {found.task}{say_where(at, 'it was frozen at')}."
+    )
+    return make_diagnosis(
+        Cause.FROZEN,
+        found.module,
+        at,
+        line,
+        led=found.frames,
+        advice=f"Give the adapter's configuration task_type={found.wanted!r}, or name the head in"
+        " modules_to_save: then it is trained and saved too.",
+    )
+
+
+def rebuilt_part(seen: Observation) -> Diagnosis | None:
+    """A part of the loss is a new tensor that was made of values; the rest has a graph."""
+    if not seen.rebuilt_parts:
+        return None
+    part = seen.rebuilt_parts[0]
+    at = innermost_frame(part.frames)
+    line = (
+        f"A part of the loss has no graph: `{part.how}` made it of values{say_where(at, 'at')}. The"
+        " rest of the loss is trained."
+    )
+    return make_diagnosis(
+        Cause.DETACHED, part.module, at, line, led=part.frames, advice=ADVICE_OF["torch.tensor"]
+    )
+
+
+def never_zeroed(seen: Observation) -> Diagnosis | None:
+    """Nothing clears the gradients."""
+    if seen.kept is None:
+        return None
+    missing = next((each for each in seen.uncalled if each.text.endswith("zero_grad")), None)
+    if missing is not None:
+        return not_called(seen)
+    at = innermost_frame(seen.kept.frames)
+    line = (
+        f"Gradients are never cleared: in each step backward added to those of the steps before"
+        f" ({seen.kept.parameters} of {counted(seen.kept.learning, 'parameter')})"
+        f"{say_where(at, 'backward is called at')}."
+    )
+    return make_diagnosis(Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames)
+
+
+def drifted(seen: Observation) -> Diagnosis | None:
+    """Ranks began with equal parameters and do not have them any more."""
+    if seen.drift is None:
+        return None
+    at = innermost_frame(seen.drift.frames)
+    line = (
+        f"The {seen.drift.ranks} ranks began with equal parameters and have different ones after"
+        f" step {seen.drift.step}: nothing averages their gradients{say_where(at, 'the step is')}."
+    )
+    return make_diagnosis(Cause.RANKS_DIFFER, None, at, line, led=seen.drift.frames)
+
+
 def not_trained(seen: Observation) -> Diagnosis | None:
-    """The script did not train, or not in a way that is watched."""
+    """The script made no step of an optimizer, and its updates by hand left something out."""
     if seen.raised is not None or seen.steps:
         return None
-    if not seen.backward:
+    if seen.updates:
+        still = [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
+        line = (
+            f"The script updates parameters without an optimizer of torch, but {some_names(still)}"
+            " never changed, although a gradient was there."
+        )
+        known = module_of(still[0]) if still else None
+        return make_diagnosis(Cause.NOT_TRAINED, known, None, line) if still else None
+    if not seen.backward and not seen.requests:
         line = "Nothing was trained: backward was never called, and no optimizer stepped."
         return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
     if not seen.optimizers and all(call.requires_grad for call in seen.backward):
         line = (
-            "No optimizer was built. Only steps of optimizers are watched;"
-            " other kinds of updates are not seen."
+            f"Gradients were asked for {counted(seen.requests or len(seen.backward), 'time')}, but"
+            " no optimizer was built, and no value that has a gradient changed."
         )
         return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
     return None
@@ -181,9 +446,22 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
     more = " and others" if len(known.modules) > MOST_MODULES else ""
     if at is not None:
         lines.append(f"The last to be frozen were {modules}{more}, {format_frame(at)}.")
+    if known.arguments:
+        lines.append(f"The call that froze them was given {', '.join(known.arguments)}.")
     if any(call.requires_grad for call in seen.backward):
         lines.append("The loss still has a graph: it ends at a tensor that is no parameter.")
-    return make_diagnosis(Cause.FROZEN, known.modules[0] if known.modules else None, at, *lines)
+    module = known.modules[0] if known.modules else None
+    return make_diagnosis(
+        Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice_against(known.arguments)
+    )
+
+
+def advice_against(arguments: Sequence[str]) -> str:
+    """The arguments that leave parameters trainable, in place of ``arguments``."""
+    opposite = {"True": "False", "False": "True"}
+    pairs = [argument.partition("=") for argument in arguments]
+    turned = [f"{name}={opposite.get(value, value)}" for name, _, value in pairs]
+    return f"To train it, pass {' or '.join(turned)}." if turned else ""
 
 
 def never_stepped(seen: Observation) -> Diagnosis | None:
@@ -195,18 +473,12 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     if not idle or (seen.steps and not still):
         return None
     kind, at = idle[0].type, innermost_frame(idle[0].frames)
-    if idle[0].scaled:
-        line = (
-            f"GradScaler skipped all {counted(idle[0].scaled, 'step')} of {kind}:"
-            " some gradients were NaN or infinite."
-        )
-        return make_diagnosis(Cause.NONFINITE_GRADIENT, None, at, line)
     line = (
         f"{kind} never stepped: backward was called {counted(len(seen.backward), 'time')}, but its"
         f" step never ran{say_where(at, 'it is built at')}."
     )
     module = module_of(still[0]) if still else None
-    return make_diagnosis(Cause.NEVER_STEPPED, module, at, line)
+    return make_diagnosis(Cause.NEVER_STEPPED, module, at, line, led=idle[0].frames)
 
 
 def replaced(seen: Observation) -> Diagnosis | None:
@@ -229,6 +501,15 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     learning = sum(p.learns for p in seen.parameters)
     all_of_them = len(loose) == learning
     kind = built.type if built is not None else "An optimizer"
+    frozen = [p for p in seen.parameters if p.held and p.frozen]
+    if built is not None and not built.trainable and frozen:
+        line = (
+            f"All {counted(built.parameters, 'parameter')} that {kind} holds are frozen:"
+            f" {some_names(frozen)}{say_where(at, 'it is built at')}."
+        )
+        return make_diagnosis(Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames)
+    if seen.anew:
+        return explain_anew(seen.anew[0], loose, f"{kind}{say_where(at, 'built at')}")
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -238,6 +519,25 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         "It holds those of another model, of a copy, or of the model before it was changed."
         if all_of_them
         else "They were left out, or were added to the model after the optimizer was built.",
+        led=built.frames if built is not None else (),
+    )
+
+
+def explain_anew(anew: Anew, loose: list[Parameter], optimizer: str) -> Diagnosis:
+    """The parameters that run were made or copied after the optimizer was built."""
+    at = innermost_frame(anew.frames)
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS,
+        module_of(loose[0]),
+        at,
+        f"{some_names(loose)} {'were' if len(loose) > 1 else 'was'} {anew.how} after the optimizer"
+        f" was built{say_where(at, 'at')}.",
+        f"The optimizer still holds the parameters of before, and not those that run: {optimizer}.",
+        led=anew.frames,
+        advice="Train the model that the optimizer holds, not a copy of it; or build the optimizer"
+        " after the model's last change."
+        if anew.how == "copied"
+        else "",
     )
 
 
@@ -253,6 +553,7 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
         cut_before_checkpoint,
         lost_in_training_pass,
         dropped,
+        returned_none,
         severed,
         cut_inside,
         new_leaf,
@@ -271,8 +572,7 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
         if at is not None:
             line = "Backward still runs: it ends at a tensor that was made to require a gradient at"
             extra = (f"{line} {format_frame(at)}.",)
-    text = (*found.text, *extra)[:MOST_LINES]
-    return make_diagnosis(found.cause, found.module, found.place, *text)
+    return replace(found, text=(*found.text, *extra)[:MOST_LINES])
 
 
 def cut_before_checkpoint(seen: Observation) -> Diagnosis | None:
@@ -314,7 +614,20 @@ def dropped(seen: Observation) -> Diagnosis | None:
         f"Backward gave {counted(event.parameters, 'parameter tensor')} a gradient, but it was"
         f" cleared before the step{say_where(at, 'at')}."
     )
-    return make_diagnosis(Cause.DROPPED, event.module, at, line)
+    return make_diagnosis(Cause.DROPPED, event.module, at, line, led=event.frames)
+
+
+def returned_none(seen: Observation) -> Diagnosis | None:
+    """A differentiable function of the script gave no gradient."""
+    found = seen.none_returned
+    if found is None:
+        return None
+    at = innermost_frame(found.frames)
+    line = (
+        f"Backward reached the parameters, but `{found.text}.backward` returned None in place of a"
+        f" gradient, {format_frame(at)}."
+    )
+    return make_diagnosis(Cause.FUNCTION_RETURNED_NONE, None, at, line, led=found.frames)
 
 
 def severed(seen: Observation) -> Diagnosis | None:
@@ -334,12 +647,15 @@ def severed(seen: Observation) -> Diagnosis | None:
             f"Gradients were off ({event.how}) where the output of {name} was"
             f" used{say_where(at, 'at')}."
         )
-        return make_diagnosis(cause, event.module, at, line)
+        return make_diagnosis(cause, event.module, at, line, led=event.frames)
     line = f"`{event.how}` took the output of {name} out of the graph{say_where(at, 'at')}"
     if event.parameters:
         behind = counted(event.parameters, "parameter tensor")
         line += f"; {behind} behind it got no gradient"
-    return make_diagnosis(Cause.DETACHED, event.module, at, f"{line}.")
+    advice = ADVICE_OF.get(event.how, "").format(how=event.how)
+    return make_diagnosis(
+        Cause.DETACHED, event.module, at, f"{line}.", led=event.frames, advice=advice
+    )
 
 
 def cut_inside(seen: Observation) -> Diagnosis | None:
@@ -426,25 +742,54 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     stepped = [built for built in seen.optimizers if built.steps]
     at = innermost_frame(stepped[0].frames) if stepped else None
     module, built_at = module_of(still[0]), say_where(at, "the optimizer is built at")
+    led = stepped[0].frames if stepped else ()
     if stepped and all(set(built.learning_rates) == {0.0} for built in stepped):
-        line = f"The learning rate was 0 in every audited step{built_at}."
-        return make_diagnosis(Cause.LEARNING_RATE, module, at, line, *say_what_learns(seen))
+        return explain_rate(stepped[0], module, say_what_learns(seen))
     if {p.learning_rate for p in still} == {0.0}:
         line = f"The learning rate of the group of {some_names(still)} was 0{built_at}."
-        return make_diagnosis(Cause.LEARNING_RATE, module, at, line, *say_what_learns(seen))
+        return make_diagnosis(
+            Cause.LEARNING_RATE, module, at, line, *say_what_learns(seen), led=led
+        )
     step = stepped[0].step if stepped else None
     if step is not None and not any(p.changed for p in seen.parameters):
         line = (
             f"{stepped[0].type}.step ran {counted(stepped[0].steps, 'time')} and changed nothing;"
             f" it is written at {format_frame(step)}."
         )
-        return make_diagnosis(Cause.NEVER_STEPPED, module, step, line)
+        return make_diagnosis(Cause.NEVER_STEPPED, module, step, line, led=led)
     kinds = " and ".join(sorted({p.dtype for p in still}))
     line = (
         f"{some_names(still)} got a gradient but kept the same value: the steps were too small for"
         f" {kinds} and were rounded away{built_at}."
     )
-    return make_diagnosis(Cause.ROUNDING, module, at, line, *say_what_learns(seen))
+    return make_diagnosis(Cause.ROUNDING, module, at, line, *say_what_learns(seen), led=led)
+
+
+def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagnosis:
+    """The learning rate was 0, and what wrote it last."""
+    at = innermost_frame(built.rate_frames) or innermost_frame(built.frames)
+    line = f"The learning rate was 0 in every audited step{say_where(at, 'the optimizer is built at')}."
+    advice = ""
+    if built.rate_from == "constructor" and built.rate:
+        line = f"The learning rate was 0 from the start: {built.rate}{say_where(at, 'at')}."
+        advice = f"Set {built.rate.partition('=')[0]} above 0."
+    elif built.rate_from == "scheduler":
+        line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
+        advice = (
+            "Change the scheduler: it must give a learning rate above 0 (an integer division or"
+        )
+        advice += " a warm-up that never ends gives 0)."
+    elif built.rate_from == "assignment" and built.rate_frames:
+        line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
+    return make_diagnosis(
+        Cause.LEARNING_RATE,
+        module,
+        at,
+        line,
+        *learning,
+        led=built.rate_frames or built.frames,
+        advice=advice,
+    )
 
 
 def zero_gradient(seen: Observation) -> Diagnosis | None:
@@ -463,39 +808,59 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
             " changes its value (are the advantages, the weights or a mask all zeros?)."
         )
         lines = [line]
-    module, at, why = reason_of_zeros(seen, zero)
-    return make_diagnosis(Cause.ZERO, module, at, lines[0], *why, *lines[1:])
+    found = reason_of_zeros(seen, zero)
+    text = (lines[0], *found.text, *lines[1:])
+    if found.cause is Cause.DEAD and len(zero) == learning:
+        return replace(found, cause=Cause.ZERO, text=text)
+    return replace(found, text=text)
 
 
-def reason_of_zeros(
-    seen: Observation, zero: list[Parameter]
-) -> tuple[str, Frame | None, tuple[str, ...]]:
-    """Module, line and sentence that explain zero gradients; no sentence if nothing does."""
+def reason_of_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis:
+    """What explains zero gradients; without text if nothing does."""
     module = module_of(zero[-1])  # the last one: the modules before it get their zeros from it
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
     event = seen.severed[-1] if seen.severed else None
     if hook is not None and hook.frames:
         at = innermost_frame(hook.frames)
-        return module, at, (f"A hook on a gradient was registered at {format_frame(at)}.",)
+        line = f"A hook on a gradient was registered at {format_frame(at)}."
+        advice = "Let the hook return the gradient that is wanted, or remove the hook."
+        return make_diagnosis(Cause.ZERO, module, at, line, led=hook.frames, advice=advice)
     if event is not None and event.how == "clip_grad_norm_":
         at = innermost_frame(event.frames)
-        return module, at, (f"They were clipped to a norm of 0{say_where(at, 'at')}.",)
+        line = f"They were clipped to 0{say_where(at, 'at')}."
+        return make_diagnosis(Cause.CLIPPED, module, at, line, led=event.frames)
     if seen.zero_output is not None:
         output = seen.zero_output
         own = next((e for e in seen.severed if e.module == output.module and e.frames), None)
         at = innermost_frame(own.frames if own is not None else output.frames)
         name = name_module(output.module, output.type)
         line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
-        return output.module, at, (line,)
+        led = own.frames if own is not None else output.frames
+        return make_diagnosis(Cause.DEAD, output.module, at, line, led=led)
+    if event is not None and event.how == "dead":
+        at = innermost_frame(event.frames)
+        line = (
+            f"The gradient ends behind {name_module(event.module, event.type)}: what is computed of"
+            f" its output is flat there (a dead ReLU, a saturated activation, a"
+            f" mask){say_where(at, 'its output is used at')}."
+        )
+        return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames)
     if event is not None and event.frames:
         at = innermost_frame(event.frames)
         line = (
             f"`{event.how}` stands between {name_module(event.module, event.type)} and the loss and"
             f" lets no gradient through{say_where(at, 'at')}."
         )
-        return event.module or module, at, (line,)
-    return module, None, ()
+        return make_diagnosis(
+            Cause.ZERO,
+            event.module or module,
+            at,
+            line,
+            led=event.frames,
+            advice=ADVICE_OF.get(event.how, "").format(how=event.how),
+        )
+    return make_diagnosis(Cause.ZERO, module, None)
 
 
 def exception(seen: Observation) -> Diagnosis | None:
@@ -515,7 +880,7 @@ def exception(seen: Observation) -> Diagnosis | None:
     at = raising[-1] if raising else None
     under = [f"Raised under {format_frame(at)}."] if at else []
     message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
-    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under)
+    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=seen.raised.frames)
 
 
 def false_alarms(seen: Observation) -> tuple[str, ...]:
@@ -538,7 +903,15 @@ def explain_switch(lost: Lost) -> Diagnosis:
     opening, at = describe_switch(lost.switch)
     name = name_module(module, kind)
     ran = f"{name} ran under it and gave an output without a graph{first}{count}."
-    return make_diagnosis(cause_of_switch(lost.switch), module, at, opening, ran)
+    return make_diagnosis(
+        cause_of_switch(lost.switch),
+        module,
+        at,
+        opening,
+        ran,
+        led=lost.switch.frames,
+        advice=LEAKED if lost.switch.how == "set_grad_enabled" else "",
+    )
 
 
 def cause_of_switch(switch: Switch) -> Cause:
@@ -616,9 +989,27 @@ def got_gradients(seen: Observation) -> bool:
     return any(p.gradients.strip("n") for p in seen.parameters if p.learns)
 
 
-def make_diagnosis(cause: Cause, module: str | None, at: Frame | None, *lines: str) -> Diagnosis:
-    """A diagnosis with these lines of text."""
-    return Diagnosis(cause=cause, module=module, place=at, text=lines)
+def make_diagnosis(
+    cause: Cause,
+    module: str | None,
+    at: Frame | None,
+    *lines: str,
+    led: Sequence[Frame] = (),
+    advice: str = "",
+) -> Diagnosis:
+    """A diagnosis with these lines of text.
+
+    ``led`` are the frames that led to ``at``; the innermost one of the user is named beside it.
+    """
+    user = None if at is not None and at.user else next((f for f in led if f.user), None)
+    return Diagnosis(
+        cause=cause,
+        module=module,
+        place=at,
+        text=lines,
+        user=None if user == at else user,
+        advice=advice,
+    )
 
 
 def innermost_frame(frames: Sequence[Frame]) -> Frame | None:
@@ -635,7 +1026,7 @@ def format_frame(at: Frame | None) -> str:
 
 def say_where(at: Frame | None, how: str) -> str:
     """The end of a sentence: ``, at FILE:LINE, FUNCTION``, ``; it is built at …``, or nothing."""
-    mark = "," if how in {"at", "at or before", "called at"} else ";"
+    mark = "," if how in {"at", "at or before", "called at", "built at"} else ";"
     return "" if at is None else f"{mark} {how} {format_frame(at)}"
 
 

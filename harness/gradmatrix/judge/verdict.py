@@ -25,6 +25,7 @@ from gradmatrix.core.outcomes import (
     STEP_EXCEPTION,
     TIMEOUT,
     TRAINS,
+    UNSEEN,
     UNSUPPORTED,
     Outcome,
     Phase,
@@ -174,8 +175,12 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
         )
         message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
         return Verdict(Outcome(NONFINITE_LOSS), status, message)
-    if seen.steps == 0 or status is None:
-        return Verdict(Outcome(NO_UPDATE), status, "no optimizer ever stepped")
+    told = status in {Gradient.ZERO, Gradient.NONFINITE}  # why nothing changed
+    if status is None and not seen.unread or not (seen.steps or seen.updates or told):
+        still = ", and no value changed" if seen.requests else ""
+        return Verdict(Outcome(NO_UPDATE), status, f"no optimizer ever stepped{still}")
+    if seen.unread:
+        return Verdict(Outcome(UNSEEN), None, "what should learn could not be read")
     learning = [p for p in seen.parameters if p.learns]
     if status is not Gradient.FLOWING:
         bad = [p for p in learning if best_step(p) in LETTERS[status]]
@@ -187,7 +192,7 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
     still = [p for p in learning if not p.changed]
     if still:
         outcome = Outcome(NO_UPDATE if len(still) == len(learning) else PARTIAL_UPDATE)
-        loose = sum(not p.held for p in still)
+        loose = sum(not p.held for p in still) if seen.steps else 0
         why = f" ({'all' if loose == len(still) else loose} held by no optimizer)" if loose else ""
         some = f"{len(still)} of {len(learning)} trainable parameters"
         message = f"{some} did not change{why}: {some_names(still)}"
@@ -249,11 +254,13 @@ def gradient_status(seen: Observation) -> Gradient | None:
     at step 1). One non-finite parameter makes the status non-finite; finite ones beside others make
     it partial; zero wins over none.
     """
-    if not seen.backward and not seen.steps:
+    if not (seen.backward or seen.steps or seen.updates):
+        return None
+    if seen.unread:
         return None
     letters = {best_step(p) for p in seen.parameters if p.learns and p.gradients}
-    if not seen.steps and any(call.requires_grad for call in seen.backward):
-        return None  # there were gradients, but they are only read at a step
+    if not seen.steps and not letters and any(call.requires_grad for call in seen.backward):
+        return None  # there were gradients, but of an optimizer they are only read at a step
     if not letters:
         return Gradient.NONE
     if "x" in letters:

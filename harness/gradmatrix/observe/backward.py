@@ -1,31 +1,39 @@
-"""Watch ``torch.autograd.backward``: whether the root has a graph, and in which modes it runs."""
+"""Watch requests for gradients: whether the root has a graph, and in which modes backward runs."""
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import protocol
+from .torches import is_compiling, unwrapped
 
 if TYPE_CHECKING:
     from .torches import Trouble
+    from .updates import UpdateWatch
 
 CALLS_KEPT = 32
 
 
 class BackwardWatch:
-    """Wraps ``torch.autograd.backward``; only outermost calls count.
+    """Wraps ``torch.autograd.backward`` and ``torch.autograd.grad``; only outermost calls count.
 
-    Reentrant checkpointing calls it again inside a running backward pass; those calls are torch's
-    own.
+    Reentrant checkpointing calls backward again inside a running backward pass; those calls are
+    torch's own.
     """
 
     def __init__(
-        self, clock: Callable[[], int], trouble: Trouble, about_to: Callable[..., Any]
+        self,
+        clock: Callable[[], int],
+        trouble: Trouble,
+        about_to: Callable[..., Any],
+        updates: UpdateWatch,
     ) -> None:
         self.clock = clock
         self.trouble = trouble
         self.about_to = about_to
         """Called before an audited call with its roots and whether all of them have a graph."""
+        self.updates = updates
         self.before: Callable[[], object] = bool
         """Called before every outermost call."""
         self.calls: List[Dict[str, Any]] = []
@@ -35,38 +43,61 @@ class BackwardWatch:
         self._last_roots: List[Any] = []
 
     def install(self) -> Callable[[], None]:
-        """Replace ``torch.autograd.backward``. The returned function restores the original."""
+        """Replace both functions. The returned function restores the originals."""
         import torch
 
-        original = torch.autograd.backward
+        autograd, compiling = torch.autograd, is_compiling(torch)
+        original, original_grad = autograd.backward, autograd.grad
         single = tuple(
             kind
             for kind in (torch.Tensor, getattr(torch.autograd.graph, "GradientEdge", None))
             if kind
         )
 
+        @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             tensors = (tensors,) if isinstance(tensors, single) else tuple(tensors)
-            if self._depth == 0:
-                try:
-                    self.before()
-                    self._observe(
-                        torch, [root for root in tensors if isinstance(root, torch.Tensor)]
-                    )
-                except Exception as error:
-                    self.trouble.add("backward", error)
+            if self._depth:
+                return original(tensors, *args, **kwargs)
+            roots = [root for root in tensors if isinstance(root, torch.Tensor)]
+            frees = not frees_nothing(args, kwargs)
+            self._guarded(lambda: self._observe(torch, roots, frees=frees))
+            asked = self._guarded(lambda: self.updates.backward(roots))
             self._depth += 1
             try:
-                return original(tensors, *args, **kwargs)
+                result = original(tensors, *args, **kwargs)
             finally:
                 self._depth -= 1
+            if asked:
+                self._guarded(lambda: self.updates.answer(asked, [w.latest.grad for w in asked]))
+            return result
 
-        torch.autograd.backward = backward
+        @wraps(original_grad)
+        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._depth or compiling():
+                return original_grad(outputs, inputs, *args, **kwargs)
+            if not isinstance(inputs, single):
+                inputs = tuple(inputs)
+            asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
+            gradients = original_grad(outputs, inputs, *args, **kwargs)
+            if asked:
+                self._guarded(lambda: self.updates.answer(asked, bare(torch, gradients)))
+            return gradients
+
+        autograd.backward, autograd.grad = backward, grad
 
         def undo() -> None:
-            torch.autograd.backward = original
+            autograd.backward, autograd.grad = original, original_grad
 
         return undo
+
+    def _guarded(self, watch: Callable[[], Any]) -> Any:
+        """What ``watch`` returns; None if it fails, which never reaches the script."""
+        try:
+            return watch()
+        except Exception as error:
+            self.trouble.add("backward", error)
+            return None
 
     def running(self) -> bool:
         """Whether a backward pass is running."""
@@ -76,7 +107,8 @@ class BackwardWatch:
         """Keep only the last roots from now on: the audit is over."""
         self._light = True
 
-    def _observe(self, torch: Any, roots: List[Any]) -> None:
+    def _observe(self, torch: Any, roots: List[Any], *, frees: bool) -> None:
+        self.before()
         self._last_roots = [root.detach() for root in roots]
         if not roots or (self._light and all(root.requires_grad for root in roots)):
             return
@@ -85,7 +117,7 @@ class BackwardWatch:
         if loss is not None and not self._light:
             self._loss_of_step[step] = self._loss_of_step.get(step, 0.0) + loss
         worst = next((root for root in roots if not root.requires_grad), roots[0])
-        switch = self.about_to(roots, whole=bool(worst.requires_grad))
+        switch = self.about_to(roots, whole=bool(worst.requires_grad), frees=frees)
         if len(self.calls) < CALLS_KEPT:
             self.calls.append(
                 {
@@ -119,12 +151,22 @@ class BackwardWatch:
             return None
 
 
+def frees_nothing(args: Any, kwargs: Dict[str, Any]) -> bool:
+    """Whether a call of backward with these arguments after the tensors retains the graph."""
+    given = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args), **kwargs)
+    return bool(given.get("retain_graph") or given.get("create_graph"))
+
+
+def bare(torch: Any, tensors: Any) -> List[Any]:
+    """``tensors`` without the wrappers of torch.func."""
+    listed = (tensors,) if isinstance(tensors, torch.Tensor) else tensors
+    return [unwrapped(torch, tensor) for tensor in listed]
+
+
 def total(roots: List[Any]) -> Optional[float]:
     """The sum of the scalars among ``roots``; None if there is none."""
     scalars = [
-        float(root.detach().float().item())
-        for root in roots
-        if root.numel() == 1 and not root.is_complex()
+        float(root.detach().item()) for root in roots if root.numel() == 1 and not root.is_complex()
     ]
     return sum(scalars) if scalars else None
 

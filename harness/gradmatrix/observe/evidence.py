@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
-from .frames import line
+from . import source
+from .finite import greatest
+from .frames import here, line, shown, written
 from .severing import LIKE, WEAK
 from .torches import Reach, follow, is_parameter, named, reach, title
+from .unregistered import unregistered
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
     from .parameters import ParameterWatch
+    from .severing import SeveringWatch
 
 
+NODES = 5_000
+"""At most this many nodes of a graph are searched for functions of the script."""
+ENOUGH = 3
+"""So many steps show that nothing clears the gradients."""
 NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": []}
 SHOWN = 8
 """An observation has at most this many entries of each kind."""
@@ -37,13 +45,26 @@ class Evidence:
         """What explains the zero gradients."""
         self._kept: Optional[Dict[str, Any]] = None
         self._without_graph = False
+        self._reached_tensors: Set[int] = set()
+        """Ids of every leaf that an audited backward pass reached."""
+        self._custom: Dict[Any, Set[int]] = {}
+        """The script's own differentiable functions, with the ids of the leaves behind each."""
+        self._parts: Dict[Any, Dict[str, Any]] = {}
+        """Leaves of the loss that were made of values of the graph, by their line."""
+        self._added: Set[int] = set()
+        """Ids of parameters whose gradient was still there when backward reached them again."""
+        self._cleared: Set[int] = set()  # the same for those without one
+        self._adding: Any = None
 
-    def about_to(self, roots: List[Any], *, whole: bool) -> Optional[Dict[str, Any]]:
+    def about_to(
+        self, roots: List[Any], *, whole: bool, frees: bool = True
+    ) -> Optional[Dict[str, Any]]:
         """A backward pass is about to run from ``roots``.
 
         Args:
             roots: the tensors that backward is called on.
             whole: all of them have a graph.
+            frees: it does not retain the graph.
 
         Returns:
             what switched gradients off, if a root has no graph and gradients are off; else None.
@@ -57,6 +78,11 @@ class Evidence:
         self._reached.update(
             (identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf)
         )
+        self._reached_tensors |= set(found.leaves)
+        self.forward.spoiled.about_to(found.nodes, frees=frees)
+        self._look_for_functions(roots)
+        self._look_for_parts(found)
+        self._look_for_added(found)
         self.forward.severing.dropped.clear()
         for event in self.forward.severing.severed:
             event["early"] = True
@@ -66,6 +92,55 @@ class Evidence:
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         return None
+
+    def _look_for_functions(self, roots: List[Any]) -> None:
+        """Keep the differentiable functions of the script and what is behind them."""
+        waiting, seen = [root.grad_fn for root in roots if root.grad_fn is not None], set()
+        while waiting and len(seen) < NODES:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            owner = getattr(node, "_forward_cls", None)
+            if owner is not None and owner not in self._custom and len(self._custom) < SHOWN:
+                self._custom[owner] = set(follow(node, Reach()).leaves)
+            waiting += [following for following, _ in node.next_functions if following is not None]
+
+    def _look_for_parts(self, found: Reach) -> None:
+        """Keep the leaves of the loss that were made of values of the graph."""
+        for event in self.forward.severing.made:
+            if event["of_graph"] and id(event["leaf"]()) in found.leaves and event["frames"]:
+                first = event["frames"][0]
+                shape = list(event["leaf"]().shape)
+                kept = {**event, "leaf": None, "shape": shape, "step": self.forward.clock()}
+                self._parts.setdefault((first["file"], first["line"]), kept)
+
+    def _look_for_added(self, found: Reach) -> None:
+        """Note which parameters still have the gradient of an earlier step."""
+        if self.forward.clock() == 1:
+            return
+        for identity, leaf in found.leaves.items():
+            if not is_parameter(leaf) and not self.parameters.knows(identity):
+                continue
+            if identity in self._cleared:
+                continue
+            if leaf.grad is not None and greatest(leaf.grad):
+                self._added.add(identity)
+                self._adding = self._adding or here()
+            else:
+                self._cleared.add(identity)
+
+    def kept(self, parameters: Dict[int, Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+        """Gradients that were never cleared; ``parameters`` are their facts by id."""
+        moved = {i for i, fact in parameters.items() if fact["learns"] and fact["changed"]}
+        added = (self._added - self._cleared) & moved
+        if not added or self.forward.clock() <= ENOUGH:
+            return None
+        return {
+            "parameters": len(added),
+            "learning": len(moved),
+            "frames": line(self._adding),
+        }
 
     def stepped(self, starving: Set[int], zero: Set[int]) -> None:
         """An optimizer has stepped.
@@ -162,7 +237,18 @@ class Evidence:
         ranked = self._ranked(
             [*severing.flat, *(e for e in severing.severed if e["recompute"])], zero
         )
-        return ranked[0] if ranked else None
+        return ranked[0] if ranked else self._dead(zero)
+
+    def _dead(self, zero: Set[int]) -> Optional[Dict[str, Any]]:
+        """The last layer with a gradient of zeros, and the line that goes on with its output."""
+        outputs = self.forward.outputs
+        for position in range(len(outputs) - 2, -1, -1):
+            module = outputs[position][1]
+            own = {id(p) for p in module.parameters(recurse=False) if p.requires_grad}
+            if own and own <= zero:
+                frames = line(outputs[position + 1][2])
+                return {"how": "dead", "module": module, "parameters": own, "frames": frames}
+        return None
 
     def _severed(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The operations that cut off starving parameters from the loss, most telling first."""
@@ -305,9 +391,60 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "frozen": frozen_by_line(self.forward.seen, self.forward.severing.froze, names, SHOWN)
+            "frozen": frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
             if wrong
             else [],
+            "none_returned": self._none_returned(starving),
+        }
+
+    def _none_returned(self, starving: Set[int]) -> Optional[Dict[str, Any]]:
+        """The function of the script whose backward gave no gradient to what it was reached for."""
+        lost = starving & self._reached_tensors
+        for owner, leaves in self._custom.items():
+            at = written(owner.backward)
+            path = owner.backward.__code__.co_filename
+            if lost & leaves and at is not None and shown(path) is not None:
+                number = source.returned(path, at["line"]) or at["line"]
+                return {"text": owner.__name__, "frames": [{**at, "line": number}]}
+        return None
+
+    def spoiled(self, message: str) -> Optional[Dict[str, Any]]:
+        """What explains an exception with this message, if backward lacked a tensor."""
+        found = self.forward.spoiled.of(message)
+        if found is None:
+            return None
+        module = found["module"]
+        names = {} if module is None else self._names([module])
+        return {**found, "module": title(module, names)["module"]}
+
+    def silent(self, held: Set[int]) -> Dict[str, Any]:
+        """What goes wrong without a gradient being lost.
+
+        ``held`` are the ids of the parameters that optimizers hold.
+        """
+        severing = self.forward.severing
+        modules = {id(module): module for module in self.forward.seen.values()}
+        modules.update((id(module), module) for module in list(self.forward.tree.known()))
+        names = self._names(list(modules.values()))
+        reached = self._reached_tensors
+
+        def trained(tensor: Any) -> bool:
+            leaves = reach([tensor]).leaves if tensor.requires_grad else {}
+            return bool(leaves) and all(
+                identity not in held and (identity in reached or not reached) for identity in leaves
+            )
+
+        all_ignored = severing.ignored and len(severing.ignored) == min(severing.losses, 2)
+        return {
+            "unregistered": unregistered(list(modules.values()), self.forward.tree, names, trained),
+            "rebuilt_parts": [
+                {
+                    **{key: event[key] for key in ("step", "how", "shape", "frames")},
+                    "module": title(event["module"], names)["module"],
+                }
+                for event in list(self._parts.values())[:SHOWN]
+            ],
+            "ignored": severing.ignored[0] if all_ignored else None,
         }
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
@@ -365,7 +502,7 @@ class Evidence:
 
 
 def frozen_by_line(
-    modules: Dict[int, Any], froze: Dict[Any, List[Any]], names: Dict[int, str], most: int
+    modules: Dict[int, Any], severing: SeveringWatch, names: Dict[int, str], most: int
 ) -> List[Dict[str, Any]]:
     """The frozen parameters of ``modules`` (by id), grouped by the line that froze them.
 
@@ -378,7 +515,7 @@ def frozen_by_line(
         if not p.requires_grad
     }
     lines: Dict[Any, List[int]] = {}
-    for at, members in froze.items():
+    for at, members in severing.froze.items():
         alive = [member() for member in members]
         mine = list(dict.fromkeys(id(p) for p in alive if id(p) in owners))
         if mine:
@@ -392,7 +529,8 @@ def frozen_by_line(
                 dict.fromkeys(names.get(id(owners[identity]), "?") for identity in members)
             )[:most],
             "parameters": len(members),
-            "frames": line(at),
+            "frames": [*line(at)[:1], *severing.arguments.get(at, ([], []))[1], *line(at)[1:]],
+            "arguments": severing.arguments.get(at, ([], []))[0],
         }
         for at, members in groups[-most:]
     ]

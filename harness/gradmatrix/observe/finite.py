@@ -8,16 +8,15 @@ on its device, and two numbers are read from it.
 from __future__ import annotations
 
 import math
-import sys
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from .frames import frames, line, visible
+from .frames import frames, here, line
 from .torches import local
 
 if TYPE_CHECKING:
-    from types import CodeType
+    from .frames import Lines
 
 OPERATIONS = (
     *("log", "log2", "log10", "log1p", "logit", "xlogy", "lgamma", "digamma", "erfinv"),
@@ -36,9 +35,6 @@ SHOWN = {
     "__rpow__": "**",
     "__matmul__": "@",
 }
-FRAMES_KEPT = 4
-
-At = Tuple["CodeType", int]
 
 
 class FiniteWatch:
@@ -102,7 +98,7 @@ class FiniteWatch:
             module = self.running()
             found = {"step": self.clock(), "operation": SHOWN.get(name, name)}
             owner = None if module is None else weakref.ref(module)
-            result.grad_fn.register_hook(partial(self._differentiated, found, owner, stack()))
+            result.grad_fn.register_hook(partial(self._differentiated, found, owner, here()))
         if "worse" in self._forward or math.isfinite(greatest(result)):
             return
         kind = "mask" if masks(result) else "worse"
@@ -116,15 +112,14 @@ class FiniteWatch:
         self,
         found: Dict[str, Any],
         owner: Any,
-        at: List[At],
+        at: Optional[Lines],
         inner: Iterable[Any],
         outer: Iterable[Any],
     ) -> None:
-        """The derivative of an operation made the gradients ``inner`` of the gradients ``outer``."""
+        """An operation made the gradients ``inner`` of the gradients ``outer`` of its result."""
         if self._backward is not None or all_finite(inner) or not all_finite(outer):
             return
-        shown = [frame for each in at for frame in line(each)]
-        self._backward = {**found, "owner": owner and owner(), "frames": shown}
+        self._backward = {**found, "owner": owner and owner(), "frames": line(at)}
 
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
         """Keep the first of its kind; ``owner`` is a parameter."""
@@ -140,9 +135,9 @@ class FiniteWatch:
         forward = self._explains("worse") or self._explains("mask")
         if forward is not None:
             found["output"] = forward
-        gradient = found.get("gradient", self._backward)
-        if self._backward is not None and gradient["step"] >= self._backward["step"]:
-            found["gradient"] = self._backward
+        backward = self._backward
+        if backward is not None and found.get("gradient", backward)["step"] >= backward["step"]:
+            found["gradient"] = backward
         order = ("output", "gradient", "value")
         kept = [{**found[where], "where": where} for where in order if where in found]
         return min(kept, key=lambda each: each["step"]) if kept else None
@@ -150,22 +145,15 @@ class FiniteWatch:
     def _explains(self, kind: str) -> Optional[Dict[str, Any]]:
         """The first operation of this kind, if the loss was not finite because of it."""
         operation, output = self._forward.get(kind), self.found.get("output")
-        if operation is None or math.isfinite(self.loss_of(operation["step"]) or math.nan):
+        if operation is None:
+            return None
+        loss = self.loss_of(operation["step"])
+        if loss is not None and math.isfinite(loss):
             return None
         if output is None:
             return operation
         mine = kind == "worse" or operation["owner"] is output["owner"]
         return operation if mine and operation["step"] <= output["step"] else None
-
-
-def stack() -> List[At]:
-    """The innermost visible lines at this moment, at low cost."""
-    found: List[At] = []
-    frame = visible(sys._getframe(1))
-    while frame is not None and len(found) < FRAMES_KEPT:
-        found.append((frame.f_code, frame.f_lineno))
-        frame = visible(frame.f_back)
-    return found
 
 
 def floating(value: Any) -> bool:

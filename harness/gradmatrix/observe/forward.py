@@ -23,6 +23,7 @@ from .backward import modes
 from .finite import FiniteWatch
 from .frames import called, frames, here, written
 from .severing import SeveringWatch
+from .spoiled import SpoiledWatch
 from .switches import Switch, SwitchWatch, line_of
 from .torches import identity, is_compiling
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 GROUPS_KEPT = 24
 """At most this many ways of losing a gradient are distinguished in one step."""
 OUTPUTS_KEPT = 50_000
+WAYS = ("empty", "without-grad", "with-grad")
+"""How a module ran: on an input without elements, with gradients off, or with gradients on."""
 
 
 class _Thread(threading.local):
@@ -52,6 +55,10 @@ class ForwardWatch:
         """Modules whose forward ran, by id, in the order of their first run."""
         self.trained: Set[int] = set()
         """Ids of those that ran in training mode with gradients on."""
+        self.ways: Dict[int, int] = {}
+        """The best way in which each module ran: an index of WAYS, by the module's id."""
+        self.passing: Set[int] = set()
+        """Ids of the modules that gave an output of their input's shape."""
         self.outputs: List[Tuple[Any, Any, Any]] = []
         """In this step, for every output that requires a gradient: identity of its node, its
         module, and the line of the call."""
@@ -75,7 +82,8 @@ class ForwardWatch:
         self._thread = _Thread()
         self._undo: List[Callable[[], None]] = []
         self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
-        self.severing = SeveringWatch(self.innermost, self.stamp, trouble)
+        self.spoiled = SpoiledWatch(self)
+        self.severing = SeveringWatch(self.innermost, self.stamp, trouble, self.spoiled)
         self.finite = FiniteWatch(clock, self.innermost)
         self.severing.operation = self.finite.operation
 
@@ -173,8 +181,9 @@ class ForwardWatch:
                 break
 
     def _look_at(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
-        self.finite.output(module, inputs, outputs)
         on = self._torch.is_grad_enabled()
+        self._keep_way(module, inputs, outputs, on=on)
+        self.finite.output(module, inputs, outputs)
         if on:
             self.ran_on.add(id(module))
         root = next((tensor for tensor in outputs if tensor.requires_grad), None)
@@ -188,6 +197,13 @@ class ForwardWatch:
             self._keep_frozen(module, outputs)
         if learns or fed:
             self._lost(module, fed, on=on)
+
+    def _keep_way(self, module: Any, inputs: List[Any], outputs: List[Any], *, on: bool) -> None:
+        empty = bool(inputs) and not any(tensor.numel() for tensor in inputs)
+        way = 0 if empty else 1 + on
+        self.ways[id(module)] = max(way, self.ways.get(id(module), 0))
+        if inputs and inputs[0].shape == outputs[0].shape:
+            self.passing.add(id(module))
 
     def _look_again(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         """Look at a checkpoint's second pass: a gradient that is lost is lost here too."""

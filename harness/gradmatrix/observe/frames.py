@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 KEPT = 10
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLUMBING = ("contextlib.py", "functools.py", "runpy.py", "warnings.py", "_py_warnings.py")
+LIBRARIES = ("site-packages" + os.sep, "dist-packages" + os.sep, f"{os.sep}lib{os.sep}python")
 _shown: Dict[str, Optional[str]] = {}
 """The part of a file's path that is shown; None if its frames are left out."""
+_mine: Dict[str, bool] = {}
+Lines = Tuple[Tuple["CodeType", int], ...]
+"""A line, and the line of the user that led there, if it is another one."""
 
 
 def shown(path: str) -> Optional[str]:
@@ -37,6 +41,15 @@ def shown(path: str) -> Optional[str]:
     return _shown[path]
 
 
+def mine(path: str) -> bool:
+    """Whether ``path`` is the user's own: outside site-packages and the standard library."""
+    if path not in _mine:
+        _mine[path] = shown(path) is not None and not (
+            path.startswith("<") or any(folder in path for folder in LIBRARIES)
+        )
+    return _mine[path]
+
+
 def visible(frame: Optional[FrameType]) -> Optional[FrameType]:
     """The innermost frame from ``frame`` outwards that is not left out."""
     while frame is not None and shown(frame.f_code.co_filename) is None:
@@ -49,24 +62,57 @@ def plumbing(frame: FrameType) -> bool:
     return shown(frame.f_code.co_filename) is None
 
 
-def here() -> Optional[Tuple[CodeType, int]]:
-    """The innermost visible line at this moment, at low cost; :func:`line` makes a fact of it."""
+def here() -> Optional[Lines]:
+    """The innermost visible line at this moment and the user's line that led there.
+
+    It costs little; :func:`line` makes facts of it.
+    """
     frame = visible(sys._getframe(1))
-    return (frame.f_code, frame.f_lineno) if frame is not None else None
+    if frame is None:
+        return None
+    innermost, user = (frame.f_code, frame.f_lineno), users(frame)
+    if user is None or user is frame:
+        return (innermost,)
+    return (innermost, (user.f_code, user.f_lineno))
 
 
-def line(at: Optional[Tuple[CodeType, int]]) -> List[Dict[str, Any]]:
-    """The result of :func:`here` as a list of one frame or none."""
-    return [] if at is None else [{**place(at[0]), "line": at[1]}]
+def line(at: Optional[Lines]) -> List[Dict[str, Any]]:
+    """The result of :func:`here` as a list of frames, innermost first."""
+    return [{**place(code), "line": number} for code, number in at or ()]
+
+
+def users(frame: Optional[FrameType]) -> Optional[FrameType]:
+    """The innermost frame from ``frame`` outwards that is in a file of the user."""
+    while frame is not None and not mine(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def of_error(error: BaseException) -> List[Dict[str, Any]]:
+    """The visible frames of an exception, innermost first."""
+    found, at = [], error.__traceback__
+    while at is not None:
+        if shown(at.tb_frame.f_code.co_filename) is not None:
+            found.append({**place(at.tb_frame.f_code), "line": at.tb_lineno})
+        at = at.tb_next
+    found.reverse()
+    user = next((each for each in found if each["user"]), None)
+    return found[:KEPT] + ([user] if user is not None and user not in found[:KEPT] else [])
 
 
 def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
-    """The visible frames from ``start`` (default: the caller) outwards, innermost first."""
+    """The visible frames from ``start`` (default: the caller) outwards, innermost first.
+
+    The innermost frame of the user is the last one if it is further out than the others.
+    """
     found: List[Dict[str, Any]] = []
     frame = visible(start or sys._getframe(1))
     while frame is not None and len(found) < KEPT:
         found.append({**place(frame.f_code), "line": frame.f_lineno})
         frame = visible(frame.f_back)
+    user = None if any(each["user"] for each in found) else users(frame)
+    if user is not None:
+        found.append({**place(user.f_code), "line": user.f_lineno})
     return found
 
 
@@ -91,6 +137,7 @@ def place(code: CodeType) -> Dict[str, Any]:
         "file": shown(code.co_filename) or machine.short_path(code.co_filename),
         "line": code.co_firstlineno,
         "function": code.co_name,
+        "user": mine(code.co_filename),
     }
 
 

@@ -15,12 +15,15 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import frames, machine, protocol, severing
+from . import frames, machine, protocol, severing, source
 from .backward import BackwardWatch
+from .births import BirthWatch
 from .evidence import Evidence
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
+from .rates import RateWatch
 from .torches import ModuleTree, Trouble, held_by
+from .updates import UpdateWatch
 
 if TYPE_CHECKING:
     from typing import Self
@@ -73,6 +76,8 @@ class Observer:
         self.stop_after = stop_after
         self.stepped: Optional[Callable[[], None]] = None
         """Called after each step in place of the step clock."""
+        self.on_update: Callable[[], None] = lambda: None
+        """Called after each update of a script that steps no optimizer."""
         self.leaving: Callable[[], None] = lambda: None
         """Called before the script is stopped."""
         self.entered_training = False
@@ -93,10 +98,20 @@ class Observer:
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
         self.messages = MessageWatch()
+        self.rates = RateWatch()
+        self.births = BirthWatch()
+        self._scaled_at: List[Dict[str, Any]] = []
+        """Where a GradScaler was first asked for a step."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
-        self.backward = BackwardWatch(self.clock, self.trouble, self.evidence.about_to)
+        self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
+        self.updates.began = self.forward.severing.install
+        self.updates.answered = self._answered
+        self.updates.updated = self._updated
+        self.backward = BackwardWatch(
+            self.clock, self.trouble, self.evidence.about_to, self.updates
+        )
         self.backward.before = self._hook_again
         self.forward.finite.loss_of = self.backward.loss_of
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
@@ -107,8 +122,8 @@ class Observer:
             self._synchronize()
 
     def clock(self) -> int:
-        """The current optimizer step, counted from 1."""
-        return self.steps + 1
+        """The current optimizer step, or request of a script without one, counted from 1."""
+        return self.steps + self.updates.read + 1
 
     def __enter__(self) -> Self:
         import torch
@@ -122,6 +137,7 @@ class Observer:
         if not self.light:
             self._undo.append(self.messages.install())
             self._undo.append(self._watch_scaler())
+            self._undo.append(self.rates.install())
             self._undo.append(self.backward.install())
             self._undo.append(self.tree.install())
             self._undo.append(self.forward.install())
@@ -159,6 +175,7 @@ class Observer:
         original = scaler.step
 
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._scaled_at = self._scaled_at or frames.frames(sys._getframe(1))
             self.parameters.scaled[id(optimizer)] = self.parameters.scaled.get(id(optimizer), 0) + 1
             return original(this, optimizer, *args, **kwargs)
 
@@ -199,6 +216,9 @@ class Observer:
             self._newcomers.add(id(optimizer))
             self._step_of.pop(id(optimizer), None)  # an optimizer that is gone may have had this id
         self._keep(optimizer)
+        self.rates.built(optimizer)
+        if not self.births.on and self.steps < self.audit:
+            self._undo.append(self.births.install(sys._getframe(3)))
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
@@ -220,9 +240,20 @@ class Observer:
             self.steps <= self.audit or late
         )
 
+    def _answered(self) -> None:
+        """A script without an optimizer got gradients."""
+        if self.updates.read > 1:  # only then was everything watched from the start
+            self.evidence.stepped(self.parameters.starving, self.parameters.zero)
+        if self.forward.innermost() is None:
+            self.evidence.new_step()
+        if not self.updates.auditing and not self._optimizers:
+            self._lighten()
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
+        self.updates.end()
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
+            self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
@@ -261,7 +292,21 @@ class Observer:
         elif self.steps >= self.skip:
             self.synchronize()
             self.ticks.append(time.perf_counter())
-        if self.stop_after is not None and self.steps >= self.stop_after:
+        self._stop_if_done()
+
+    def _updated(self) -> None:
+        """A script without an optimizer has changed something."""
+        self.entered_training = True
+        self.on_update()
+        self._stop_if_done()
+
+    @property
+    def done(self) -> bool:
+        """Whether the script has made as many steps, or updates by hand, as were asked for."""
+        return self.stop_after is not None and self.steps + self.updates.updates >= self.stop_after
+
+    def _stop_if_done(self) -> None:
+        if self.done:
             self.leaving()
             raise Enough
 
@@ -275,6 +320,8 @@ class Observer:
         self.evidence.new_step()
         self.evidence.over = True
         self.forward.severing.remove()
+        self.forward.spoiled.forget()
+        self.births.remove()
         self.backward.lighten()
         machine.reset_peak_memory()
 
@@ -287,6 +334,7 @@ class Observer:
 
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
+        self._guarded(self.updates.look)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
         late = [
@@ -298,10 +346,13 @@ class Observer:
             not late
             and bool(learning)
             and all("f" in p["gradients"] and p["changed"] for p in learning)
-            and self.steps > 0
+            and self.steps + self.updates.updates > 0
         )
         return {
             "steps": self.steps,
+            "updates": self.updates.updates,
+            "requests": self.updates.requests,
+            "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
@@ -315,6 +366,7 @@ class Observer:
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
+            **({} if self.light else self._or(lambda: self._silent(parameters), {})),
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
@@ -344,7 +396,45 @@ class Observer:
         return self.evidence.unheld(held) if self._optimizers else None
 
     def _of_optimizers(self) -> List[Dict[str, Any]]:
-        return self.parameters.optimizers(self._optimizers, self._step_of)
+        found = self.parameters.optimizers(self._optimizers, self._step_of)
+        for optimizer, facts in zip(self._optimizers, found):
+            if facts["scaled"]:
+                facts["scaled_at"] = self._scaled_at
+            if facts["learning_rates"] and not any(facts["learning_rates"]):
+                facts.update(self.rates.facts(optimizer, facts["frames"]))
+        return found
+
+    def _silent(self, parameters: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """What goes wrong although gradients flow, and the calls that are missing."""
+        held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
+        entries = self.parameters.entries
+        loose = {
+            i for i, fact in entries.items() if fact["learns"] and not (fact["held"] or i in held)
+        }
+        kept = self.evidence.kept(entries)
+        missing = tuple(
+            name
+            for name, missed in (
+                ("backward", not self.backward.calls),
+                ("step", not self.steps),
+                ("zero_grad", kept is not None),
+            )
+            if missed
+        )
+        return {
+            **self.evidence.silent(held),
+            "anew": self.births.facts(loose),
+            "kept": kept,
+            "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
+                :KEPT
+            ]
+            if missing
+            else [],
+        }
+
+    def of_error(self, error: BaseException) -> Dict[str, Any]:
+        """The part of the observation that explains the exception that ended the script."""
+        return {"spoiled": self._or(lambda: self.evidence.spoiled(str(error)), None)}
 
     def _or(self, facts: Callable[[], Any], otherwise: Any) -> Any:
         try:

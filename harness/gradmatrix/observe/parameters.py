@@ -5,25 +5,37 @@ Which parameters should learn, which gradient they got, and whether they changed
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from . import protocol
+from .forward import WAYS
 from .frames import line, own_place, written
 from .torches import (
     Kept,
     ModuleTree,
     held_by,
     highest_rate,
-    local,
     named,
+    plain,
     rate_of,
     read_gradient,
+    reading,
     uninitialized,
 )
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
     from .torches import Trouble
+
+
+class Change(Enum):
+    """How a value differs from an earlier one."""
+
+    NONE = "none"
+    FINITE = "finite"
+    BROKEN = "broken"
+    """It is NaN or infinite now."""
 
 
 class ParameterWatch:
@@ -66,6 +78,15 @@ class ParameterWatch:
         self.zeroed: Set[int] = set()
         """After :meth:`facts`: ids of the parameters that should learn and got only gradients of
         zeros."""
+        self._unread: Set[int] = set()
+        """Ids of the parameters whose gradient or value could not be read."""
+        self._resting: Dict[int, Any] = {}
+        """Values after a step of parameters that its optimizer left alone: no optimizer holds them,
+        or they got no gradient."""
+        self._moved: Set[int] = set()
+        """Ids of the parameters that changed outside of an optimizer's step."""
+        self.by_hand: Dict[int, Any] = {}
+        """The tensors for which a script without an optimizer asked gradients, by id."""
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
         self._tops: List[Any] = []
@@ -75,6 +96,11 @@ class ParameterWatch:
     def built(self, optimizer: Any, frames: List[Dict[str, Any]]) -> None:
         """An optimizer was built at ``frames``."""
         self._built[id(optimizer)] = frames
+
+    @property
+    def entries(self) -> Dict[int, Dict[str, Any]]:
+        """After :meth:`facts`: the facts of each parameter, by its id."""
+        return self._entries
 
     def knows(self, identity: int) -> bool:
         """Whether an optimizer holds the parameter of this id."""
@@ -88,15 +114,13 @@ class ParameterWatch:
             self._tops += self._loose({id(parameter) for parameter in held_by(optimizer)})
         self._before, self._gradients = {}, {}
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
-        with torch.no_grad():
+        self._look_at_resting()
+        with reading(torch):
             for parameter in held_by(optimizer):
                 self._parameters.setdefault(id(parameter), parameter)
                 self._gradients[id(parameter)] = parameter.grad
                 if id(parameter) not in self._changed:
-                    try:
-                        self._before[id(parameter)] = Kept(torch, parameter)
-                    except Exception as error:  # it has no values: on the meta device, sharded
-                        self.trouble.add("copy of a parameter", error)
+                    self._keep(torch, parameter, self._before)
 
     def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
         """Read the gradients and compare the values.
@@ -107,40 +131,136 @@ class ParameterWatch:
 
         self._squares.setdefault(step, 0.0)
         self.starving, self.zero = set(), set()
-        with torch.no_grad():
+        with reading(torch):
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
                 if parameter.requires_grad and parameter.numel():
-                    try:
-                        self._audit(torch, parameter, step, optimizer)
-                    except Exception as error:
-                        self.trouble.add("a parameter", error)
+                    self._audit(torch, parameter, step, optimizer)
         self._before, self._gradients = {}, {}
 
     def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
         identity = id(parameter)
-        letters = self._letters.get(identity, {})
-        if step not in letters:  # parameters that no optimizer holds are read once
-            gradient = (
-                parameter.grad if parameter.grad is not None else self._gradients.get(identity)
-            )
-            letters[step], square = read_gradient(torch, gradient)
-            self._letters[identity] = letters
-            self._squares[step] += square
-        self._trainable[identity] = parameter
+        gradient = parameter.grad if parameter.grad is not None else self._gradients.get(identity)
+        letter = self.read(torch, parameter, gradient, step)
         self._rate_of[identity] = rate_of(optimizer, parameter)
-        if letters[step] == "n":
-            self.starving.add(identity)
-        if letters[step] == "z":
-            self.zero.add(identity)
-        if letters[step] == "x":
-            self._broken.setdefault(step, []).append(parameter)
         before = self._before.get(identity)
-        if before is not None and before.differs_from(parameter):
-            if bool(local(parameter).isfinite().all()):
-                self._changed.add(identity)
-            elif letters[step] != "x":
-                self.forward.finite.note("value", parameter, self._built.get(id(optimizer), []))
+        if before is None:
+            if identity not in self._changed:
+                self._rest(torch, parameter)
+            return
+        change = self.differs(torch, parameter, before)
+        if change is Change.FINITE:
+            self._changed.add(identity)
+        elif change is Change.BROKEN and letter != "x":
+            self.forward.finite.note("value", parameter, self._built.get(id(optimizer), []))
+        elif letter == "n":
+            self._rest(torch, parameter)
+
+    def read(self, torch: Any, parameter: Any, gradient: Any, step: int) -> str:
+        """Keep a letter for the gradient that ``parameter`` has at ``step``, and return it."""
+        identity = id(parameter)
+        self._trainable[identity] = parameter
+        letters = self._letters.setdefault(identity, {})
+        if step not in letters:  # parameters that no optimizer holds are read once
+            try:
+                letters[step], square = read_gradient(torch, gradient)
+                self._squares[step] += square
+            except Exception as error:
+                self._cannot_read(parameter, error)
+                letters[step] = "?"
+        letter = letters[step]
+        if letter == "n":
+            self.starving.add(identity)
+        if letter == "z":
+            self.zero.add(identity)
+        if letter == "x":
+            self._broken.setdefault(step, []).append(parameter)
+        return letter
+
+    def differs(self, torch: Any, tensor: Any, before: Kept) -> Optional[Change]:
+        """How the value of ``tensor`` differs from the one that was kept."""
+        try:
+            if not before.differs_from(tensor):
+                return Change.NONE
+            return Change.FINITE if bool(plain(torch, tensor).isfinite().all()) else Change.BROKEN
+        except Exception as error:
+            self._cannot_read(tensor, error)
+            return None
+
+    def kept(self, torch: Any, tensor: Any) -> Optional[Kept]:
+        """The value of ``tensor`` now; None if it cannot be read."""
+        try:
+            return Kept(torch, tensor)
+        except Exception as error:  # it has no values: on the meta device, sharded
+            self._cannot_read(tensor, error)
+            return None
+
+    def _keep(self, torch: Any, tensor: Any, where: Dict[int, Any]) -> None:
+        kept = self.kept(torch, tensor)
+        if kept is not None:
+            where[id(tensor)] = kept
+
+    def _cannot_read(self, tensor: Any, error: Exception) -> None:
+        if id(tensor) not in self._unread:
+            self._unread.add(id(tensor))
+            self.trouble.add(f"a tensor of type {type(tensor).__name__}, {tensor.dtype}", error)
+
+    def _rest(self, torch: Any, parameter: Any) -> None:
+        """Keep the value of a parameter that this optimizer's step left alone."""
+        if id(parameter) not in self._resting and id(parameter) not in self._moved:
+            self._keep(torch, parameter, self._resting)
+
+    def _look_at_resting(self) -> None:
+        """Find the parameters that changed although no optimizer's step changed them."""
+        import torch
+
+        with reading(torch):
+            for identity, before in list(self._resting.items()):
+                change = self.differs(torch, self._parameters[identity], before)
+                if change in {Change.FINITE, Change.BROKEN}:
+                    self._moved.add(identity)
+                if change is not Change.NONE:
+                    del self._resting[identity]
+
+    def asked(self, gradients: List[Tuple[Any, Any]], step: int) -> None:
+        """A script without an optimizer got ``gradients``: tensors, each with its gradient."""
+        import torch
+
+        self._squares.setdefault(step, 0.0)
+        self.starving, self.zero = set(), set()
+        with reading(torch):
+            for tensor, gradient in gradients:
+                self.by_hand[id(tensor)] = self._parameters[id(tensor)] = tensor
+                self.read(torch, tensor, gradient, step)
+            for parameter in self._trained_by_hand():
+                if step not in self._letters.get(id(parameter), {}):
+                    self._parameters[id(parameter)] = parameter
+                    self.read(torch, parameter, None, step)
+
+    def _trained_by_hand(self) -> List[Any]:
+        """The trainable parameters of what ran to learn, if gradients of some were asked for.
+
+        A script that computes with tensors of its own only borrows the modules (functional_call).
+        """
+        ran = [root for root in self.forward.roots() if self._ran_to_learn(root)]
+        parameters = [parameter for root in ran for parameter in root.parameters()]
+        if not any(id(parameter) in self.by_hand for parameter in parameters):
+            return []
+        return [p for p in parameters if p.requires_grad and not uninitialized(p) and p.numel()]
+
+    def forget(self) -> None:
+        """An optimizer steps: what was seen before its first step was no training by hand."""
+        self.by_hand, self._letters, self._squares, self._trainable = {}, {}, {}, {}
+        self._changed, self._broken = set(), {}
+
+    def drop(self, tensor: Any) -> None:
+        """The value of ``tensor`` could not be compared with a later one: it is not judged."""
+        self.by_hand.pop(id(tensor), None)
+        self._trainable.pop(id(tensor), None)
+
+    def changed(self, tensor: Any) -> None:
+        """A script changed the value of ``tensor`` by hand."""
+        self._changed.add(id(tensor))
 
     def norms(self) -> List[float]:
         """The L2 norm of all gradients in each audited step, over all optimizers."""
@@ -167,26 +287,32 @@ class ParameterWatch:
         """The audit is over: keep the values of parameters that have not learned yet."""
         import torch
 
-        for identity, parameter in self._trainable.items():
-            if identity not in self._changed or "f" not in self._letters[identity].values():
-                self._unlearned[identity] = (parameter, Kept(torch, parameter))
+        self._look_at_resting()
+        with reading(torch):
+            for identity, parameter in self._trainable.items():
+                if identity not in self._changed or "f" not in self._letters[identity].values():
+                    self._keep(torch, parameter, self._unlearned)
+        self._resting = {}
 
     def look_again(self) -> None:
         """Look again, just after a step, at the parameters that have not learned yet."""
         import torch
 
-        for identity, (parameter, before) in list(self._unlearned.items()):
-            try:
-                letter, _ = read_gradient(torch, parameter.grad)
-                changed = before.differs_from(parameter) and bool(parameter.isfinite().all())
-            except Exception:  # a fake tensor while torch.compile reads the step
-                return
-            letters = self._letters[identity]
-            letters[max(letters) + 1] = letter
-            if changed:
-                self._changed.add(identity)
-            if identity in self._changed and "f" in letters.values():
-                del self._unlearned[identity]
+        with reading(torch):
+            for identity, before in list(self._unlearned.items()):
+                parameter = self._trainable[identity]
+                try:
+                    letter, _ = read_gradient(torch, parameter.grad)
+                    changed = before.differs_from(parameter)
+                    changed = changed and bool(plain(torch, parameter).isfinite().all())
+                except Exception:  # a fake tensor while torch.compile reads the step
+                    continue
+                letters = self._letters[identity]
+                letters[max(letters) + 1] = letter
+                if changed:
+                    self._changed.add(identity)
+                if identity in self._changed and "f" in letters.values():
+                    del self._unlearned[identity]
 
     def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
         """One entry for each parameter that should learn or that an optimizer holds.
@@ -207,6 +333,8 @@ class ParameterWatch:
         learning = {
             identity: parameter for identity, parameter in learning.items() if identity not in late
         }
+        learning = {i: p for i, p in learning.items() if i not in self._unread}
+        self._look_at_resting()
         everything = {**self._parameters, **held, **learning}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
@@ -219,6 +347,8 @@ class ParameterWatch:
             if "z" in kinds and not kinds & set("fx")
         }
         order = {identity: position for position, identity in enumerate(names)}
+        ways = self._ways(list(tops.values()))
+        forgotten = self._forgotten(list(tops.values()))
         self._entries = {
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
@@ -230,7 +360,12 @@ class ParameterWatch:
                 "gradients": "".join(
                     letter for _, letter in sorted(self._letters.get(identity, {}).items())
                 ),
-                "changed": identity in self._changed,
+                "changed": identity in self._changed
+                or (identity in self._moved and identity not in held),
+                "moved": identity in self._moved,
+                "ran": ways.get(identity),
+                "forgotten": identity in forgotten,
+                "unread": identity in self._unread,
                 "learning_rate": protocol.number(self._rate_of.get(identity)),
                 "frozen": not parameter.requires_grad and identity not in learning,
             }
@@ -239,6 +374,55 @@ class ParameterWatch:
             )
         }
         return list(self._entries.values())
+
+    def _ways(self, tops: List[Any]) -> Dict[int, str]:
+        """How the module of each parameter below ``tops`` ran, by the parameter's id.
+
+        A parameter is missing if that is not known.
+        """
+        found: Dict[int, str] = {}
+        for top in tops:
+            self._add_ways(top, found)
+        return found
+
+    def _add_ways(self, module: Any, found: Dict[int, str]) -> None:
+        """Add the ways of the parameters below ``module`` to ``found``.
+
+        A module that no hook saw did not run, unless something below it got a gradient: a fused
+        layer does without the forward of its parts, and a compiled model is not seen at all.
+        """
+        seen = self.forward.seen
+        if id(module) not in seen and not any(id(below) in seen for below in module.modules()):
+            if self._kinds(module) <= {"n"}:
+                found.update((id(parameter), "not") for parameter in module.parameters())
+            return
+        if id(module) in self.forward.ways:
+            way = WAYS[self.forward.ways[id(module)]]
+            found.update((id(parameter), way) for parameter in module.parameters(recurse=False))
+        for child in module.children():
+            self._add_ways(child, found)
+
+    def _forgotten(self, tops: List[Any]) -> Set[int]:
+        """The parameters (ids) of modules whose output was forgotten, as far as that can be told.
+
+        Such a module passes its input on in the same shape, or the next module could not have
+        taken the input instead; a module of its type beside it does the same and learns.
+        """
+        found: Set[int] = set()
+        for parent in [module for top in tops for module in top.modules()]:
+            passing = [child for child in parent.children() if id(child) in self.forward.passing]
+            learns = [bool(self._kinds(child) - {"n"}) for child in passing]
+            alive = {type(child) for child, well in zip(passing, learns) if well}
+            for child, well in zip(passing, learns):
+                if not well and type(child) in alive:
+                    found.update(map(id, child.parameters()))
+        return found
+
+    def _kinds(self, module: Any) -> Set[str]:
+        """The letters of all gradients below ``module``."""
+        return {
+            letter for p in module.parameters() for letter in self._letters.get(id(p), {}).values()
+        }
 
     def optimizers(self, optimizers: List[Any], steps: Dict[int, int]) -> List[Dict[str, Any]]:
         """What is known about each optimizer; ``steps`` are the steps it finished, by id."""
@@ -361,6 +545,8 @@ class ParameterWatch:
                 if any(p.requires_grad for root in ran for p in root.parameters())
                 else list(held.values())
             )
+        if self.by_hand and not held:
+            taking_part, loose = [], [*self.by_hand.values(), *self._trained_by_hand()]
         candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
         if self._letters:
             return {

@@ -36,6 +36,8 @@ from . import cell, protocol
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+OUR_FAULT = 70
+"""EX_SOFTWARE: our code failed, not the script."""
 KILL = 9  # signal.SIGKILL, which Windows does not have
 
 
@@ -68,7 +70,9 @@ def main(start_path: str) -> None:
         if not start["fork"]:
             emit(events, event="started", pid=os.getpid())
             began = time.perf_counter()
-            cell.run(request, events)
+            code = run_cell(request, events)
+            if code:
+                leave(code)
             wall_s = time.perf_counter() - began
             emit(
                 events,
@@ -91,17 +95,10 @@ def serve(request: Dict[str, Any], events: IO[str], spared: Set[int]) -> None:
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        code = 70  # EX_SOFTWARE: our code failed, not the script
-        try:
-            if not request.get("paced"):
-                events.close()
-            die_with_parent()
-            cell.run(request, events)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            leave(code)
+        if not request.get("paced"):
+            events.close()
+        die_with_parent()
+        leave(run_cell(request, events))
     emit(events, event="started", pid=pid)
     _, status = os.waitpid(pid, 0)
     wall_s = time.perf_counter() - began
@@ -118,6 +115,16 @@ def serve(request: Dict[str, Any], events: IO[str], spared: Set[int]) -> None:
         import_s=time.perf_counter() - began,
         **state(),
     )
+
+
+def run_cell(request: Dict[str, Any], events: IO[str]) -> int:
+    """Run a cell in this process; returns the exit code of the process."""
+    try:
+        cell.run(request, events)
+    except BaseException:  # those of the script are in the observation
+        traceback.print_exc()
+        return OUR_FAULT
+    return 0
 
 
 def end_adopted(spared: Set[int]) -> None:

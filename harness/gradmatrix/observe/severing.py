@@ -5,24 +5,28 @@ It also sees tensors that become new leaves, parameters that are frozen, and hoo
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from . import source
 from .finite import OPERATIONS
-from .frames import frames, here, line, plumbing
+from .frames import Lines, frames, here, line, mine, plumbing, visible
+from .spoiled import FUNCTIONS, IN_PLACE
 from .torches import identity, is_compiling
 
 if TYPE_CHECKING:
-    from types import CodeType
+    from types import FrameType
 
+    from .spoiled import SpoiledWatch
     from .torches import Trouble
 
 KEPT = 256
 """At most this many severed tensors of a step. Each keeps its part of the graph alive until the
 step is over."""
-LEAVING = ("detach", "detach_", "item", "tolist", "numpy")
+LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
 NO_DERIVATIVE = (
@@ -43,6 +47,12 @@ WEAK = (*LIKE, *NO_DERIVATIVE)
 FLAT = ("round", "floor", "ceil", "trunc", "sign")
 """Their gradient is zero everywhere."""
 MAKING = ("tensor", "as_tensor")
+LOSSES = ("cross_entropy", "nll_loss")
+TO_FREEZE = re.compile(r"infer|free?z|frozen")
+"""Arguments that freeze parameters if they are true."""
+TO_TRAIN = re.compile(r"train|grad")
+"""Arguments that freeze parameters if they are false."""
+ARGUMENTS_SHOWN = 4
 
 
 class SeveringWatch:
@@ -52,11 +62,16 @@ class SeveringWatch:
     """
 
     def __init__(
-        self, running: Callable[[], Any], stamp: Callable[[], int], trouble: Trouble
+        self,
+        running: Callable[[], Any],
+        stamp: Callable[[], int],
+        trouble: Trouble,
+        spoiled: SpoiledWatch,
     ) -> None:
         self.running = running
         self.stamp = stamp
         self.trouble = trouble
+        self.spoiled = spoiled
         self.in_backward: Callable[[], bool] = bool
         self.operation: Callable[[str], Callable[..., None]]
         """What looks at the results of an operation that can make NaN or infinity."""
@@ -65,18 +80,25 @@ class SeveringWatch:
         """Tensors whose gradient became zero through a function that is flat everywhere."""
         self.made: List[Dict[str, Any]] = []
         """Leaves that were made to require a gradient, by weak reference."""
-        self.dropped: Dict[int, Optional[Tuple[CodeType, int]]] = {}
+        self.dropped: Dict[int, Optional[Lines]] = {}
         """Parameters, by id, whose gradient was set to None since the last backward pass, and
         where."""
-        self.hooks: Dict[int, Optional[Tuple[CodeType, int]]] = {}
+        self.hooks: Dict[int, Optional[Lines]] = {}
         """Parameters, by id, on which a hook was registered, and where."""
         self.first_hooked: List[Dict[str, Any]] = []
         """Where a hook was first registered on another tensor."""
         self.froze: Dict[Any, List[Any]] = {}
         """Parameters that were frozen (weak references), by the line that froze them, in the order
         of time."""
+        self.arguments: Dict[Any, Tuple[List[str], List[Dict[str, Any]]]] = {}
+        """By the line that froze parameters: the arguments that told it to, and where the script
+        writes them."""
         self.clipped: List[Dict[str, Any]] = []
-        """Where gradients were clipped to a norm of 0."""
+        """Where gradients were clipped to 0."""
+        self.losses = 0
+        """How often a loss over labels was computed."""
+        self.ignored: List[Dict[str, Any]] = []
+        """The calls in which every label was ignored: the label, and the frames."""
         self._undo: List[Callable[[], None]] = []
         self._functions: List[Callable[[], None]] = []
         self.compiled = False
@@ -97,6 +119,12 @@ class SeveringWatch:
         self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
         self._replace(torch, "compile", self._compiled, after=False)
+        for name, note in (
+            ("clip_grad_norm_", self._clipping),
+            ("clip_grad_value_", self._clipping_value),
+        ):
+            for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
+                self._replace(owner, name, note, after=False)
         return self.remove
 
     def install(self) -> Callable[[], None]:
@@ -117,10 +145,13 @@ class SeveringWatch:
                 self._replace(torch, name, self._leaving(name, self.flat), after=False)
             for name in MAKING:
                 self._replace(torch, name, self._making(f"torch.{name}"), after=True)
+            for owner, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
+                for name in (each for each in names if hasattr(owner, each)):
+                    self._replace(owner, name, self._changing(name), after=True)
+            for name in LOSSES:
+                self._replace(torch.nn.functional, name, self._labelled, after=False)
         self._undo = methods
         self._replace_data()
-        for owner in (torch.nn.utils, torch.nn.utils.clip_grad):
-            self._replace(owner, "clip_grad_norm_", self._clipping, after=False)
         return self.remove
 
     def _follow_operations(self, owner: Any) -> None:
@@ -176,6 +207,33 @@ class SeveringWatch:
     def _clipping(self, _parameters: Any = None, max_norm: Any = None, *_: Any, **__: Any) -> None:
         if max_norm is not None and float(max_norm) == 0:
             self.clipped = frames()
+
+    def _clipping_value(
+        self, _parameters: Any = None, clip_value: Any = None, *_: Any, **__: Any
+    ) -> None:
+        self._clipping(None, clip_value)
+
+    def _changing(self, how: str) -> Callable[..., None]:
+        def note(_result: Any, tensor: Any, *_: Any, **__: Any) -> None:
+            if not plumbing(sys._getframe(3)):
+                self.spoiled.changed(tensor, how)
+
+        return note
+
+    def _labelled(
+        self,
+        _input: Any = None,
+        target: Any = None,
+        *_: Any,
+        ignore_index: int = -100,
+        **__: Any,
+    ) -> None:
+        if target is None or target.is_floating_point() or not target.numel():
+            return
+        self.losses += 1
+        if bool((target == ignore_index).all()):
+            self.ignored.append({"text": str(ignore_index), "frames": frames()})
+            del self.ignored[1:-1]
 
     def _replace_data(self) -> None:
         tensor, note = self._torch.Tensor, self._leaving("data")
@@ -239,18 +297,18 @@ class SeveringWatch:
 
     def _making(self, how: str) -> Callable[..., None]:
         def note(result: Any, *given: Any, **__: Any) -> None:
-            self._made(result, how)
-            source = given[0] if given else None
-            if (
-                isinstance(source, self._torch.Tensor)
-                and source.grad_fn is not None
-                and result.grad_fn is None
-            ):
-                self.sever(source, how, frames())
+            items = given[0] if given and isinstance(given[0], (list, tuple)) else given[:1]
+            origin = next((each for each in items if self._in_graph(each)), None)
+            self._made(result, how, of_graph=origin is not None)
+            if origin is not None and result.grad_fn is None:
+                self.sever(origin, how, frames())
 
         return note
 
-    def _made(self, tensor: Any, how: str) -> None:
+    def _in_graph(self, value: Any) -> bool:
+        return isinstance(value, self._torch.Tensor) and value.grad_fn is not None
+
+    def _made(self, tensor: Any, how: str, *, of_graph: bool = False) -> None:
         if tensor.requires_grad and tensor.is_leaf and not isinstance(tensor, self._parameter):
             self.made.append(
                 {
@@ -258,6 +316,7 @@ class SeveringWatch:
                     "how": how,
                     "frames": frames(),
                     "module": self.running(),
+                    "of_graph": of_graph,
                 }
             )
             del self.made[:-KEPT]
@@ -286,13 +345,17 @@ class SeveringWatch:
                         "how": name,
                         "frames": frames(),
                         "module": self.running(),
+                        "of_graph": False,
                     }
                 )
         elif name == "grad" and value is None and tensor.grad is not None:
             self.dropped[id(tensor)] = here()
 
     def _frozen(self, parameter: Any) -> None:
-        self.froze.setdefault(here(), []).append(weakref.ref(parameter))
+        at = here()
+        if at not in self.froze:
+            self.arguments[at] = freezing(sys._getframe(3))
+        self.froze.setdefault(at, []).append(weakref.ref(parameter))
 
     def _hooking(self, _result: Any, tensor: Any, *_: Any) -> None:
         at = here()
@@ -302,6 +365,39 @@ class SeveringWatch:
             self.hooks[id(tensor)] = at
         elif tensor.grad_fn is not None:
             self.first_hooked = self.first_hooked or line(at)
+
+
+def freezing(frame: Optional[FrameType]) -> Tuple[List[str], List[Dict[str, Any]]]:
+    """The arguments of a library's call that made it freeze parameters.
+
+    They are looked for in the calls between ``frame`` and the user's line, and in the objects that
+    these were given.
+
+    Returns:
+        the arguments as they would be written, and where the script writes the first of them.
+    """
+    found: Dict[str, Any] = {}
+    frame = visible(frame)
+    while frame is not None and not mine(frame.f_code.co_filename):
+        code = frame.f_code
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        given = {name: frame.f_locals.get(name) for name in names}
+        for value in [value for name, value in given.items() if name != "self"]:
+            fields = getattr(type(value), "__dataclass_fields__", {})
+            given = {**{name: getattr(value, name, None) for name in fields}, **given}
+        found.update(
+            (name, value)
+            for name, value in given.items()
+            if (value is True and TO_FREEZE.search(name))
+            or (value is False and TO_TRAIN.search(name))
+        )
+        frame = visible(frame.f_back)
+    if frame is None:
+        return [], []
+    written = source.keywords(lambda name: name in found, lambda value: value in (True, False))
+    places = [[at] for text, at in written if text in {f"{n}={v}" for n, v in found.items()}]
+    texts = [f"{name}={value}" for name, value in found.items()][:ARGUMENTS_SHOWN]
+    return texts, places[0] if places else []
 
 
 def known_to_jit(original: Any, watched: Any) -> Callable[[], None]:

@@ -6,10 +6,11 @@ the nodes of an autograd graph.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 KEPT = 10
 WHOLE = 1 << 20
@@ -73,6 +74,10 @@ class ModuleTree:
         while self._undo:
             self._undo.pop()()
 
+    def known(self) -> List[Any]:
+        """Every followed module that is alive."""
+        return list(self._parents)
+
     def top(self, module: Any) -> Any:
         """The outermost module that is known to contain ``module``.
 
@@ -133,6 +138,14 @@ def uninitialized(parameter: Any) -> bool:
     return hasattr(parameter, "materialize")
 
 
+def unwrapped(torch: Any, tensor: Any) -> Any:
+    """The tensor below the wrappers in which torch.func computes with it."""
+    functorch = torch._C._functorch
+    while tensor is not None and functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def is_parameter(leaf: Any) -> bool:
     """Whether a leaf of a graph is a parameter."""
     import torch
@@ -150,30 +163,26 @@ class Kept:
 
     def __init__(self, torch: Any, tensor: Any) -> None:
         self._torch = torch
-        tensor = local(tensor)
+        tensor = plain(torch, tensor)
         self._large = tensor.numel() > WHOLE
         self._sample = self._sampled(tensor).clone()
         self._sums = self._summed(tensor) if self._large else ()
 
     def differs_from(self, tensor: Any) -> bool:
         """Whether ``tensor`` has a different value now."""
-        tensor = local(tensor)
+        tensor = plain(self._torch, tensor)
         if not self._torch.equal(self._sample, self._sampled(tensor)):
             return True
         return self._large and self._summed(tensor) != self._sums
 
     def _sampled(self, tensor: Any) -> Any:
         if not self._large:
-            return tensor.detach()
-        flat = (
-            tensor.detach().reshape(-1)
-            if tensor.is_contiguous()
-            else tensor.detach()[:1].reshape(-1)
-        )
+            return tensor
+        flat = tensor.reshape(-1) if tensor.is_contiguous() else tensor[:1].reshape(-1)
         return flat[:: max(1, flat.numel() // WHOLE)]
 
-    def _summed(self, tensor: Any) -> Tuple[float, ...]:
-        torch, value = self._torch, tensor.detach()
+    def _summed(self, value: Any) -> Tuple[float, ...]:
+        torch = self._torch
         sums = [
             float(value.sum(dtype=torch.float64)),
             float(torch.linalg.vector_norm(value.float())),
@@ -195,6 +204,28 @@ def local(tensor: Any) -> Any:
     return tensor if part is None else part()
 
 
+def plain(torch: Any, tensor: Any) -> Any:
+    """The values of a tensor of any kind, as a dense tensor without a graph.
+
+    Whoever calls this has switched gradients and subclasses off, see :func:`reading`.
+    """
+    tensor = local(tensor).detach()
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    if tensor.layout == torch.sparse_coo:
+        return tensor.coalesce().values()
+    if tensor.is_nested or (tensor.layout != torch.strided and not tensor.is_mkldnn):
+        return tensor.values()
+    return tensor.to_dense() if tensor.is_mkldnn else tensor
+
+
+@contextlib.contextmanager
+def reading(torch: Any) -> Iterator[None]:
+    """A context in which values are read: without a graph, and past the methods of subclasses."""
+    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+        yield
+
+
 def held_by(optimizer: Any) -> List[Any]:
     """The parameters of all groups of ``optimizer``."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -205,8 +236,17 @@ def highest_rate(optimizer: Any) -> Optional[float]:
 
     None if the optimizer chooses it itself.
     """
-    rates = [group.get("lr") for group in optimizer.param_groups]
-    return None if None in rates or not rates else max(map(float, rates))
+    rates = [as_rate(group) for group in optimizer.param_groups]
+    known = [rate for rate in rates if rate is not None]
+    return max(known) if known and len(known) == len(rates) else None
+
+
+def as_rate(group: Dict[str, Any]) -> Optional[float]:
+    """The learning rate of a group; None if it is no number."""
+    try:
+        return float(group["lr"])
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        return None
 
 
 def rate_of(optimizer: Any, parameter: Any) -> Optional[float]:
@@ -217,8 +257,7 @@ def rate_of(optimizer: Any, parameter: Any) -> Optional[float]:
     groups = (
         g for g in optimizer.param_groups if any(parameter is member for member in g["params"])
     )
-    group: Dict[str, Any] = next(groups, {})
-    return None if group.get("lr") is None else float(group["lr"])
+    return as_rate(next(groups, {}))
 
 
 def read_gradient(torch: Any, gradient: Any) -> Any:
@@ -229,16 +268,18 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     """
     if gradient is None:
         return "n", 0.0
-    gradient = local(gradient)
-    values = gradient.coalesce().values() if gradient.is_sparse else gradient
+    values = plain(torch, gradient)
     if not values.numel():
         return "z", 0.0
     magnitudes = values.abs() if values.is_complex() else values
-    greatest = float(torch.linalg.vector_norm(magnitudes, ord=float("inf"), dtype=torch.float32))
-    norm = float(torch.linalg.vector_norm(magnitudes, dtype=torch.float32))
+    if magnitudes.element_size() == 1:  # an 8-bit type knows no norms
+        magnitudes = magnitudes.float()
+    exact = torch.float64 if magnitudes.dtype == torch.float64 else torch.float32
+    greatest = float(torch.linalg.vector_norm(magnitudes, ord=float("inf"), dtype=exact))
+    norm = float(torch.linalg.vector_norm(magnitudes, dtype=exact))
     if not math.isfinite(greatest):
-        return "x", norm**2
-    return ("f" if greatest else "z"), norm**2
+        return "x", norm * norm
+    return ("f" if greatest else "z"), norm * norm
 
 
 class Reach:

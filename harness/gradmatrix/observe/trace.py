@@ -9,6 +9,9 @@ the environment variable GRADMATRIX_TRACE:
       each process that trained or raised. It is replaced as a whole: a second after the first step,
       every ten seconds, and at the end
   PID.trouble    why a process could not be watched
+  PID.rank       {"rank": int, "ranks": int, "sums": [[number, ...], ...], "frames": [Frame, ...]},
+      from each of several ranks that train together: sums over its parameters before the first
+      audited step and after each of them, and the call of the step
   enough         exists once a process was stopped after "stop_after" optimizer steps
   PID.enough     a rank is about to be stopped and waits for the others
 """
@@ -24,7 +27,9 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from . import machine, protocol
+from .frames import frames, of_error
 from .observer import Enough, Observer
+from .torches import held_by
 
 DELAY_S = 1.0
 """The first observation is written this late, because it takes milliseconds; a short training is
@@ -33,6 +38,10 @@ INTERVAL_S = 10.0
 PATIENCE_S = 10.0
 """Time for the ranks that are still in the step after which all are stopped."""
 TIMES_KEPT = 10_000
+COMPARED = 4
+"""After so many steps the parameters of ranks are compared."""
+SUMMED = 64
+"""At most this many parameters of a rank are compared."""
 RANKS = ("RANK", "LOCAL_RANK")
 """Set by launchers: torchrun and accelerate set both, Lightning only the second."""
 
@@ -58,9 +67,12 @@ class Trace:
             stop_after=self.stop_after,
         )
         self.observer.leaving = self._wait_for_ranks
+        self.observer.on_update = self._stepped
         self.began = time.perf_counter()
         self._next_write: Optional[float] = None
         self._ended = False
+        self._together: Optional[Dict[str, Any]] = None
+        """What is told of this rank, for the comparison with the others."""
         self._before: Any = None
         """What had been seen in the process from which this one was forked."""
 
@@ -72,6 +84,7 @@ class Trace:
         from torch.optim import optimizer as optim
 
         self.observer.__enter__()
+        optim.register_optimizer_step_pre_hook(self._about_to_step)
         optim.register_optimizer_step_post_hook(self._stepped)
         atexit.register(self.end)
         self._follow_exit()
@@ -94,11 +107,36 @@ class Trace:
 
         os._exit = leaving  # type: ignore[assignment]
 
-    def _stepped(self, *_: Any) -> None:
-        """Write observations from time to time.
+    def _about_to_step(self, optimizer: Any, *_: Any) -> None:
+        """Keep sums over the parameters of a rank before the first step."""
+        distributed = initialized() if self._together is None and not self.observer.steps else None
+        if distributed is not None and distributed.get_world_size() > 1:
+            self._together = {
+                "rank": distributed.get_rank(),
+                "ranks": distributed.get_world_size(),
+                "optimizer": optimizer,
+                "sums": [],
+                "frames": frames(),
+            }
+            self._guarded(self._sum)
+
+    def _sum(self) -> None:
+        """Add the sums of this moment. A tensor that is spread over the ranks has none."""
+        assert self._together is not None
+        whole = [p for p in held_by(self._together["optimizer"]) if not hasattr(p, "to_local")]
+        self._together["sums"].append(
+            [f"{tuple(p.shape)} {float(p.detach().double().sum()):.12g}" for p in whole[:SUMMED]]
+        )
+
+    def _stepped(self, optimizer: Any, *_: Any) -> None:
+        """Compare ranks, and write observations from time to time.
 
         Called after each step, when the observer has seen it.
         """
+        together = self._together
+        if together is not None and together["optimizer"] is optimizer:
+            if len(together["sums"]) <= COMPARED:
+                self._guarded(self._sum)
         now = time.monotonic()
         if self._next_write is None:
             self._next_write = now + DELAY_S
@@ -159,6 +197,8 @@ class Trace:
         if self._ended:
             return
         self._ended = True
+        if self._together is not None:
+            self._guarded(self._tell_rank)
         error = sys.exc_info()[1] or last_exception()
         if isinstance(error, SystemExit):
             if error.code in (0, None):
@@ -167,15 +207,25 @@ class Trace:
                 error.__context__, Exception
             ):  # torch's spawn prints it and exits with 1
                 error = error.__context__
-        if self.stop_after is not None and self.observer.steps >= self.stop_after:
+        if self.observer.done:
             self._guarded(lambda: open(os.path.join(self.folder, "enough"), "a").close())
             error = None  # what its cleaning up raises then is no finding
         own = self._seen() != self._before
         if (own and not self.rank) or (error is not None and (own or not any(self._before or ()))):
             self.write(
-                "done" if error is None else "step" if self.observer.entered_training else "setup",
+                "done"
+                if error is None
+                else "step"
+                if self.observer.entered_training or self.observer.backward.calls
+                else "setup",
                 error,
             )
+
+    def _tell_rank(self) -> None:
+        """Write for the host the sums over this rank's parameters."""
+        assert self._together is not None
+        facts = {key: value for key, value in self._together.items() if key != "optimizer"}
+        protocol.write(os.path.join(self.folder, f"{os.getpid()}.rank"), facts)
 
     def write(self, reached: str, error: Optional[BaseException]) -> None:
         """Write for the host what has been seen; of another rank only its exception."""
@@ -262,6 +312,7 @@ def observation(
         "no_device": False,
         "raised": None if error is None else described(error),
         **facts,
+        **({} if error is None else observer.of_error(error)),
         "peak_memory_bytes": machine.peak_memory_bytes() if cuda is None else cuda,
         "start_memory_bytes": None,
         "wall_s": time.perf_counter() - began,
@@ -269,11 +320,11 @@ def observation(
     }
 
 
-def described(error: BaseException) -> Dict[str, str]:
+def described(error: BaseException) -> Dict[str, Any]:
     """The exception as it stands in an observation."""
     from .cell import describe  # it imports what most scripts do without
 
-    return describe(error)
+    return {**describe(error), "frames": of_error(error)}
 
 
 def tell(folder: str, rank: Optional[int], seen: Dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import SCHEMA, Frozen, Observation, rate_of
+from gradmatrix.core.observation import SCHEMA, Drift, Frame, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
@@ -25,6 +25,7 @@ from gradmatrix.judge.diagnosis import (
     innermost_frame,
     say_where,
 )
+from gradmatrix.judge.remarks import judge_script, split
 from gradmatrix.judge.verdict import Verdict, gradient_status, judge_observation
 from gradmatrix.trace.running import AUDIT, start
 
@@ -76,6 +77,8 @@ class Finding(Frozen, frozen=True):
     learns: tuple[str, ...]
     """If some parameters learn and others do not: the modules whose parameters do."""
     does_not_learn: tuple[str, ...]
+    remarks: tuple[str, ...]
+    """What does not learn and is no fault: an unused head, a target network."""
     misleading: tuple[str, ...]
     """Warnings about missing gradients although none is missing."""
     trouble: tuple[str, ...]
@@ -83,10 +86,22 @@ class Finding(Frozen, frozen=True):
     observation: Observation | None
 
 
+class Rank(Frozen, frozen=True):
+    """Sums over the parameters of one of several ranks, as ``observe/trace.py`` writes them."""
+
+    rank: int
+    ranks: int
+    sums: tuple[tuple[str, ...], ...]
+    """Before the first step, and after each of the first few."""
+    frames: tuple[Frame, ...]
+
+
 class Left(Frozen, frozen=True):
     """What all processes of the script left."""
 
     processes: tuple[Process, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    """Of those that train together."""
     trouble: tuple[str, ...] = ()
     """Why some could not be watched."""
     stopped: bool = False
@@ -129,10 +144,28 @@ def left_in(folder: Path) -> Left:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
         except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
+    ranks = [
+        msgspec.json.decode(path.read_bytes(), type=Rank) for path in sorted(folder.glob("*.rank"))
+    ]
     trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
-        processes=tuple(processes), trouble=tuple(trouble), stopped=(folder / "enough").exists()
+        processes=tuple(processes),
+        ranks=tuple(ranks),
+        trouble=tuple(trouble),
+        stopped=(folder / "enough").exists(),
     )
+
+
+def drift(ranks: Sequence[Rank]) -> Drift | None:
+    """Whether ranks began with equal parameters and have different ones at the end; else None."""
+    if not ranks or len(ranks) < ranks[0].ranks:
+        return None
+    moments = list(zip(*(rank.sums for rank in ranks), strict=False))
+    differ = [len(set(moment)) > 1 for moment in moments]
+    if len(differ) < 2 or not ranks[0].sums[0] or differ[0] or not differ[-1]:  # noqa: PLR2004
+        return None
+    first = min(ranks, key=lambda rank: rank.rank)
+    return Drift(step=differ.index(True), ranks=len(ranks), frames=first.frames)
 
 
 def conclude(
@@ -150,8 +183,12 @@ def conclude(
         remedy_for: looks up what is known to help.
     """
     seen = observed(left.processes, failed=returncode != 0 and not left.stopped)
+    remarks: tuple[str, ...] = ()
+    whole = seen
+    if seen is not None:
+        seen, remarks = split(replace(seen, drift=drift(left.ranks)))
     verdict = judged(seen, 0 if left.stopped else returncode)
-    diagnosis = diagnose(seen) if seen is not None else None
+    diagnosis = diagnose(seen) if seen is not None and verdict.outcome.judged else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
     learning, still = group_by_learning(seen.parameters) if seen is not None else ((), ())
     return Finding(
@@ -168,9 +205,10 @@ def conclude(
         explanation=explain(diagnosis, remedy) if diagnosis is not None else (),
         learns=learning if still else (),
         does_not_learn=still if learning else (),
+        remarks=remarks,
         misleading=false_alarms(seen) if seen is not None else (),
         trouble=(*left.trouble, *(seen.observer_errors if seen is not None else ())),
-        observation=seen,
+        observation=whole,
     )
 
 
@@ -194,7 +232,7 @@ def observed(processes: Sequence[Process], *, failed: bool) -> Observation | Non
 
 def work(seen: Observation) -> tuple[int, int, int]:
     """How much of a training a process saw."""
-    return seen.steps, len(seen.backward), len(seen.parameters)
+    return seen.steps + seen.updates, len(seen.backward), len(seen.parameters)
 
 
 def judged(seen: Observation | None, returncode: int) -> Verdict:
@@ -205,7 +243,7 @@ def judged(seen: Observation | None, returncode: int) -> Verdict:
     if seen is None and returncode == 0:
         return Verdict(exited_with(0), None, "the script never imported torch")
     if seen is not None and (returncode == 0 or (returncode > 0 and seen.raised is not None)):
-        return judge_observation(seen)
+        return judge_script(seen)
     gradient = None if seen is None else gradient_status(seen)
     if returncode < 0:
         return Verdict(killed_by(-returncode), gradient, f"killed by signal {-returncode}")
@@ -227,8 +265,9 @@ def headline(finding: Finding) -> str:
     if finding.gradient is not None:
         late = finding.outcome == NO_GRAD_FN and finding.gradient is Gradient.FLOWING
         parts.append(f"gradient {finding.gradient}{' at first' if late else ''}")
-    if finding.observation is not None:
-        parts.append(counted(finding.steps, "step"))
+    if (seen := finding.observation) is not None:
+        by_hand = counted(seen.updates, "update") + " without an optimizer"
+        parts.append(by_hand if seen.updates else counted(finding.steps, "step"))
     if (fast := finding.steps_per_s) is not None:
         parts.append(f"{digits(fast.median)} steps/s ({digits(fast.low)} to {digits(fast.high)})")
     if finding.peak_memory_bytes is not None:
@@ -244,6 +283,7 @@ def digits(value: float) -> str:
 def report(finding: Finding) -> list[str]:
     """The lines below the headline."""
     lines = list(finding.explanation) or ([finding.message] if finding.message else [])
+    lines += [f"remark: {remark}" for remark in finding.remarks]
     lines += notes(finding.observation) if finding.observation is not None else []
     lines += [
         f"misleading warning, because everything learns: {message}"
@@ -267,7 +307,7 @@ def notes(seen: Observation) -> list[str]:
         if built.steps and not built.learning_rates
     ]
     loose = seen.unheld
-    if loose is not None and judge_observation(seen).outcome.trains:
+    if loose is not None and judge_observation(split(seen)[0]).outcome.trains:
         modules = ", ".join(f"`{module}`" for module in loose.modules)
         found.append(
             f"note: {loose.parameters} parameters got a gradient but are in no optimizer: {modules}"

@@ -1,0 +1,151 @@
+"""What is true of a script and no fault: it becomes a remark, and is left out of the verdict.
+
+A cell of the matrix has a contract: every parameter that an optimizer holds, or that was trained,
+must learn. Nobody promised that of a script that is traced. There it is a fault if the loss uses a
+parameter and the gradient does not reach it, or if a parameter gets a gradient and does not change.
+This module is the only place where the two differ.
+
+A remark is only made beside something that learns. Each rule says which fault it must not hide.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gradmatrix.core.outcomes import UNSEEN, Outcome
+from gradmatrix.core.text import counted, few
+from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gradmatrix.core.observation import Observation, Parameter
+
+    Rule = Callable[[Parameter, Observation], bool]
+
+MOST_NAMES = 3
+ONCE = 2
+"""Values can only be compared if gradients were asked for this often."""
+
+
+def judge_script(seen: Observation) -> Verdict:
+    """The verdict on a script without a contract; ``seen`` is what :func:`split` left."""
+    if seen.raised is None and not seen.steps and not seen.updates and not seen.optimizers:
+        what = None
+        if not seen.requests:
+            what = "No gradient was asked for, and no optimizer was built: nothing can be judged."
+        elif not seen.backward and seen.requests < ONCE:
+            what = "Gradients were asked for once: whether anything was trained cannot be judged."
+        if what is not None:
+            return Verdict(Outcome(UNSEEN), None, what)
+    return judge_observation(seen)
+
+
+def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
+    """The observation without what is harmless, and a sentence for each harmless fact."""
+    learning = [p for p in seen.parameters if p.learns]
+    well = [p for p in learning if best_step(p) == "f" and p.changed]
+    excused: dict[str, list[Parameter]] = {}
+    if well:
+        for parameter in learning:
+            why = next((why for why, rule in RULES.items() if rule(parameter, seen)), None)
+            if why is not None:
+                excused.setdefault(why, []).append(parameter)
+    if len(excused.get(UNUSED, ())) > len(well):  # the loss misses most of what ran
+        del excused[UNUSED]
+    names = {p.name for group in excused.values() for p in group}
+    kept = tuple(replace(p, learns=False) if p.name in names else p for p in seen.parameters)
+    unread = [p for p in seen.parameters if p.unread]
+    remarks = [say(why, group) for why, group in excused.items()]
+    if unread:
+        remarks.append(say("could not be read, and is not judged", unread))
+    return (replace(seen, parameters=kept) if names else seen), tuple(remarks)
+
+
+def say(why: str, parameters: Sequence[Parameter]) -> str:
+    """A sentence about some parameters, by their modules."""
+    owners = list(dict.fromkeys(p.module or p.name for p in parameters))
+    names = few([f"`{name}`" for name in owners], MOST_NAMES)
+    return f"{names} ({counted(len(parameters), 'parameter tensor')}): {why}"
+
+
+def asleep(parameter: Parameter, seen: Observation) -> bool:
+    """An expert that no input reached, a layer that this phase does without.
+
+    Not the old layer that the optimizer still holds: no module has it. If one still has it, the new
+    layer is not held and does not change.
+    """
+    del seen
+    return parameter.ran in {"not", "empty"} and best_step(parameter) in "nz"
+
+
+def nobodys(parameter: Parameter, seen: Observation) -> bool:
+    """A target network or a teacher: no optimizer holds it, and the loss does not reach it.
+
+    Not a layer that was left out: that one gets a gradient. Not what a script updates by hand.
+    """
+    return bool(seen.steps) and not parameter.held and best_step(parameter) == "n"
+
+
+def follows(parameter: Parameter, seen: Observation) -> bool:
+    """A target network that is held: it runs without gradients, and its values are copied.
+
+    Not a layer under no_grad by mistake: nothing else changes its values.
+    """
+    if parameter.ran != "without-grad" or best_step(parameter) != "n":
+        return False
+    copied = [p for p in seen.parameters if p.ran == "without-grad" and (p.moved or p.changed)]
+    learning = [p for p in seen.parameters if best_step(p) == "f"]
+    return nearest(parameter, copied) > nearest(parameter, learning)
+
+
+def nearest(parameter: Parameter, others: Sequence[Parameter]) -> int:
+    """How many modules at most contain both ``parameter`` and one of the ``others``; -1 if none."""
+    path = parameter.name.split(".")
+    shared = (zip(path, other.name.split("."), strict=False) for other in others)
+    return max((sum(1 for _ in takewhile(same, pairs)) for pairs in shared), default=-1)
+
+
+def same(pair: tuple[str, str]) -> bool:
+    """Whether both names are the same."""
+    return pair[0] == pair[1]
+
+
+def cancels(parameter: Parameter, seen: Observation) -> bool:
+    """A bias whose gradient is exactly zero, while the weight beside it has one (WGAN-GP).
+
+    Not a bias that a hook silences. Not a dead layer: its weight gets zeros too.
+    """
+    hooked = any(hook.parameter in {parameter.name, ""} for hook in seen.hooks)
+    return (
+        best_step(parameter) == "z"
+        and len(parameter.shape) <= 1
+        and not hooked
+        and any(p.module == parameter.module and best_step(p) == "f" for p in seen.parameters)
+    )
+
+
+def idle(parameter: Parameter, seen: Observation) -> bool:
+    """A head or a pooler whose output the loss does not use.
+
+    Not if an operation was seen that cuts the graph, nor if the next module should have used it.
+    """
+    cut = seen.leaves or any(event.how != "unknown" for event in seen.severed)
+    cut = cut or any(f"{parameter.name}.".startswith(f"{lost.within}.") for lost in seen.lost)
+    return best_step(parameter) == "n" and not (
+        cut or parameter.forgotten or parameter.module is None or parameter.ran == "without-grad"
+    )
+
+
+UNUSED = "the loss does not use its output"
+RULES: dict[str, Rule] = {
+    "did not run, or got an empty input, in the steps that were checked": asleep,
+    "no optimizer holds it, and the loss does not use it": nobodys,
+    "runs without gradients, and its values are copied from elsewhere": follows,
+    "its gradient is exactly zero, but that of the same layer's weight is not": cancels,
+    UNUSED: idle,
+}
+"""Why a parameter that does not learn is no fault: what is said, and when."""

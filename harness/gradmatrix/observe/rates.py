@@ -1,0 +1,69 @@
+"""Who last wrote a learning rate of 0: the optimizer's constructor, a scheduler, or an assignment."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import wraps
+from typing import Any, Callable, Dict, List, Optional
+
+from . import source
+from .frames import frames
+from .torches import highest_rate
+
+RATE = re.compile(r"(?:^|_)(?:lr|learning_rate)$")
+
+
+class RateWatch:
+    """Watches schedulers being built."""
+
+    def __init__(self) -> None:
+        self._first: Dict[int, Optional[float]] = {}
+        """The learning rate that an optimizer was built with, by id."""
+        self._schedulers: Dict[int, List[Any]] = {}
+        """The schedulers of an optimizer, by its id: class, where it was built, the object."""
+
+    def install(self) -> Callable[[], None]:
+        """Wrap the constructor of schedulers. The returned function unwraps it."""
+        from torch.optim import lr_scheduler
+
+        kind: Any = getattr(lr_scheduler, "LRScheduler", None) or lr_scheduler._LRScheduler
+        original = kind.__init__
+
+        @wraps(original)
+        def watched(scheduler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            known = self._schedulers.setdefault(id(optimizer), [])
+            known.append((scheduler, frames(outside(sys._getframe(1), scheduler))))
+            original(scheduler, optimizer, *args, **kwargs)
+
+        kind.__init__ = watched
+
+        def undo() -> None:
+            kind.__init__ = original
+
+        return undo
+
+    def built(self, optimizer: Any) -> None:
+        """An optimizer was built."""
+        self._first[id(optimizer)] = highest_rate(optimizer)
+
+    def facts(self, optimizer: Any, built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """What set the learning rate of ``optimizer`` to 0."""
+        if self._first.get(id(optimizer)) == 0:
+            said = source.keywords(lambda name: bool(RATE.search(name)), lambda value: value == 0)
+            text, at = said[0] if said else ("", None)
+            found = [*built_at[:1], *([at] if at is not None else []), *built_at[1:]]
+            return {"rate_from": "constructor", "rate": text, "rate_frames": found}
+        for scheduler, at in reversed(self._schedulers.get(id(optimizer), [])):
+            if not any(map(float, getattr(scheduler, "_last_lr", [1.0]))):
+                name = type(scheduler).__name__
+                return {"rate_from": "scheduler", "rate": name, "rate_frames": at}
+        written = [[at] for _, at in source.writes("lr")]
+        return {"rate_from": "assignment", "rate_frames": written[-1] if written else []}
+
+
+def outside(frame: Any, built: Any) -> Any:
+    """The frame that called the constructor of ``built``."""
+    while frame.f_back is not None and frame.f_locals.get("self") is built:
+        frame = frame.f_back
+    return frame

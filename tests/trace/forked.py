@@ -1,0 +1,66 @@
+"""Run scripts as ``gradmatrix trace`` does, each in a fork of one process that has imported torch.
+
+``python forked.py OBSERVE FOLDER SCRIPT...`` leaves in ``FOLDER/STEM`` of each script what a trace
+leaves, with the exit code in ``code`` and what it printed in ``output``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import sys
+import traceback
+from typing import Any
+
+
+def main(observe: str, folder: str, scripts: list[str]) -> None:
+    """Run all of them, one after the other."""
+    import torch  # noqa: F401  (imported once)
+    import torch.distributed
+    import torch.multiprocessing
+
+    spec: Any = importlib.util.spec_from_file_location(
+        "gradmatrix_observe",
+        os.path.join(observe, "__init__.py"),
+        submodule_search_locations=[observe],
+    )
+    sys.modules["gradmatrix_observe"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["gradmatrix_observe"])
+    for script in scripts:
+        child = os.fork()
+        if not child:
+            run(script, os.path.join(folder, os.path.basename(script)[:-3]))
+        _, status = os.waitpid(child, 0)
+        name = os.path.join(folder, os.path.basename(script)[:-3], "code")
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(str(-(status & 0x7F) or status >> 8))
+
+
+def run(script: str, folder: str) -> None:
+    """Run ``script`` under the trace to the end of this process."""
+    os.chdir(folder)
+    output = os.open("output", os.O_CREAT | os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    from gradmatrix_observe.trace import __file__ as observe, begin
+
+    os.environ["GRADMATRIX_TRACE"] = folder
+    os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(observe), "traced")
+    sys.argv = [script]
+    sys.path[0] = os.path.dirname(script)
+    sys.modules["__main__"].__file__ = script
+    begin(folder)
+    try:
+        runpy.run_path(script, run_name="__main__")
+        code = 0
+    except BaseException as error:
+        sys.last_value = error
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

@@ -1,0 +1,16 @@
+# cause: detached
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x, y = torch.randn(32, 8), torch.randn(32, 1)
+
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+table = nn.Embedding(4, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *table.parameters()], lr=0.1)
+for step in range(8):
+    optimizer.zero_grad()
+    choice = model(x).argmax(dim=-1)  # here
+    nn.functional.mse_loss(table(choice), y).backward()
+    optimizer.step()

@@ -1,0 +1,28 @@
+# cause: not-registered
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x, y = torch.randn(32, 8), torch.randn(32, 1)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.heads = {}  # here
+        for name in ("a", "b"):
+            self.heads[name] = nn.Linear(16, 1)  # here
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.heads["a"](x) + self.heads["b"](x)
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()

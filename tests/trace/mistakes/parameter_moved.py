@@ -1,0 +1,25 @@
+# cause: not-registered
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x, y = torch.randn(32, 8), torch.randn(32, 1)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.weight = nn.Parameter(torch.randn(16, 1)).to(torch.float64)  # here
+
+    def forward(self, x):
+        return torch.relu(self.first(x)) @ self.weight.float()
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(8):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward(retain_graph=True)
+    optimizer.step()

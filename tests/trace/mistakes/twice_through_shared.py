@@ -1,0 +1,17 @@
+# cause: graph-freed
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x, y = torch.randn(32, 8), torch.randn(32, 1)
+
+body, one, other = nn.Linear(8, 8), nn.Linear(8, 1), nn.Linear(8, 1)
+parameters = [*body.parameters(), *one.parameters(), *other.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=0.01)
+for step in range(8):
+    optimizer.zero_grad()
+    hidden = torch.tanh(body(x))  # here
+    (one(hidden) - y).pow(2).mean().backward()  # here
+    (other(hidden) - y).pow(2).mean().backward()  # here
+    optimizer.step()
