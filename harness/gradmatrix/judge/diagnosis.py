@@ -384,8 +384,10 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     else:
         broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
         broken = broken or any("x" in p.gradients for p in seen.parameters)
-    if first is None or not broken:
+    if not broken:
         return None
+    if first is None:
+        return late_not_finite(seen)
     if first.operation is not None:
         return not_finite_operation(first)
     at = innermost_frame(first.frames)
@@ -414,6 +416,18 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         f" not{say_where(at, 'called at')}."
     )
     return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line)
+
+
+def late_not_finite(seen: Observation) -> Diagnosis | None:
+    """The loss became NaN or infinite after the steps that are looked at closely."""
+    if seen.nonfinite_from is None or seen.nonfinite_from <= len(seen.losses):
+        return None
+    line = (
+        f"The loss was finite up to step {seen.nonfinite_from - 1}, and NaN or infinite at step"
+        f" {seen.nonfinite_from}."
+    )
+    more = f"Operations were looked at in the first {counted(len(seen.losses), 'step')} only."
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, None, None, line, more)
 
 
 def not_finite_operation(first: Nonfinite) -> Diagnosis:

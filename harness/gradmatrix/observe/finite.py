@@ -22,7 +22,7 @@ OPERATIONS = (
     *("log", "log2", "log10", "log1p", "logit", "xlogy", "lgamma", "digamma", "erfinv"),
     *("exp", "exp2", "expm1", "sinh", "cosh", "tan", "square", "pow", "float_power"),
     *("sqrt", "rsqrt", "reciprocal", "div", "true_divide", "half"),
-    *("__truediv__", "__rtruediv__", "__pow__", "__rpow__"),
+    *("__truediv__", "__rtruediv__", "__pow__", "__rpow__", "mul", "__mul__", "__rmul__", "sum"),
     *("acos", "asin", "arccos", "arcsin", "acosh", "atanh", "atan2"),
     *("norm", "std", "var", "mean", "nanmean", "prod", "cumprod", "hypot"),
     *("softmax", "log_softmax", "logsumexp", "matmul", "mm", "bmm", "__matmul__", "einsum"),
@@ -31,6 +31,8 @@ OPERATIONS = (
 SHOWN = {
     "__truediv__": "/",
     "__rtruediv__": "/",
+    "__mul__": "*",
+    "__rmul__": "*",
     "__pow__": "**",
     "__rpow__": "**",
     "__matmul__": "@",

@@ -22,6 +22,7 @@ from .evidence import Evidence
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch
+from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, held_by
 from .updates import UpdateWatch
 
@@ -98,10 +99,9 @@ class Observer:
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
         self.messages = MessageWatch()
+        self.scaler = ScalerWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
-        self._scaled_at: List[Dict[str, Any]] = []
-        """Where a GradScaler was first asked for a step."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
@@ -112,7 +112,8 @@ class Observer:
         self.backward = BackwardWatch(
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
-        self.backward.before = self._hook_again
+        self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
+        self.parameters.scaled = self.scaler.asked
         self.forward.finite.loss_of = self.backward.loss_of
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
@@ -136,7 +137,7 @@ class Observer:
             self._synchronize = torch.cuda.synchronize
         if not self.light:
             self._undo.append(self.messages.install())
-            self._undo.append(self._watch_scaler())
+            self._undo.append(self.scaler.install())
             self._undo.append(self.rates.install())
             self._undo.append(self.backward.install())
             self._undo.append(self.tree.install())
@@ -164,27 +165,6 @@ class Observer:
             optimizer_class.__init__ = original
 
         self._undo.append(undo)
-
-    def _watch_scaler(self) -> Callable[[], None]:
-        """Count a GradScaler's steps, of which it skips those with non-finite gradients."""
-        import torch
-
-        scaler = next(
-            c for c in reversed(torch.cuda.amp.GradScaler.__mro__) if "step" in c.__dict__
-        )
-        original = scaler.step
-
-        def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self._scaled_at = self._scaled_at or frames.frames(sys._getframe(1))
-            self.parameters.scaled[id(optimizer)] = self.parameters.scaled.get(id(optimizer), 0) + 1
-            return original(this, optimizer, *args, **kwargs)
-
-        scaler.step = step
-
-        def undo() -> None:
-            scaler.step = original
-
-        return undo
 
     def _hook_again(self) -> None:
         """Put the step hooks on again: in torch 2.0 to 2.2 torch.compile removes them."""
@@ -355,6 +335,8 @@ class Observer:
             "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
+            "nonfinite_from": self.backward.nonfinite_from,
+            "skipped_steps": self.scaler.skipped(self._step_of),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
             "parameters": parameters,
@@ -399,7 +381,7 @@ class Observer:
         found = self.parameters.optimizers(self._optimizers, self._step_of)
         for optimizer, facts in zip(self._optimizers, found):
             if facts["scaled"]:
-                facts["scaled_at"] = self._scaled_at
+                facts["scaled_at"] = self.scaler.asked_at
             if facts["learning_rates"] and not any(facts["learning_rates"]):
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
         return found
