@@ -154,6 +154,12 @@ class Evidence:
         if zero:
             self._flat = self._flattened(zero) or self._flat
 
+    def forget(self) -> None:
+        """Keep nothing of the script alive."""
+        self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
+        for kept in (self._reached, self._custom, self._parts):
+            kept.clear()
+
     def new_step(self) -> None:
         """An optimizer step is over."""
         self._reach = Reach()

@@ -121,6 +121,12 @@ class ForwardWatch:
         self.switches.log = []
         self.severing.new_step()
 
+    def forget(self) -> None:
+        """Keep nothing of the script alive."""
+        self.new_step()
+        for kept in (self.seen, self._tops, self._off_in_autocast, self.finite.found):
+            kept.clear()
+
     def stamp(self) -> int:
         """A clock within this step: how many outputs have been seen."""
         return len(self.outputs)

@@ -90,6 +90,12 @@ class Observer:
         self._since: Set[int] = set()
         """The optimizers that stepped since the last tick."""
         self._optimizers: List[Any] = []  # kept alive, so that no id is used again
+        self._kinds: Set[Any] = set()
+        """The types of these optimizers."""
+        self._settled: Optional[Dict[str, Any]] = None
+        """The facts that were read from objects of the script, if none is kept alive any more."""
+        self._well = False
+        """Everything that should learn did, when this was last asked."""
         self._newcomers: Set[int] = set()
         """Optimizers built after the first step, by id; some scripts build one for each round."""
         self._waiting: Set[int] = set()
@@ -170,7 +176,7 @@ class Observer:
         """Put the step hooks on again: in torch 2.0 to 2.2 torch.compile removes them."""
         from torch.optim import optimizer as optim
 
-        for kind in {type(optimizer) for optimizer in self._optimizers}:
+        for kind in self._kinds:
             code = getattr(kind.step, "__code__", None)
             if (
                 code is not None
@@ -209,6 +215,7 @@ class Observer:
             optimizer is not known for known in self._optimizers
         ):
             self._optimizers.append(optimizer)
+            self._kinds.add(type(optimizer))
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's current step is audited.
@@ -267,6 +274,8 @@ class Observer:
             self._guarded(self.evidence.new_step)
         elif self.patient and (self.steps <= OFTEN or self.steps & (self.steps - 1) == 0):
             self._guarded(self.parameters.look_again)
+            if self.steps == self.audit + 1:
+                self._guarded(self._let_go)
         if self.stepped is not None:
             self.stepped()
         elif self.steps >= self.skip:
@@ -314,6 +323,24 @@ class Observer:
 
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
+        return {
+            **(self._settled or self._of_objects()),
+            "steps": self.steps,
+            "updates": self.updates.updates,
+            "requests": self.updates.requests,
+            "losses": [protocol.number(loss) for loss in self.backward.losses()],
+            "last_loss": protocol.number(self.backward.last_loss()),
+            "nonfinite_from": self.backward.nonfinite_from,
+            "skipped_steps": self.scaler.skipped(self._step_of),
+            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
+            "backward": self.backward.calls,
+            "warnings": self.messages.facts(),
+            "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
+            "observer_errors": self.trouble.errors,
+        }
+
+    def _of_objects(self) -> Dict[str, Any]:
+        """The facts that are read from modules, parameters and optimizers."""
         self._guarded(self.updates.look)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
@@ -322,23 +349,14 @@ class Observer:
             for o in self._optimizers
             if id(o) in self._step_of and id(o) not in self.parameters.rates
         ]
-        well = (
+        well = self._well = (
             not late
             and bool(learning)
             and all("f" in p["gradients"] and p["changed"] for p in learning)
             and self.steps + self.updates.updates > 0
         )
         return {
-            "steps": self.steps,
-            "updates": self.updates.updates,
-            "requests": self.updates.requests,
             "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
-            "losses": [protocol.number(loss) for loss in self.backward.losses()],
-            "last_loss": protocol.number(self.backward.last_loss()),
-            "nonfinite_from": self.backward.nonfinite_from,
-            "skipped_steps": self.scaler.skipped(self._step_of),
-            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
-            "backward": self.backward.calls,
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
             "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
@@ -349,10 +367,20 @@ class Observer:
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             **({} if self.light else self._or(lambda: self._silent(parameters), {})),
-            "warnings": self.messages.facts(),
-            "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
-            "observer_errors": self.trouble.errors,
         }
+
+    def _let_go(self) -> None:
+        """Keep no module, parameter or optimizer alive if all that should learn does.
+
+        The audit ended with the step before this one. What has not learned is looked at again.
+        """
+        found = self._of_objects()
+        if not self._well or self._waiting or self.updates.updates:
+            return
+        self._settled = found
+        self._optimizers.clear()
+        for watch in (self.forward, self.parameters, self.evidence, self.births):
+            watch.forget()
 
     def _parameters(self) -> List[Dict[str, Any]]:
         stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]

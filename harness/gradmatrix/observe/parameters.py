@@ -262,6 +262,13 @@ class ParameterWatch:
         """A script changed the value of ``tensor`` by hand."""
         self._changed.add(id(tensor))
 
+    def forget(self) -> None:
+        """Keep nothing of the script alive."""
+        for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
+            kept.clear()
+        for values in (self._before, self._gradients, self._unlearned, self._resting):
+            values.clear()
+
     def norms(self) -> List[float]:
         """The L2 norm of all gradients in each audited step, over all optimizers."""
         return [self._squares[step] ** 0.5 for step in sorted(self._squares)]
