@@ -19,7 +19,7 @@ from lightly.utils.scheduler import cosine_schedule
 from torch import nn
 
 torch.manual_seed(0)
-images = torch.randn(48, 3, 32, 32)
+images = torch.randn(32, 3, 32, 32)
 
 
 class BYOL(nn.Module):

@@ -30,7 +30,9 @@ for peft_config in peft_configs:
     for step in range(8):
         source = torch.randint(2, 50, (8, 10))
         outputs = model(
-            input_ids=source, attention_mask=torch.ones_like(source), labels=source[:, :4].contiguous()
+            input_ids=source,
+            attention_mask=torch.ones_like(source),
+            labels=source[:, :4].contiguous(),
         )
         outputs.loss.backward()
         optimizer.step()

@@ -318,7 +318,7 @@ class Adapted(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
-class Drift(Frozen, frozen=True):
+class Diverged(Frozen, frozen=True):
     """Ranks that began with equal parameters and have different ones after their steps."""
 
     step: int
@@ -399,7 +399,7 @@ class Observation(Frozen, frozen=True):
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
-    drift: Drift | None = None
+    drift: Diverged | None = None
     updates: int = 0
     """How often values changed from one request for gradients to the next, without an optimizer."""
     requests: int = 0

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import SCHEMA, Drift, Frame, Frozen, Observation, rate_of
+from gradmatrix.core.observation import SCHEMA, Diverged, Frame, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
@@ -156,7 +156,7 @@ def left_in(folder: Path) -> Left:
     )
 
 
-def drift(ranks: Sequence[Rank]) -> Drift | None:
+def drift(ranks: Sequence[Rank]) -> Diverged | None:
     """Whether ranks began with equal parameters and have different ones at the end; else None."""
     if not ranks or len(ranks) < ranks[0].ranks:
         return None
@@ -165,7 +165,7 @@ def drift(ranks: Sequence[Rank]) -> Drift | None:
     if len(differ) < 2 or not ranks[0].sums[0] or differ[0] or not differ[-1]:  # noqa: PLR2004
         return None
     first = min(ranks, key=lambda rank: rank.rank)
-    return Drift(step=differ.index(True), ranks=len(ranks), frames=first.frames)
+    return Diverged(step=differ.index(True), ranks=len(ranks), frames=first.frames)
 
 
 def conclude(
