@@ -239,7 +239,7 @@ class Evidence:
             # A mask of zeros takes its shape from the tensor that it hides.
             for event in severing.severed:
                 if event["how"] in LIKE and event["module"] is blank["owner"]:
-                    return {**event, "node": None, "parameters": zero}
+                    return {**event, "behind": None, "parameters": zero}
         ranked = self._ranked(
             [*severing.flat, *(e for e in severing.severed if e["recompute"])], zero
         )
@@ -270,8 +270,8 @@ class Evidence:
         found = []
         for event in reversed(events):
             behind = Reach()
-            if event["node"] is not None:
-                follow(event["node"], behind)
+            if event["behind"] is not None:
+                behind = event["behind"].whole()
             elif event["module"] is not None:  # the input of a checkpoint's second pass
                 behind.leaves = {
                     id(parameter): parameter for parameter in event["module"].parameters()
@@ -283,7 +283,7 @@ class Evidence:
                 ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                found.append({**event, "node": None, "module": module, "parameters": parameters})
+                found.append({**event, "behind": None, "module": module, "parameters": parameters})
         # Operations that only copy a shape or compare come last; of equals, the latest comes first.
         found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found

@@ -15,7 +15,7 @@ from . import source
 from .finite import OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE
-from .torches import identity, is_compiling
+from .torches import Reach, behind, identity, is_compiling
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 KEPT = 256
-"""At most this many severed tensors of a step. Each keeps its part of the graph alive until the
-step is over."""
+"""At most this many severed tensors of a step."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
@@ -76,6 +75,8 @@ class SeveringWatch:
         self.operation: Callable[[str], Callable[..., None]]
         """What looks at the results of an operation that can make NaN or infinity."""
         self.severed: List[Dict[str, Any]] = []
+        self._followed: Dict[int, Reach] = {}
+        """The nodes behind the severed tensors of this step."""
         self.flat: List[Dict[str, Any]] = []
         """Tensors whose gradient became zero through a function that is flat everywhere."""
         self.made: List[Dict[str, Any]] = []
@@ -170,6 +171,7 @@ class SeveringWatch:
         """Forget what happened in the step that is over."""
         for events in (self.severed, self.flat, self.made):
             events.clear()
+        self._followed.clear()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
         """Wrap ``owner.name``.
@@ -284,7 +286,9 @@ class SeveringWatch:
             events.append(
                 {
                     "how": how,
-                    "node": source.grad_fn,
+                    "behind": None
+                    if source.grad_fn is None
+                    else behind(source.grad_fn, self._followed),
                     "identity": None if source.grad_fn is None else identity(source.grad_fn),
                     "frames": found,
                     "module": module,

@@ -7,6 +7,7 @@ the nodes of an autograd graph.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import sys
 import weakref
@@ -291,15 +292,35 @@ class Reach:
         self.checkpointed = False
         """A reentrant checkpoint lies on the way. The parameters inside it are not leaves of this
         graph."""
+        self.parts: List[Reach] = []
+        """What else is reached, through nodes that were followed before."""
+
+    def whole(self) -> Reach:
+        """This together with all its parts."""
+        found, seen, waiting = Reach(), set(), [self]
+        while waiting:
+            part = waiting.pop()
+            if id(part) not in seen:
+                seen.add(id(part))
+                found.nodes |= part.nodes
+                found.leaves.update(part.leaves)
+                found.checkpointed |= part.checkpointed
+                waiting += part.parts
+        return found
 
 
-def identity(node: Any) -> Any:
-    """What identifies a node: torch's sequence number, or the node itself in torch 2.0.
+_numbers = itertools.count()
 
-    A number keeps nothing alive.
+
+def identity(node: Any) -> int:
+    """A number of a node: torch's sequence number, in torch 2.0 one that is written on the node.
+
+    It keeps nothing alive.
     """
     number = getattr(node, "_sequence_nr", None)
-    return node if number is None else number()
+    if number is not None:
+        return int(number())
+    return int(node.metadata.setdefault("gradmatrix", next(_numbers)))
 
 
 def reach(roots: Iterable[Any]) -> Reach:
@@ -313,7 +334,19 @@ def reach(roots: Iterable[Any]) -> Reach:
     return found
 
 
-def follow(start: Any, found: Reach) -> Reach:
+def behind(node: Any, known: Dict[int, Reach]) -> Reach:
+    """What is reached from ``node``, without a reference to any of it.
+
+    ``known`` tells by which earlier call a node was reached; what lies behind it is not followed
+    again.
+    """
+    found = follow(node, Reach(), known)
+    found.leaves = dict.fromkeys(found.leaves)
+    known.update(dict.fromkeys(found.nodes, found))
+    return found
+
+
+def follow(start: Any, found: Reach, known: Optional[Dict[int, Reach]] = None) -> Reach:
     """Add to ``found`` all that is reached from the node ``start``."""
     waiting: List[Any] = [start]
     seen: Set[Any] = set()
@@ -325,8 +358,12 @@ def follow(start: Any, found: Reach) -> Reach:
         leaf = getattr(node, "variable", None)
         if leaf is not None and not node.next_functions:
             found.leaves[id(leaf)] = leaf
+            continue
+        number = identity(node)
+        if known and number in known:
+            found.parts.append(known[number])
         else:
-            found.nodes.add(identity(node))
+            found.nodes.add(number)
             found.checkpointed |= "Checkpoint" in type(node).__name__
             waiting += [following for following, _ in node.next_functions if following is not None]
     return found
