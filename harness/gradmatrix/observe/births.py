@@ -60,7 +60,7 @@ class BirthWatch:
         ]
         return self.remove
 
-    def forget(self) -> None:
+    def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._born.clear()
 

@@ -154,7 +154,7 @@ class Evidence:
         if zero:
             self._flat = self._flattened(zero) or self._flat
 
-    def forget(self) -> None:
+    def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
         for kept in (self._reached, self._custom, self._parts):

@@ -209,7 +209,10 @@ def bounds(tensor: Any) -> Tuple[float, float]:
 
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         raise RuntimeError("a CUDA graph is being recorded")
-    least, most = torch.aminmax(torch._C._TensorBase.detach(local(tensor)))
+    values = torch._C._TensorBase.detach(local(tensor))
+    if values.is_complex():
+        values = torch.view_as_real(values.resolve_conj())
+    least, most = torch.aminmax(values)
     return float(least), float(most)
 
 

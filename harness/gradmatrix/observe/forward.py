@@ -121,7 +121,7 @@ class ForwardWatch:
         self.switches.log = []
         self.severing.new_step()
 
-    def forget(self) -> None:
+    def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self.new_step()
         for kept in (self.seen, self._tops, self._off_in_autocast, self.finite.found):

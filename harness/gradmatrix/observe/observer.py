@@ -380,7 +380,7 @@ class Observer:
         self._settled = found
         self._optimizers.clear()
         for watch in (self.forward, self.parameters, self.evidence, self.births):
-            watch.forget()
+            watch.let_go()
 
     def _parameters(self) -> List[Dict[str, Any]]:
         stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]

@@ -5,10 +5,12 @@ Which parameters should learn, which gradient they got, and whether they changed
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from . import protocol
+from .finite import greatest
 from .forward import WAYS
 from .frames import line, own_place, written
 from .torches import (
@@ -182,10 +184,11 @@ class ParameterWatch:
         try:
             if not before.differs_from(tensor):
                 return Change.NONE
-            return Change.FINITE if bool(plain(torch, tensor).isfinite().all()) else Change.BROKEN
+            finite = math.isfinite(greatest(plain(torch, tensor)))
         except Exception as error:
             self._cannot_read(tensor, error)
             return None
+        return Change.FINITE if finite else Change.BROKEN
 
     def kept(self, torch: Any, tensor: Any) -> Optional[Kept]:
         """The value of ``tensor`` now; None if it cannot be read."""
@@ -262,7 +265,7 @@ class ParameterWatch:
         """A script changed the value of ``tensor`` by hand."""
         self._changed.add(id(tensor))
 
-    def forget(self) -> None:
+    def let_go(self) -> None:
         """Keep nothing of the script alive."""
         for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
             kept.clear()
@@ -311,7 +314,7 @@ class ParameterWatch:
                 try:
                     letter, _ = read_gradient(torch, parameter.grad)
                     changed = before.differs_from(parameter)
-                    changed = changed and bool(plain(torch, parameter).isfinite().all())
+                    changed = changed and math.isfinite(greatest(plain(torch, parameter)))
                 except Exception:  # a fake tensor while torch.compile reads the step
                     continue
                 letters = self._letters[identity]

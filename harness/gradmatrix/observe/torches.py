@@ -14,8 +14,11 @@ import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 KEPT = 10
-WHOLE = 1 << 20
-"""A value with at most this many elements is copied. Of a larger one a sample and sums are kept."""
+WHOLE = 1 << 12
+"""A value with at most this many elements is copied. Of a larger one a sample and a sum are kept.
+"""
+AT_ONCE = 1 << 16
+"""So many elements are summed at once: the sum of their bits needs a copy of them."""
 MOST = 500_000
 """At most this many nodes are walked; those further away count as not reached."""
 
@@ -157,9 +160,8 @@ def is_parameter(leaf: Any) -> bool:
 class Kept:
     """The value of a tensor at one moment.
 
-    Of a large tensor it keeps a strided sample of about a million elements, and three sums over all
-    elements (bits, values, squares). The sums also show a change in rows outside the sample. A full
-    copy of a large model's parameters might not fit in memory.
+    Of a large tensor it keeps a strided sample and the sum of the bits of all elements, which also
+    shows a change outside the sample. A copy of all parameters might not fit in memory.
     """
 
     def __init__(self, torch: Any, tensor: Any) -> None:
@@ -184,16 +186,15 @@ class Kept:
 
     def _summed(self, value: Any) -> Tuple[float, ...]:
         torch = self._torch
-        sums = [
-            float(value.sum(dtype=torch.float64)),
-            float(torch.linalg.vector_norm(value.float())),
-        ]
         bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(
             value.element_size()
         )
         if bits is not None and value.is_contiguous() and not value.is_complex():
-            sums.append(float(value.view(bits).sum()))
-        return tuple(sums)
+            return (sum(int(part.sum()) for part in value.view(-1).view(bits).split(AT_ONCE)),)
+        return (
+            float(torch.view_as_real(value).sum() if value.is_complex() else value.double().sum()),
+            float(torch.linalg.vector_norm(value)),
+        )
 
 
 def local(tensor: Any) -> Any:
