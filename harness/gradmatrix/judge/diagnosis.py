@@ -404,18 +404,19 @@ def not_finite(seen: Observation) -> Diagnosis | None:
             " divides by them."
             if half
             else "The step was too large for the type of the parameter.",
+            led=first.frames,
         )
     if first.where == "gradient":
         hook = say_where(at, "a hook on it was registered at")
         losses = seen.losses[: first.step]
         fine = ", the loss was not" if losses and all(map(is_finite, losses)) else ""
         line = f"The gradient of {name} was NaN or infinite at step {first.step}{fine}{hook}."
-        return make_diagnosis(Cause.NONFINITE_GRADIENT, first.module, at, line)
+        return make_diagnosis(Cause.NONFINITE_GRADIENT, first.module, at, line, led=first.frames)
     line = (
         f"The output of {name} was NaN or infinite at step {first.step}, but its input was"
         f" not{say_where(at, 'called at')}."
     )
-    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line)
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line, led=first.frames)
 
 
 def late_not_finite(seen: Observation) -> Diagnosis | None:
@@ -442,9 +443,10 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
             at,
             f"The derivative of `{first.operation}` was NaN or infinite {where}.",
             "Its value was finite, and so was the gradient that came to it.",
+            led=first.frames,
         )
     line = f"`{first.operation}` made NaN or infinity of finite numbers {where}."
-    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module or None, at, line)
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module or None, at, line, led=first.frames)
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:
