@@ -189,9 +189,13 @@ class Nonfinite(Frozen, frozen=True):
     step: int
     where: Literal["output", "gradient", "value"]
     module: str
+    """Empty if it was outside of all modules."""
     type: str
     frames: tuple[Frame, ...]
-    """Where the module was called, the hook on the gradient registered, or the optimizer built."""
+    """Where the operation or the module was called, the hook on the gradient registered, or the
+    optimizer built."""
+    operation: str | None = None
+    """What made it of finite numbers, such as "log". In a gradient it was its derivative."""
 
 
 class Hooked(Frozen, frozen=True):
@@ -281,8 +285,8 @@ class Spoiled(Frozen, frozen=True):
     """A tensor that backward needed and did not have any more."""
 
     how: str
-    """The operation that changed it in place, such as "add_"; "step" for an optimizer's step; "freed"
-    for a graph that an earlier backward pass had freed; empty if it was not seen."""
+    """What took it: an operation in place such as "add_", an optimizer's "step", or "freed" for a
+    graph that an earlier backward pass had freed. Empty if it was not seen."""
     tensor: str
     """Its shape, and what made it."""
     module: str | None
@@ -314,6 +318,15 @@ class Adapted(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
+class Missed(Frozen, frozen=True):
+    """An optimizer's step that found no gradient, beside modules that got one."""
+
+    optimizer: str
+    modules: tuple[str, ...]
+    frames: tuple[Frame, ...]
+    """Where the optimizer was built."""
+
+
 class Diverged(Frozen, frozen=True):
     """Ranks that began with equal parameters and have different ones after their steps."""
 
@@ -330,6 +343,15 @@ class Warned(Frozen, frozen=True):
     category: str
     message: str
     count: int
+
+
+class Skipped(Frozen, frozen=True):
+    """Steps of an optimizer that a GradScaler skipped, because gradients were not finite."""
+
+    type: str
+    asked: int
+    """How often it was asked for a step."""
+    made: int
 
 
 class Observation(Frozen, frozen=True):
@@ -365,8 +387,16 @@ class Observation(Frozen, frozen=True):
     """The first module whose output was all zeros, but not its input and not its parameters."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
+    skipped_steps: tuple[Skipped, ...] = ()
+    nonfinite_from: int | None = None
+    """The first step with a loss that was seen to be NaN or infinite.
+
+    After the audited steps only losses on the CPU are looked at.
+    """
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
+    all_frozen: bool = False
+    """The loss had no graph, and ``frozen`` is all that ran at that moment."""
     uncalled: tuple[Written, ...] = ()
     """Statements that name backward, step or zero_grad and do not call it."""
     unregistered: tuple[Unregistered, ...] = ()
@@ -375,11 +405,16 @@ class Observation(Frozen, frozen=True):
     """A torch.autograd.Function whose backward gave no gradient to parameters that need one."""
     ignored: Written | None = None
     """A loss all of whose labels were ignored, in every audited call; the text says which label."""
+    ignored_by: tuple[Frame, ...] = ()
+    """Where the script writes that label."""
+    stepped: tuple[Frame, ...] = ()
+    """Where an optimizer's step was called, if nothing ever asked for gradients."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
+    missed: Missed | None = None
     drift: Diverged | None = None
     updates: int = 0
     """How often values changed from one request for gradients to the next, without an optimizer."""

@@ -140,7 +140,7 @@ def idle(parameter: Parameter, seen: Observation) -> bool:
 
     Not if an operation was seen that cuts the graph, nor if the next module should have used it.
     """
-    cut = seen.leaves or any(event.how != "unknown" for event in seen.severed)
+    cut = seen.leaves or seen.none_returned or any(event.how != "unknown" for event in seen.severed)
     cut = cut or any(f"{parameter.name}.".startswith(f"{lost.within}.") for lost in seen.lost)
     return best_step(parameter) == "n" and not (
         cut or parameter.forgotten or parameter.module is None or parameter.ran == "without-grad"

@@ -53,12 +53,16 @@ class BirthWatch:
             if parameter is not None:
                 self._note(parameter, "made")
 
-        torch.nn.Parameter.__deepcopy__ = copied  # type: ignore[method-assign]
+        torch.nn.Parameter.__deepcopy__ = copied
         self._undo = [
             module.register_module_parameter_registration_hook(registered).remove,
             partial(setattr, torch.nn.Parameter, "__deepcopy__", original),
         ]
         return self.remove
+
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        self._born.clear()
 
     def remove(self) -> None:
         """Stop."""

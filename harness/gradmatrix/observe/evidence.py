@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from . import source
+from .finite import greatest
 from .frames import here, line, shown, written
-from .unregistered import unregistered
 from .severing import LIKE, WEAK
-from .torches import Reach, follow, greatest, is_parameter, named, reach, title
+from .torches import Reach, follow, is_parameter, named, reach, title
+from .unregistered import unregistered
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -44,6 +45,14 @@ class Evidence:
         """What explains the zero gradients."""
         self._kept: Optional[Dict[str, Any]] = None
         self._without_graph = False
+        self._frozen: List[Dict[str, Any]] = []
+        """What froze all that ran, if the loss had no graph because of that."""
+        self.before: Set[int] = set()
+        """Ids of the modules that ran in an earlier phase of training."""
+        self.several = False
+        """There are several optimizers, and each takes its turn in a step."""
+        self._last: List[Dict[str, Any]] = []
+        """What left the graph in the turn of another optimizer, with the leaves behind it."""
         self._reached_tensors: Set[int] = set()
         """Ids of every leaf that an audited backward pass reached."""
         self._custom: Dict[Any, Set[int]] = {}
@@ -87,6 +96,8 @@ class Evidence:
             event["early"] = True
         if not whole:
             self._without_graph = True
+            modules = [m for i, m in self.forward.seen.items() if i not in self.before]
+            self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
             self._kept = self._explain(self.forward.training(self._all_learning()))
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
@@ -94,7 +105,8 @@ class Evidence:
 
     def _look_for_functions(self, roots: List[Any]) -> None:
         """Keep the differentiable functions of the script and what is behind them."""
-        waiting, seen = [root.grad_fn for root in roots if root.grad_fn is not None], set()
+        waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+        seen: Set[Any] = set()
         while waiting and len(seen) < NODES:
             node = waiting.pop()
             if node in seen:
@@ -153,10 +165,32 @@ class Evidence:
         if zero:
             self._flat = self._flattened(zero) or self._flat
 
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
+        for kept in (self._reached, self._custom, self._parts):
+            kept.clear()
+
     def new_step(self) -> None:
         """An optimizer step is over."""
         self._reach = Reach()
+        self._last = []
+        if self.several and not self.over:
+            for event in together(self.forward.severing.severed)[-SHOWN:]:
+                behind = Reach()
+                behind.parts = event["behind"]
+                leaves = set(behind.whole().leaves)
+                self._last.append({**event, "behind": [], "leaves": leaves})
         self.forward.new_step()
+
+    def _all_frozen(self) -> List[Dict[str, Any]]:
+        """What froze the modules that ran, if all their parameters are frozen now; else nothing."""
+        ran = {i: m for i, m in self.forward.seen.items() if i not in self.before}
+        parameters = [p for module in ran.values() for p in module.parameters()]
+        if not parameters or any(p.requires_grad for p in parameters):
+            return []
+        names = self._names(list(ran.values()))
+        return frozen_by_line(ran, self.forward.severing, names, SHOWN)
 
     def _all_learning(self) -> Set[int]:
         return {
@@ -232,7 +266,7 @@ class Evidence:
             # A mask of zeros takes its shape from the tensor that it hides.
             for event in severing.severed:
                 if event["how"] in LIKE and event["module"] is blank["owner"]:
-                    return {**event, "node": None, "parameters": zero}
+                    return {**event, "behind": None, "parameters": zero}
         ranked = self._ranked(
             [*severing.flat, *(e for e in severing.severed if e["recompute"])], zero
         )
@@ -256,30 +290,59 @@ class Evidence:
             for event in self.forward.severing.severed
             if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
         ]
-        return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
+        return (
+            self._ranked(events, starving)[:SHOWN]
+            or self._gap(starving)
+            or self._made_off()
+            or [
+                {**event, "parameters": event["leaves"] & starving}
+                for event in self._last
+                if 2 * len(event["leaves"] & starving) >= len(starving)
+            ]
+        )
+
+    def _made_off(self) -> List[Dict[str, Any]]:
+        """Without modules: the part under a switch since the last backward pass with a graph."""
+        log = [] if self.forward.seen or not self._reached_tensors else self.forward.switches.log
+        event: Dict[str, Any] = {"module": None, "parameters": set()}
+        return [{**event, "how": each.how, "frames": each.frames} for each in log[-1:]]
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
         """The ``events`` with ``affected`` parameters (ids) behind them, most telling first."""
-        found = []
-        for event in reversed(events):
+        found: List[Dict[str, Any]] = []
+        affected = affected - self._resting()
+        for event in reversed(together(events)):
             behind = Reach()
-            if event["node"] is not None:
-                follow(event["node"], behind)
+            if event["behind"]:
+                behind.parts = event["behind"]
+                behind = behind.whole()
             elif event["module"] is not None:  # the input of a checkpoint's second pass
                 behind.leaves = {
                     id(parameter): parameter for parameter in event["module"].parameters()
                 }
-            parameters = set(behind.leaves) & affected
+            parameters = set(behind.leaves) & (affected or set(behind.leaves))
             if parameters or behind.checkpointed:
                 if 2 * len(parameters) < len(affected) and not (
                     behind.checkpointed or event["recompute"]
                 ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                found.append({**event, "node": None, "module": module, "parameters": parameters})
+                found.append({**event, "behind": [], "module": module, "parameters": parameters})
         # Operations that only copy a shape or compare come last; of equals, the latest comes first.
         found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found
+
+    def _resting(self) -> Set[int]:
+        """Ids of the parameters of modules that never ran, such as an expert without a token."""
+        ran = self.forward.seen
+        tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
+        return {
+            id(p)
+            for top in tops.values()
+            for module in top.modules()
+            if id(module) not in ran
+            for p in module.parameters(recurse=False)
+        }
 
     def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:
         """The module whose output was severed.
@@ -390,9 +453,13 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "frozen": frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
-            if wrong
-            else [],
+            "frozen": self._frozen
+            or (
+                frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
+                if wrong
+                else []
+            ),
+            "all_frozen": bool(self._frozen),
             "none_returned": self._none_returned(starving),
         }
 
@@ -430,15 +497,12 @@ class Evidence:
         def trained(tensor: Any) -> bool:
             leaves = reach([tensor]).leaves if tensor.requires_grad else {}
             return bool(leaves) and all(
-                identity not in held and (identity in reached or not reached)
-                for identity in leaves
+                identity not in held and (identity in reached or not reached) for identity in leaves
             )
 
         all_ignored = severing.ignored and len(severing.ignored) == min(severing.losses, 2)
         return {
-            "unregistered": unregistered(
-                list(modules.values()), self.forward.tree, names, trained
-            ),
+            "unregistered": unregistered(list(modules.values()), self.forward.tree, names, trained),
             "rebuilt_parts": [
                 {
                     **{key: event[key] for key in ("step", "how", "shape", "frames")},
@@ -446,7 +510,11 @@ class Evidence:
                 }
                 for event in list(self._parts.values())[:SHOWN]
             ],
+            "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
+            "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]
+            if all_ignored
+            else [],
         }
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
@@ -498,9 +566,88 @@ class Evidence:
             "frames": group["frames"],
         }
 
+    def named(self, modules: List[Any]) -> List[str]:
+        """The names of the first few of ``modules``."""
+        names = self._names(modules)
+        return [names.get(id(module), type(module).__name__) for module in modules][:SHOWN]
+
     def _names(self, modules: List[Any]) -> Dict[int, str]:
         tops = {id(top): top for top in map(self.forward.tree.top, modules)}
         return named(list(tops.values()))[0]
+
+
+TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
+"""The task types for which PEFT trains the head of such a model, and saves it."""
+
+
+def together(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The ``events``, those of one line and one module as one with all that is ``behind`` them."""
+    lines: Dict[Any, Dict[str, Any]] = {}
+    for event in events:
+        first = event["frames"][0]
+        key = first["file"], first["line"], event["how"], id(event["module"]), event["recompute"]
+        behind = [] if event["behind"] is None else [event["behind"]]
+        known = lines.pop(key, {"behind": []})
+        lines[key] = {**event, "behind": [*known["behind"], *behind]}
+    return list(lines.values())
+
+
+def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
+    """The adapters of PEFT that were frozen because they were made for inference."""
+    for wrapper in modules:
+        configs = getattr(wrapper, "peft_config", None)
+        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
+            continue
+        if configs and all(getattr(each, "inference_mode", False) for each in configs.values()):
+            said = source.keywords("inference_mode".__eq__, lambda value: value is True)
+            loaded = source.calls("from_pretrained", without="is_trainable")
+            places = [at for text, at in said or loaded if said or "Peft" in text]
+            return [
+                {
+                    "modules": [title(wrapper, names)["module"]],
+                    "parameters": sum(1 for _ in wrapper.parameters()),
+                    "frames": places[-1:],
+                    "arguments": ["inference_mode=True" if said else "is_trainable=False"],
+                }
+            ]
+    return []
+
+
+def adapted(
+    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
+) -> Optional[Dict[str, Any]]:
+    """A head that PEFT froze because the adapter's task type is not that of the model."""
+    for wrapper in modules:
+        configs = getattr(wrapper, "peft_config", None)
+        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
+            continue
+        model = wrapper.get_base_model()
+        kind = type(model).__name__
+        wanted = next((task for end, task in TASKS.items() if kind.endswith(end)), None)
+        tasks = [getattr(config, "task_type", None) for config in configs.values()]
+        tasks = [getattr(task, "value", task) for task in tasks]
+        if wanted is None or wanted in tasks or not tasks:
+            continue
+        body = getattr(model, getattr(model, "base_model_prefix", ""), None)
+        heads = [child for child in model.children() if child is not body]
+        for head in heads:
+            own = {id(p): p for p in head.parameters()}
+            if own and not any(p.requires_grad for p in own.values()):
+                lines = [
+                    at
+                    for at, members in severing.froze.items()
+                    if any(id(member()) in own for member in members)
+                ]
+                froze = line(lines[-1]) if lines else []
+                said = source.settings("task_type", type(next(iter(configs.values()))).__name__)
+                return {
+                    "module": title(head, names)["module"],
+                    "task": str(tasks[0]),
+                    "wanted": wanted,
+                    "model": kind,
+                    "frames": [*froze[:1], *said[-1:], *froze[1:]],
+                }
+    return None
 
 
 def frozen_by_line(

@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
+from .finite import OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE
-from .torches import identity, is_compiling
+from .torches import Reach, behind, identity, is_compiling
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 KEPT = 256
-"""At most this many severed tensors of a step. Each keeps its part of the graph alive until the
-step is over."""
+"""At most this many severed tensors of a step."""
+ALIKE_KEPT = 16
+"""At most this many of them by the same line: one for each expert of a loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
@@ -72,7 +74,11 @@ class SeveringWatch:
         self.trouble = trouble
         self.spoiled = spoiled
         self.in_backward: Callable[[], bool] = bool
+        self.operation: Callable[[str], Callable[..., None]]
+        """What looks at the results of an operation that can make NaN or infinity."""
         self.severed: List[Dict[str, Any]] = []
+        self._followed: Dict[int, Reach] = {}
+        """The nodes behind the severed tensors of this step."""
         self.flat: List[Dict[str, Any]] = []
         """Tensors whose gradient became zero through a function that is flat everywhere."""
         self.made: List[Dict[str, Any]] = []
@@ -116,6 +122,11 @@ class SeveringWatch:
         self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
         self._replace(torch, "compile", self._compiled, after=False)
+        methods, self._undo = self._undo, self._functions
+        for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
+            for name in (each for each in names if hasattr(place, each)):
+                self._replace(place, name, self._changing(name), after=True)
+        self._undo = methods
         for name, note in (
             ("clip_grad_norm_", self._clipping),
             ("clip_grad_value_", self._clipping_value),
@@ -132,22 +143,26 @@ class SeveringWatch:
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
         for name in FLAT:
             self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
+        self._follow_operations(torch.Tensor)
         methods, self._undo = self._undo, self._functions
         if not self.compiled:
+            self._follow_operations(torch)
             for name in LIKE:
                 self._replace(torch, name, self._leaving(name), after=False)
             for name in FLAT:
                 self._replace(torch, name, self._leaving(name, self.flat), after=False)
             for name in MAKING:
                 self._replace(torch, name, self._making(f"torch.{name}"), after=True)
-            for owner, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
-                for name in (each for each in names if hasattr(owner, each)):
-                    self._replace(owner, name, self._changing(name), after=True)
             for name in LOSSES:
                 self._replace(torch.nn.functional, name, self._labelled, after=False)
         self._undo = methods
         self._replace_data()
         return self.remove
+
+    def _follow_operations(self, owner: Any) -> None:
+        for name in OPERATIONS:
+            if hasattr(owner, name):
+                self._replace(owner, name, self.operation(name), after=True)
 
     def remove(self) -> None:
         """Put everything back."""
@@ -160,6 +175,7 @@ class SeveringWatch:
         """Forget what happened in the step that is over."""
         for events in (self.severed, self.flat, self.made):
             events.clear()
+        self._followed.clear()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
         """Wrap ``owner.name``.
@@ -205,7 +221,7 @@ class SeveringWatch:
 
     def _changing(self, how: str) -> Callable[..., None]:
         def note(_result: Any, tensor: Any, *_: Any, **__: Any) -> None:
-            if not plumbing(sys._getframe(3)):
+            if tensor.requires_grad and not plumbing(sys._getframe(3)):
                 self.spoiled.changed(tensor, how)
 
         return note
@@ -266,15 +282,19 @@ class SeveringWatch:
         events = self.severed if events is None else events
         if found:
             module, first = self.running(), found[0]
-            events[:] = [
+            alike = [
                 e
                 for e in events
-                if e["early"] or e["module"] is not module or e["frames"][0] != first
+                if not e["early"] and e["module"] is module and e["frames"][0] == first
             ]
+            for e in alike[: 1 - ALIKE_KEPT]:
+                events.remove(e)
             events.append(
                 {
                     "how": how,
-                    "node": source.grad_fn,
+                    "behind": None
+                    if source.grad_fn is None
+                    else behind(source.grad_fn, self._followed),
                     "identity": None if source.grad_fn is None else identity(source.grad_fn),
                     "frames": found,
                     "module": module,
@@ -384,9 +404,7 @@ def freezing(frame: Optional[FrameType]) -> Tuple[List[str], List[Dict[str, Any]
         frame = visible(frame.f_back)
     if frame is None:
         return [], []
-    written = source.keywords(
-        lambda name: name in found, lambda value: value in (True, False)
-    )
+    written = source.keywords(lambda name: name in found, lambda value: value in (True, False))
     places = [[at] for text, at in written if text in {f"{n}={v}" for n, v in found.items()}]
     texts = [f"{name}={value}" for name, value in found.items()][:ARGUMENTS_SHOWN]
     return texts, places[0] if places else []
