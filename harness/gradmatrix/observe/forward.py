@@ -148,13 +148,15 @@ class ForwardWatch:
         if self.in_backward():  # checkpointing runs a module again
             self._thread.running.append(module)
             return
+        on = self._torch.is_grad_enabled()
         if id(module) not in self.seen:
+            if not self.seen and on:
+                self.severing.install()
             self.seen[id(module)] = module
             try:
                 self._tops.append(self.tree.top(module))
             except Exception as error:
                 self.trouble.add("forward", error)
-        on = self._torch.is_grad_enabled()
         if not self._without_ended(called(sys._getframe(1), within=module)):
             self._thread.entered = on
         self._thread.running.append(module)

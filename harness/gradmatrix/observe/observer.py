@@ -123,6 +123,7 @@ class Observer:
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
         self.backward.before = self._hook_again
+        self.backward.differentiated = self._differentiated
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
     def synchronize(self) -> None:
@@ -280,6 +281,12 @@ class Observer:
         return self._step_of.get(id(optimizer), 0) < self.audit and (
             self.steps <= self.audit or late
         )
+
+    def _differentiated(self, inputs: Any) -> None:
+        """Gradients were asked for ``inputs``; only during the audit are they noted."""
+        if not self.evidence.over:
+            each = inputs if isinstance(inputs, tuple) else (inputs,)
+            self.evidence.differentiated.update(map(id, each))
 
     def _answered(self) -> None:
         """A script without an optimizer got gradients."""
@@ -469,7 +476,7 @@ class Observer:
             name
             for name, missed in (
                 ("backward", not self.backward.calls),
-                ("step", not self.steps),
+                ("step", any(id(each) not in self._step_of for each in self._optimizers)),
                 ("zero_grad", kept is not None),
             )
             if missed

@@ -356,6 +356,8 @@ class Reach:
     def __init__(self) -> None:
         self.nodes: Set[Any] = set()
         self.leaves: Dict[int, Any] = {}
+        self.functions: List[Any] = []
+        """The nodes of differentiable functions that are written in Python."""
         self.checkpointed = False
         """A reentrant checkpoint lies on the way. The parameters inside it are not leaves of this
         graph."""
@@ -395,6 +397,8 @@ def follow(start: Any, found: Reach) -> Reach:
             found.leaves[id(leaf)] = leaf
         else:
             found.nodes.add(identity(node))
+            if hasattr(node, "_forward_cls"):
+                found.functions.append(node)
             found.checkpointed |= "Checkpoint" in type(node).__name__
             waiting += [following for following, _ in node.next_functions if following is not None]
     return found
