@@ -116,9 +116,10 @@ class Observer:
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
         self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
-        self.updates.began = self.forward.severing.install
+        self.updates.began = self._began
         self.updates.answered = self._answered
         self.updates.updated = self._updated
+        self.forward.outermost = lambda module: self._guarded(self.updates.ran, module)
         self.backward = BackwardWatch(
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
@@ -287,6 +288,11 @@ class Observer:
         if not self.evidence.over:
             each = inputs if isinstance(inputs, tuple) else (inputs,)
             self.evidence.differentiated.update(map(id, each))
+
+    def _began(self) -> None:
+        """A script without an optimizer asks for gradients: watch what leaves the graph."""
+        if not self._optimizers:
+            self.forward.severing.install()
 
     def _answered(self) -> None:
         """A script without an optimizer got gradients."""

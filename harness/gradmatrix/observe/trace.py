@@ -67,7 +67,7 @@ class Trace:
             stop_after=self.stop_after,
         )
         self.observer.leaving = self._wait_for_ranks
-        self.observer.on_update = self._stepped
+        self.observer.on_update = lambda: self._stepped(None)
         self.began = time.perf_counter()
         self._next_write: Optional[float] = None
         self._ended = False
