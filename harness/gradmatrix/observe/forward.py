@@ -152,10 +152,11 @@ class ForwardWatch:
             return
         on = self._torch.is_grad_enabled()
         if id(module) not in self.seen:
-            if not self.seen and on:
-                self.severing.install()
+            first = on and not self.seen
             self.seen[id(module)] = module
             try:
+                if first:  # a script without an optimizer may never say that it trains
+                    self.severing.install()
                 self._tops.append(self.tree.top(module))
             except Exception as error:
                 self.trouble.add("forward", error)
