@@ -35,6 +35,8 @@ class BackwardWatch:
         self.about_to = about_to
         """Called before an audited call with its roots and whether all of them have a graph."""
         self.updates = updates
+        self.differentiated: Callable[[Any], object] = bool
+        """Called with the inputs of each call of ``torch.autograd.grad``."""
         self.before: Callable[[], object] = bool
         """Called before every outermost call."""
         self.unscaled: Callable[[Any], Any] = lambda root: root.detach()
@@ -87,6 +89,7 @@ class BackwardWatch:
             roots = [outputs] if isinstance(outputs, single) else list(outputs)
             if not all(getattr(root, "requires_grad", True) for root in roots):
                 self._guarded(lambda: self._observe(torch, roots, frees=False))
+            self.differentiated(inputs)
             asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
             gradients = original_grad(outputs, inputs, *args, **kwargs)
             if asked:

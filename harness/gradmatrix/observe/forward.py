@@ -159,13 +159,16 @@ class ForwardWatch:
         if self.in_backward():  # checkpointing runs a module again
             self._thread.running.append(module)
             return
+        on = self._torch.is_grad_enabled()
         if id(module) not in self.seen:
+            first = on and not self.seen
             self.seen[id(module)] = module
             try:
+                if first:  # a script without an optimizer may never say that it trains
+                    self.severing.install()
                 self._tops.append(self.tree.top(module))
             except Exception as error:
                 self.trouble.add("forward", error)
-        on = self._torch.is_grad_enabled()
         if not self._without_ended(called(sys._getframe(1), within=module)):
             self._thread.entered = on
             self.outermost(module)
