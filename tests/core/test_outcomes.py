@@ -23,7 +23,7 @@ import: missing-module exception
 setup: exception unsupported no-device
 step: no-grad-fn exception nonfinite-loss
 gradient: none partial zero nonfinite
-update: none partial
+update: none partial unseen
 relation: disagrees
 process: timeout out-of-memory signal-9 exit-1 lost disk-full internal-error
 """
@@ -141,6 +141,9 @@ def test_a_gradient_status_is_noted_if_the_outcome_does_not_imply_it(
 
 
 def test_what_is_not_judged_is_spurious_or_was_not_run() -> None:
-    """A stack without the feature and a machine without the device are not failures."""
-    expected = {*SPURIOUS, "setup:unsupported", "setup:no-device"}
+    """A stack without the feature and a machine without the device are not failures.
+
+    Nor is what could not be seen.
+    """
+    expected = {*SPURIOUS, "setup:unsupported", "setup:no-device", "update:unseen"}
     assert expected == {text for text in ["trains", *ALL] if not Outcome(text).judged} == NOT_JUDGED

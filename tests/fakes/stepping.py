@@ -94,8 +94,8 @@ def of_a_copy(model: Any, inputs: torch.Tensor) -> Iterator[None]:
 
 
 def replaced(model: Any, inputs: torch.Tensor) -> Iterator[None]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # culprit: replaced
-    model.head.weight = nn.Parameter(torch.randn(1, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.head.weight = nn.Parameter(torch.randn(1, 8))  # culprit: replaced
     return descend(optimizer, lambda: error(model(inputs)))
 
 

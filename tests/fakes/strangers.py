@@ -4,7 +4,8 @@ Nothing says which of their parameters should learn. `python tests/fakes/strange
 traces each of them in a process of its own and leaves its observation in FOLDER/NAME.
 """
 
-# ruff: noqa: D103  (the functions in HEALTHY train; the comments of BROKEN say what is wrong)
+# ruff: noqa: ANN401, D102, D103, FBT003, N812, PLW2901  (scripts as people write them)
+# mypy: disallow-subclassing-any=False, disallow-untyped-decorators=False
 
 from __future__ import annotations
 
@@ -13,21 +14,34 @@ import itertools
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from gradmatrix.observe import trace
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HEALTHY: dict[str, Callable[[], None]] = {}
-"""They train."""
-UNSEEN: dict[str, Callable[[], None]] = {}
-"""They may train, but nothing that is watched happens in them."""
-BROKEN: dict[str, Callable[[], None]] = {}
-"""They do not train, or not all of what they should."""
+OUTCOMES: dict[str, str] = {}
+"""What ``trace`` must say about each script."""
+SCRIPTS: dict[str, Callable[[], None]] = {}
+
+
+def says(outcome: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """List a script, with its outcome."""
+
+    def keep(script: Callable[[], None]) -> Callable[[], None]:
+        SCRIPTS[script.__name__], OUTCOMES[script.__name__] = script, outcome
+        return script
+
+    return keep
+
+
+healthy, unseen = says("trains"), says("update:unseen")
 
 STEPS = 8
 
@@ -42,9 +56,6 @@ def listed(
         return script
 
     return keep
-
-
-healthy, unseen, broken = listed(HEALTHY), listed(UNSEEN), listed(BROKEN)
 
 
 def layers(*sizes: int) -> nn.Sequential:
@@ -134,10 +145,8 @@ def meta_parameter_beside() -> None:
 class Opaque(torch.Tensor):
     """A tensor that nobody may look into outside of the model."""
 
-    open_to = frozenset({"linear", "t", "__get__"})
-
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN206
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__ in {"vector_norm", "equal", "norm"}:
             raise NotImplementedError(func.__name__)
         return super().__torch_function__(func, types, args, kwargs or {})
@@ -171,8 +180,8 @@ def subtracted_without_graph() -> None:
         error(batch() @ weight + bias).backward()
         with torch.no_grad():
             for leaf in (weight, bias):
-                leaf -= 0.1 * leaf.grad  # type: ignore[operator]
-                leaf.grad.zero_()  # type: ignore[union-attr]
+                leaf -= 0.1 * leaf.grad
+                leaf.grad.zero_()
 
 
 @healthy
@@ -192,8 +201,7 @@ def new_tensors() -> None:
         loss = error(torch.tanh(batch() @ weights[0]) @ weights[1])
         gradients = torch.autograd.grad(loss, weights)
         weights = [
-            (w - 0.1 * g).detach().requires_grad_()
-            for w, g in zip(weights, gradients, strict=True)
+            (w - 0.1 * g).detach().requires_grad_() for w, g in zip(weights, gradients, strict=True)
         ]
 
 
@@ -278,14 +286,14 @@ class Descent:
 @healthy
 def own_optimizer() -> None:
     model = layers(4, 8, 1)
-    train(lambda: error(model(batch())), Descent(list(model.parameters()), 0.1))  # type: ignore[arg-type]
+    train(lambda: error(model(batch())), Descent(list(model.parameters()), 0.1))
 
 
 @healthy
 def own_optimizer_and_an_unused_layer() -> None:
     model = layers(4, 8, 1)
     model.spare = nn.Linear(4, 4)
-    train(lambda: error(model[:3](batch())), Descent(list(model.parameters()), 0.1))  # type: ignore[arg-type]
+    train(lambda: error(model[:3](batch())), Descent(list(model.parameters()), 0.1))
 
 
 @healthy
@@ -319,7 +327,7 @@ def lbfgs() -> None:
 
 @healthy
 def input_image() -> None:
-    model = layers(4, 8, 1).requires_grad_(False)  # noqa: FBT003  (torch's own signature)
+    model = layers(4, 8, 1).requires_grad_(False)
     image = torch.zeros(1, 4, requires_grad=True)
     train(lambda: error(model(image)), torch.optim.Adam([image], lr=0.1))
 
@@ -354,7 +362,7 @@ def optimizer_that_never_steps() -> None:
         error(model(batch())).backward()
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter -= optimizer.param_groups[0]["lr"] * parameter.grad  # type: ignore[operator]
+                parameter -= optimizer.param_groups[0]["lr"] * parameter.grad
 
 
 @healthy
@@ -367,7 +375,7 @@ def hand_update_beside_an_optimizer() -> None:
         optimizer.step()
         with torch.no_grad():
             for parameter in model["head"].parameters():
-                parameter -= 0.1 * parameter.grad  # type: ignore[operator]
+                parameter -= 0.1 * parameter.grad
 
 
 @unseen
@@ -393,6 +401,21 @@ def evolution_of_a_module() -> None:
                 model, best = trial, error(trial(inputs))
 
 
+@healthy
+def search_in_a_module() -> None:
+    """Each candidate is put into the module, which runs without gradients."""
+    model, inputs = layers(4, 8, 1), batch()
+    vector = nn.utils.parameters_to_vector(model.parameters()).detach()
+    with torch.no_grad():
+        for _ in range(STEPS):
+            noise = torch.randn(4, len(vector))
+            scores = []
+            for each in noise:
+                nn.utils.vector_to_parameters(vector + 0.1 * each, model.parameters())
+                scores.append(-error(model(inputs)))
+            vector = vector + 0.1 * (torch.stack(scores).softmax(0)[:, None] * noise).sum(0)
+
+
 # True and harmless.
 
 
@@ -409,7 +432,7 @@ def wasserstein_with_penalty() -> None:
         first.zero_grad()
         (critic(fake).mean() - critic(real).mean() + 10 * penalty).backward()
         first.step()
-        if round_ % 5 == 4:  # noqa: PLR2004
+        if round_ % 5 == 4:
             second.zero_grad()
             (-critic(generator(batch())).mean()).backward()
             second.step()
@@ -549,7 +572,7 @@ def critic_in_turn() -> None:
     generator, critic = layers(4, 8, 2), layers(2, 8, 1)
     first, second = sgd(critic), sgd(generator)
     for round_ in range(40):
-        optimizer = second if round_ % 20 == 19 else first  # noqa: PLR2004
+        optimizer = second if round_ % 20 == 19 else first
         first.zero_grad()
         second.zero_grad()
         error(critic(generator(batch()))).backward()
@@ -558,7 +581,7 @@ def critic_in_turn() -> None:
 
 @healthy
 def frozen_teacher() -> None:
-    teacher, student = layers(4, 8, 2).requires_grad_(False), layers(4, 4, 2)  # noqa: FBT003
+    teacher, student = layers(4, 8, 2).requires_grad_(False), layers(4, 4, 2)
     both = nn.ModuleList([teacher, student])
 
     def loss() -> torch.Tensor:
@@ -591,7 +614,7 @@ def sharpness_aware() -> None:
 
     class Sharp(torch.optim.Optimizer):
         def __init__(self, parameters: object, lr: float) -> None:
-            super().__init__(parameters, {"lr": lr})  # type: ignore[arg-type]
+            super().__init__(parameters, {"lr": lr})
             self.inner = torch.optim.SGD(self.param_groups, lr=lr)
 
         @torch.no_grad()
@@ -617,23 +640,10 @@ def sharpness_aware() -> None:
         optimizer.descend()
 
 
-# Mistakes, which each relaxed rule could hide. ``FOUND`` says what must be found.
-
-FOUND: dict[str, str] = {}
-"""The outcome of each broken script."""
+# Mistakes, each of which one of the rules for harmless facts could hide.
 
 
-def wrong(outcome: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
-    """List a script that is broken, with its outcome."""
-
-    def keep(script: Callable[[], None]) -> Callable[[], None]:
-        FOUND[script.__name__] = outcome
-        return broken(script)
-
-    return keep
-
-
-@wrong("update:none")
+@says("update:none")
 def update_by_hand_forgotten() -> None:
     model = layers(4, 8, 1)
     for _ in range(STEPS):
@@ -641,7 +651,7 @@ def update_by_hand_forgotten() -> None:
         error(model(batch())).backward()
 
 
-@wrong("update:none")
+@says("update:none")
 def update_by_hand_times_zero() -> None:
     model, rate = layers(4, 8, 1), 0.0
     for _ in range(STEPS):
@@ -649,10 +659,10 @@ def update_by_hand_times_zero() -> None:
         error(model(batch())).backward()
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter -= rate * parameter.grad  # type: ignore[operator]
+                parameter -= rate * parameter.grad
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def detached_and_updated_by_hand() -> None:
     model = layers(4, 8, 8, 1)
     for _ in range(STEPS):
@@ -664,7 +674,7 @@ def detached_and_updated_by_hand() -> None:
                 parameter.data.add_(parameter.grad, alpha=-0.1)
 
 
-@wrong("update:partial")
+@says("update:partial")
 def one_layer_forgotten_by_hand() -> None:
     model = layers(4, 8, 8, 1)
     for _ in range(STEPS):
@@ -675,17 +685,17 @@ def one_layer_forgotten_by_hand() -> None:
             parameter.data.add_(parameter.grad, alpha=-0.1)
 
 
-@wrong("gradient:zero")
+@says("gradient:zero")
 def zero_times_by_hand() -> None:
     weight = torch.randn(4, 1, requires_grad=True)
     for _ in range(STEPS):
         loss = 0 * error(batch() @ weight)
         loss.backward()
         with torch.no_grad():
-            weight -= 0.1 * weight.grad  # type: ignore[operator]
+            weight -= 0.1 * weight.grad
 
 
-@wrong("update:none")
+@says("update:none")
 def functional_state_forgotten() -> None:
     model = layers(4, 8, 1)
     state = {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -697,7 +707,7 @@ def functional_state_forgotten() -> None:
         torch.func.grad(loss)(state, batch())
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def block_whose_output_is_forgotten() -> None:
     class Chain(nn.Module):
         def __init__(self) -> None:
@@ -715,7 +725,7 @@ def block_whose_output_is_forgotten() -> None:
     train(lambda: error(model(batch(16, 8))), sgd(model))
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def body_without_gradients() -> None:
     model = nn.ModuleDict({"body": layers(4, 8), "head": nn.Linear(8, 1)})
 
@@ -727,13 +737,13 @@ def body_without_gradients() -> None:
     train(loss, sgd(model))
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def body_detached() -> None:
     model = nn.ModuleDict({"body": layers(4, 8), "head": nn.Linear(8, 1)})
     train(lambda: error(model["head"](model["body"](batch()).detach())), sgd(model))
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def part_of_the_loss_made_anew() -> None:
     model = nn.ModuleDict({"body": layers(4, 8), "one": nn.Linear(8, 1), "two": nn.Linear(8, 1)})
 
@@ -745,21 +755,21 @@ def part_of_the_loss_made_anew() -> None:
     train(loss, sgd(model))
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def bias_silenced_by_a_hook() -> None:
     model = layers(4, 8, 1)
     model[0].bias.register_hook(torch.zeros_like)
     train(lambda: error(model(batch())), sgd(model))
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def dead_layer() -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
     nn.init.constant_(model[0].bias, -100.0)
     train(lambda: error(model(batch())), sgd(model))
 
 
-@wrong("gradient:partial")
+@says("gradient:partial")
 def head_replaced_after_the_optimizer() -> None:
     model = nn.ModuleDict({"body": layers(4, 8), "head": nn.Linear(8, 1)})
     old, optimizer = model["head"], sgd(model)
@@ -768,21 +778,21 @@ def head_replaced_after_the_optimizer() -> None:
     del old
 
 
-@wrong("update:none")
+@says("update:none")
 def optimizer_over_a_copy() -> None:
     model = layers(4, 8, 1)
     twin = copy.deepcopy(model)
     train(lambda: error(model(batch())), sgd(twin))
 
 
-@wrong("update:partial")
+@says("update:partial")
 def learning_rate_of_a_group_is_zero() -> None:
     model = layers(4, 8, 1)
     groups = [{"params": model[0].parameters(), "lr": 0.0}, {"params": model[2].parameters()}]
     train(lambda: error(model(batch())), torch.optim.SGD(groups, lr=0.1))
 
 
-@wrong("update:none")
+@says("update:none")
 def optimizer_never_steps() -> None:
     model = layers(4, 8, 1)
     optimizer = sgd(model)
@@ -791,7 +801,7 @@ def optimizer_never_steps() -> None:
         error(model(batch())).backward()
 
 
-@wrong("update:none")
+@says("update:none")
 def backward_is_not_called() -> None:
     model = layers(4, 8, 1)
     sgd(model)
@@ -799,7 +809,7 @@ def backward_is_not_called() -> None:
         error(model(batch()))
 
 
-@wrong("gradient:none")
+@says("gradient:none")
 def steps_without_backward() -> None:
     model = layers(4, 8, 1)
     optimizer = sgd(model)
@@ -808,25 +818,23 @@ def steps_without_backward() -> None:
         optimizer.step()
 
 
-@wrong("gradient:nonfinite")
+@says("gradient:nonfinite")
 def nonfinite_by_hand() -> None:
     weight = torch.zeros(4, requires_grad=True)
     for _ in range(STEPS):
         weight.grad = None
         (weight.sum().sqrt() * 0 + weight.sum()).backward()
         with torch.no_grad():
-            weight -= 0.1 * torch.nan_to_num(weight.grad)  # type: ignore[operator]
+            weight -= 0.1 * torch.nan_to_num(weight.grad)
             weight.zero_()
 
 
-def traced(folder: str, script: Callable[[], None]) -> None:
+def traced(folder: Path, script: Callable[[], None]) -> None:
     """Trace ``script`` in this process, which then ends."""
-    from gradmatrix.observe import trace
-
-    os.mkdir(folder)
-    with open(os.path.join(folder, "request.json"), "w", encoding="utf-8") as file:
-        json.dump({"schema": 1, "audit": 4, "stop_after": None}, file)
-    trace.begin(folder)
+    folder.mkdir()
+    request = {"schema": 1, "audit": 4, "stop_after": None}
+    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+    trace.begin(str(folder))
     torch.manual_seed(0)
     script()
     os._exit(0)
@@ -834,8 +842,7 @@ def traced(folder: str, script: Callable[[], None]) -> None:
 
 if __name__ == "__main__":
     for name in sys.argv[2:]:
-        script = {**HEALTHY, **UNSEEN, **BROKEN}[name]
         child = os.fork()
         if not child:
-            traced(os.path.join(sys.argv[1], name), script)
+            traced(Path(sys.argv[1]) / name, SCRIPTS[name])
         os.waitpid(child, 0)

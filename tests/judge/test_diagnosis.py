@@ -229,7 +229,10 @@ def test_a_parameter_that_was_replaced_is_named() -> None:
     ("facts", "expected"),
     [
         ({}, (Cause.ZERO, "encoder", None)),
-        ({"severed": (make_severed("clip_grad_norm_", module=None),)}, (Cause.ZERO, "encoder", 9)),
+        (
+            {"severed": (make_severed("clip_grad_norm_", module=None),)},
+            (Cause.CLIPPED, "encoder", 9),
+        ),
         ({"severed": (make_severed("round", module="block"),)}, (Cause.ZERO, "block", 9)),
         ({"zero_output": broken("output", module="mask")}, (Cause.ZERO, "mask", 7)),
         (

@@ -70,7 +70,7 @@ BREAKING: Table = {
     "large_update": (Cause.NONFINITE_UPDATE, "embed"),
     "zeroed_hook": (Cause.ZERO, "blocks.1.linear"),
     "rounded_hidden": (Cause.ZERO, "blocks.0"),
-    "clipped": (Cause.ZERO, "head"),
+    "clipped": (Cause.CLIPPED, "head"),
 }
 BY_SCRIPT = {
     "losing": LOSING,

@@ -6,6 +6,7 @@ leaves, with the exit code in ``code`` and what it printed in ``output``.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import runpy
@@ -16,10 +17,6 @@ from typing import Any
 
 def main(observe: str, folder: str, scripts: list[str]) -> None:
     """Run all of them, one after the other."""
-    import torch  # noqa: F401  (imported once)
-    import torch.distributed
-    import torch.multiprocessing
-
     spec: Any = importlib.util.spec_from_file_location(
         "gradmatrix_observe",
         os.path.join(observe, "__init__.py"),
@@ -43,14 +40,13 @@ def run(script: str, folder: str) -> None:
     output = os.open("output", os.O_CREAT | os.O_WRONLY)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    from gradmatrix_observe.trace import __file__ as observe, begin
-
+    trace: Any = importlib.import_module("gradmatrix_observe.trace")
     os.environ["GRADMATRIX_TRACE"] = folder
-    os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(observe), "traced")
+    os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(trace.__file__), "traced")
     sys.argv = [script]
     sys.path[0] = os.path.dirname(script)
     sys.modules["__main__"].__file__ = script
-    begin(folder)
+    trace.begin(folder)
     try:
         runpy.run_path(script, run_name="__main__")
         code = 0

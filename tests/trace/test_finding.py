@@ -63,7 +63,7 @@ MISSES = make_observation(reached="import", raised=make_raised(kind="ModuleNotFo
         ((), -9, "process:signal-9", 137),
         ((process(),), 3, "process:exit-3", 3),
         ((process(),), -15, "process:signal-15", 143),
-        ((process(NOTHING),), 0, "update:none", 0),
+        ((process(NOTHING),), 0, "update:unseen", 0),
         ((process(LOST),), 1, "step:no-grad-fn", 1),
         ((process(MISSES),), 1, "import:missing-module", 1),
     ],
@@ -130,7 +130,7 @@ def test_a_short_script_has_what_speed_there_is(times_s: list[float], steps: int
 def test_partial_learning_is_reported_by_module() -> None:
     """The finding names the modules that learn and those that do not."""
     seen = make_observation(
-        parameters=(make_parameter(name="head.weight"), make_parameter("nn", name="body.weight"))
+        parameters=(make_parameter(name="head.weight"), make_parameter("zz", name="body.weight"))
     )
     found = find(process(seen))
     assert ("gradient:partial", ("head: 1 parameter",), ("body: 1 parameter",)) == (

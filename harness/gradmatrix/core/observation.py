@@ -285,8 +285,8 @@ class Spoiled(Frozen, frozen=True):
     """A tensor that backward needed and did not have any more."""
 
     how: str
-    """The operation that changed it in place, such as "add_"; "step" for an optimizer's step; "freed"
-    for a graph that an earlier backward pass had freed; empty if it was not seen."""
+    """What took it: an operation in place such as "add_", an optimizer's "step", or "freed" for a
+    graph that an earlier backward pass had freed. Empty if it was not seen."""
     tensor: str
     """Its shape, and what made it."""
     module: str | None
@@ -316,6 +316,15 @@ class Adapted(Frozen, frozen=True):
     """The task type that fits the model's class."""
     model: str
     frames: tuple[Frame, ...]
+
+
+class Missed(Frozen, frozen=True):
+    """An optimizer's step that found no gradient, beside modules that got one."""
+
+    optimizer: str
+    modules: tuple[str, ...]
+    frames: tuple[Frame, ...]
+    """Where the optimizer was built."""
 
 
 class Diverged(Frozen, frozen=True):
@@ -386,6 +395,8 @@ class Observation(Frozen, frozen=True):
     """
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
+    all_frozen: bool = False
+    """The loss had no graph, and ``frozen`` is all that ran at that moment."""
     uncalled: tuple[Written, ...] = ()
     """Statements that name backward, step or zero_grad and do not call it."""
     unregistered: tuple[Unregistered, ...] = ()
@@ -394,11 +405,16 @@ class Observation(Frozen, frozen=True):
     """A torch.autograd.Function whose backward gave no gradient to parameters that need one."""
     ignored: Written | None = None
     """A loss all of whose labels were ignored, in every audited call; the text says which label."""
+    ignored_by: tuple[Frame, ...] = ()
+    """Where the script writes that label."""
+    stepped: tuple[Frame, ...] = ()
+    """Where an optimizer's step was called, if nothing ever asked for gradients."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
+    missed: Missed | None = None
     drift: Diverged | None = None
     updates: int = 0
     """How often values changed from one request for gradients to the next, without an optimizer."""

@@ -71,8 +71,10 @@ class Cause(StrEnum):
     LABELS_IGNORED = (
         "labels-ignored",
         "Every label is the one that the loss ignores.",
-        "Keep real labels where the loss is meant to count; only padding and prompts get the label"
-        " that is ignored (-100). Check the data, its masking, and truncation.",
+        (
+            "Keep real labels where the loss is meant to count; only padding and prompts get"
+            " the label that is ignored (-100). Check the data, its masking, and truncation."
+        ),
     )
     REBUILT = (
         "rebuilt",
@@ -97,8 +99,10 @@ class Cause(StrEnum):
     NOT_REGISTERED = (
         "not-registered",
         "A module or a parameter is in a plain attribute, so parameters() does not have it.",
-        "Register it as nn.ModuleList, nn.ModuleDict, nn.ParameterList or nn.Parameter, before the"
-        " optimizer is built.",
+        (
+            "Register it as nn.ModuleList, nn.ModuleDict, nn.ParameterList or nn.Parameter,"
+            " before the optimizer is built."
+        ),
     )
     NEVER_ZEROED = (
         "never-zeroed",
@@ -108,12 +112,18 @@ class Cause(StrEnum):
     RANKS_DIFFER = (
         "ranks-differ",
         "The parameters of the ranks drift apart: their gradients are not averaged.",
-        "Wrap the model in DistributedDataParallel and call the wrapper, or all_reduce the gradients"
-        " before each step.",
+        (
+            "Wrap the model in DistributedDataParallel and call the wrapper, or all_reduce the"
+            " gradients before each step."
+        ),
     )
     NOT_TRAINED = (
         "not-trained",
         "Nothing was trained, or not in a way that is watched.",
+        (
+            "Build an optimizer of the model's parameters, and call backward and its step; an"
+            " update by hand must change the same tensors in place, under torch.no_grad()."
+        ),
     )
     NOT_CALLED = (
         "not-called",
@@ -123,8 +133,10 @@ class Cause(StrEnum):
     STEPS_SKIPPED = (
         "steps-skipped",
         "GradScaler skipped every step, because gradients were NaN or infinite.",
-        "Find out why the gradients are not finite: start with a lower init_scale, unscale and clip"
-        " the gradients, and check the loss for float16 overflow.",
+        (
+            "Find out why the gradients are not finite: start with a lower init_scale, unscale"
+            " and clip the gradients, and check the loss for float16 overflow."
+        ),
     )
     NEVER_STEPPED = (
         "never-stepped",
@@ -153,9 +165,11 @@ class Cause(StrEnum):
     DEAD = (
         "dead",
         "A layer is dead: its activation is flat for every input, so no gradient passes.",
-        "Check how the layer is initialised and how large its input is: lower the learning rate,"
-        " normalise the input, or use an activation that is nowhere flat, such as LeakyReLU or"
-        " GELU.",
+        (
+            "Check how the layer is initialised and how large its input is: lower the learning"
+            " rate, normalise the input, or use an activation that is nowhere flat, such as"
+            " LeakyReLU or GELU."
+        ),
     )
     NONFINITE_OUTPUT = (
         "nonfinite-output",
@@ -178,15 +192,19 @@ class Cause(StrEnum):
     IN_PLACE = (
         "in-place",
         "A tensor that backward needs was changed in place.",
-        "Write the operation so that it makes a new tensor (x = x + 1 in place of x += 1), or change"
-        " a clone().",
+        (
+            "Write the operation so that it makes a new tensor (x = x + 1 in place of x += 1),"
+            " or change a clone()."
+        ),
     )
     GRAPH_FREED = (
         "graph-freed",
         "Backward went a second time through a graph that the first pass had freed.",
-        "Compute the shared tensor anew in each step, or detach() it between the passes; if both"
-        " passes need the same graph, add the losses and call backward once, or use"
-        " retain_graph=True in the first.",
+        (
+            "Compute the shared tensor anew in each step, or detach() it between the passes; if"
+            " both passes need the same graph, add the losses and call backward once, or use"
+            " retain_graph=True in the first."
+        ),
     )
     EXCEPTION = (
         "exception",

@@ -50,6 +50,7 @@ NONFINITE = re.compile(r"\b(?:nan|inf|infinity)\b", re.IGNORECASE)
 INFERENCE = re.compile(r"inference (?:tensors?|mode)", re.IGNORECASE)
 FALSE_ALARM = re.compile(r"None of the inputs have requires_grad=True")
 PLUMBING = ("torch/", "python3", "<frozen")
+ACTIVATIONS = {"ReLU", "ReLU6", "Hardtanh", "Hardsigmoid", "Hardswish", "Threshold", "Sigmoid"}
 LEAF_CHANGED = re.compile(r"leaf Variable that requires grad.*in-place", re.IGNORECASE)
 REGISTERED = {
     ("modules", False): "nn.ModuleList",
@@ -128,15 +129,17 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        return first_sign((not_registered, adapted, rebuilt_part, never_zeroed, drifted), seen)
+        silent = (not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
+        return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,
         changed_leaf,
         not_called,
-        not_trained,
         labels_ignored,
         steps_skipped,
         not_finite,
+        not_trained,
+        no_backward,
         nothing_learns,
         nothing_held,
         never_stepped,
@@ -168,14 +171,16 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             shared = f"both use the output of `{found.module}`"
         line = f"Backward went a second time through a graph that was freed: {shared}"
         first = innermost_frame(found.before)
+        here = next((frame for frame in seen.raised.frames if frame.user), last)
+        twice = first is not None and first != last
         return make_diagnosis(
             Cause.GRAPH_FREED,
             found.module,
-            at or last,
+            last if twice else at or last,
             f"{line}{say_where(at, 'at')}.",
             *([f"The first pass was called at {format_frame(first)}."] if first else []),
             *([f"The second pass was called at {format_frame(last)}."] if last else []),
-            led=found.frames or seen.raised.frames,
+            user=here,
         )
     if found.how == "step":
         line = (
@@ -188,8 +193,8 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             at,
             line,
             led=found.frames,
-            advice="Compute the second loss again after the step, or call all backward passes before"
-            " the first step.",
+            advice="Compute the second loss again after the step, or call all backward passes"
+            " before the first step.",
         )
     how = f"`{found.how}`" if found.how else "An operation that was not seen"
     line = (
@@ -237,7 +242,14 @@ def labels_ignored(seen: Observation) -> Diagnosis | None:
         f"Every label was {seen.ignored.text}, which the loss ignores: nothing is left to learn"
         f" from{say_where(at, 'the loss is computed at')}."
     )
-    return make_diagnosis(Cause.LABELS_IGNORED, None, at, line, led=seen.ignored.frames)
+    return make_diagnosis(
+        Cause.LABELS_IGNORED,
+        None,
+        at,
+        line,
+        led=seen.ignored.frames,
+        user=innermost_frame(seen.ignored_by),
+    )
 
 
 def steps_skipped(seen: Observation) -> Diagnosis | None:
@@ -260,6 +272,21 @@ def nothing_held(seen: Observation) -> Diagnosis | None:
     return explain_unregistered(seen)
 
 
+def no_backward(seen: Observation) -> Diagnosis | None:
+    """An optimizer stepped, and nothing ever asked for gradients."""
+    if seen.raised is not None or seen.backward or seen.requests or not seen.steps:
+        return None
+    if any(p.changed or p.gradients.strip("n") for p in seen.parameters):
+        return None
+    at = innermost_frame(seen.stepped)
+    line = (
+        f"Backward was never called, so the optimizer's {counted(seen.steps, 'step')} had no"
+        f" gradients{say_where(at, 'it steps at')}."
+    )
+    advice = "Call loss.backward() before the optimizer's step."
+    return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=seen.stepped, advice=advice)
+
+
 def not_registered(seen: Observation) -> Diagnosis | None:
     """A module trains tensors that its parameters() does not have."""
     return explain_unregistered(seen) if seen.raised is None and seen.backward else None
@@ -275,16 +302,32 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     container = found.container if found.container in {"list", "dict", "tuple", "set"} else ""
     what = f"{found.holds} in a plain {container}" if container else "a plain tensor"
     fitting = REGISTERED[found.holds, found.container == "dict"] if container else "nn.Parameter"
+    missing = counted(found.parameters, "tensor")
     line = (
-        f"`{found.attribute}` of {name} is {what}: {counted(found.parameters, 'tensor')} that should"
-        f" learn {'is' if found.parameters == 1 else 'are'} not in parameters(), and no optimizer"
-        f" holds {'it' if found.parameters == 1 else 'them'}{say_where(at, 'it is assigned at')}."
+        f"`{found.attribute}` of {name} is {what}: parameters() does not have the {missing} in it,"
+        f" and no optimizer holds {'it' if found.parameters == 1 else 'them'}"
+        f"{say_where(at, 'it is assigned at')}."
     )
     advice = f"Make `{found.attribute}` an {fitting}: then parameters() has it."
     if fitting == "nn.Parameter":
         advice += " Move or convert the model afterwards, not the parameter."
     return make_diagnosis(
         Cause.NOT_REGISTERED, found.module, at, line, led=found.frames, advice=advice
+    )
+
+
+def missed(seen: Observation) -> Diagnosis | None:
+    """A later optimizer holds nothing that gets a gradient."""
+    if seen.missed is None:
+        return None
+    at = innermost_frame(seen.missed.frames)
+    modules = ", ".join(f"`{name}`" for name in seen.missed.modules[:MOST_MODULES])
+    line = (
+        f"Nothing that {seen.missed.optimizer} holds got a gradient, but {modules} did, and no"
+        f" optimizer moves that{say_where(at, 'it is built at')}."
+    )
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS, seen.missed.modules[0], at, line, led=seen.missed.frames
     )
 
 
@@ -451,7 +494,9 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:
     """No parameter of what ran requires a gradient."""
-    if not seen.backward or any(p.learns for p in seen.parameters) or not seen.frozen:
+    if not seen.backward or not seen.frozen:
+        return None
+    if any(p.learns for p in seen.parameters) and not seen.all_frozen:
         return None
     last = seen.frozen[-1]
     known = next((froze for froze in reversed(seen.frozen) if froze.frames), last)
@@ -657,6 +702,17 @@ def severed(seen: Observation) -> Diagnosis | None:
         return None
     at = innermost_frame(event.frames)
     name = name_module(event.module, event.type) if event.module else "the model"
+    if event.how in SWITCHES and event.module is None:
+        return make_diagnosis(
+            Cause.GRAD_MODE_OFF,
+            None,
+            at,
+            f"The loss had a graph before, and has none since a part of the script ran under"
+            f" {event.how}{say_where(at, 'at')}: a tensor that is made there has no graph.",
+            led=event.frames,
+            advice="Update the same tensor in place (w -= rate * w.grad): w = w - rate * w.grad"
+            " makes a new tensor, which does not require a gradient.",
+        )
     if event.how in SWITCHES:
         cause = Cause.INFERENCE_MODE if event.how == "inference_mode" else Cause.GRAD_MODE_OFF
         line = (
@@ -784,8 +840,8 @@ def not_updated(seen: Observation) -> Diagnosis | None:
 def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagnosis:
     """The learning rate was 0, and what wrote it last."""
     at = innermost_frame(built.rate_frames) or innermost_frame(built.frames)
-    line = f"The learning rate was 0 in every audited step{say_where(at, 'the optimizer is built at')}."
-    advice = ""
+    where = say_where(at, "the optimizer is built at")
+    line, advice = f"The learning rate was 0 in every audited step{where}.", ""
     if built.rate_from == "constructor" and built.rate:
         line = f"The learning rate was 0 from the start: {built.rate}{say_where(at, 'at')}."
         advice = f"Set {built.rate.partition('=')[0]} above 0."
@@ -824,15 +880,15 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
             " changes its value (are the advantages, the weights or a mask all zeros?)."
         )
         lines = [line]
-    found = reason_of_zeros(seen, zero)
-    text = (lines[0], *found.text, *lines[1:])
-    if found.cause is Cause.DEAD and len(zero) == learning:
-        return replace(found, cause=Cause.ZERO, text=text)
-    return replace(found, text=text)
+    found = reason_of_zeros(seen, zero, everything=len(zero) == learning)
+    return replace(found, text=(lines[0], *found.text, *lines[1:]))
 
 
-def reason_of_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis:
-    """What explains zero gradients; without text if nothing does."""
+def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: bool) -> Diagnosis:
+    """What explains zero gradients; without text if nothing does.
+
+    A layer is dead if others learn. If ``everything`` got zeros, the loss itself is flat.
+    """
     module = module_of(zero[-1])  # the last one: the modules before it get their zeros from it
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
@@ -853,8 +909,10 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis:
         name = name_module(output.module, output.type)
         line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
         led = own.frames if own is not None else output.frames
-        return make_diagnosis(Cause.DEAD, output.module, at, line, led=led)
-    if event is not None and event.how == "dead":
+        dead = output.type in ACTIVATIONS and not everything
+        cause = Cause.DEAD if dead else Cause.ZERO
+        return make_diagnosis(cause, output.module, at, line, led=led)
+    if event is not None and event.how == "dead" and not everything:
         at = innermost_frame(event.frames)
         line = (
             f"The gradient ends behind {name_module(event.module, event.type)}: what is computed of"
@@ -862,7 +920,7 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter]) -> Diagnosis:
             f" mask){say_where(at, 'its output is used at')}."
         )
         return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames)
-    if event is not None and event.frames:
+    if event is not None and event.frames and event.how != "dead":
         at = innermost_frame(event.frames)
         line = (
             f"`{event.how}` stands between {name_module(event.module, event.type)} and the loss and"
@@ -886,17 +944,17 @@ def exception(seen: Observation) -> Diagnosis | None:
     lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
     if lost is not None and INFERENCE.search(seen.raised.message):
         return explain_switch(lost)
-    raising = [
+    raising = seen.raised.frames or tuple(
         Frame(file=file, line=int(line), function=function)
-        for file, line, function in re.findall(
-            r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback
+        for file, line, function in reversed(
+            re.findall(r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback)
         )
         if not file.startswith(PLUMBING)
-    ]
-    at = raising[-1] if raising else None
+    )
+    at = innermost_frame(raising)
     under = [f"Raised under {format_frame(at)}."] if at else []
     message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
-    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=seen.raised.frames)
+    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=raising)
 
 
 def false_alarms(seen: Observation) -> tuple[str, ...]:
@@ -926,8 +984,17 @@ def explain_switch(lost: Lost) -> Diagnosis:
         opening,
         ran,
         led=lost.switch.frames,
-        advice=LEAKED if lost.switch.how == "set_grad_enabled" else "",
+        advice=advice_about(lost.switch),
     )
+
+
+def advice_about(switch: Switch) -> str:
+    """What to do about a switch; empty if the advice of the cause says it."""
+    if switch.decorated is not None or switch.how == "inference_mode":
+        return ""
+    if switch.how == "set_grad_enabled":
+        return LEAKED
+    return f"Move what is trained out of the block under torch.{switch.how}()."
 
 
 def cause_of_switch(switch: Switch) -> Cause:
@@ -1011,13 +1078,22 @@ def make_diagnosis(
     at: Frame | None,
     *lines: str,
     led: Sequence[Frame] = (),
+    user: Frame | None = None,
     advice: str = "",
 ) -> Diagnosis:
     """A diagnosis with these lines of text.
 
-    ``led`` are the frames that led to ``at``; the innermost one of the user is named beside it.
+    Args:
+        cause: why.
+        module: what it is about.
+        at: the line that is responsible.
+        lines: the text.
+        led: the frames that led there; the innermost one of the user is named beside ``at``.
+        user: the user's line, if it is not one of these.
+        advice: what to do, if that is more exact than the advice of the cause.
     """
-    user = None if at is not None and at.user else next((f for f in led if f.user), None)
+    if user is None and (at is None or not at.user):
+        user = next((frame for frame in led if frame.user), None)
     return Diagnosis(
         cause=cause,
         module=module,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gradmatrix.core.outcomes import UNSEEN, Outcome
+from gradmatrix.core.outcomes import TRAINS, UNSEEN, Outcome
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
 
@@ -27,25 +27,31 @@ if TYPE_CHECKING:
     Rule = Callable[[Parameter, Observation], bool]
 
 MOST_NAMES = 3
-ONCE = 2
-"""Values can only be compared if gradients were asked for this often."""
+SEARCHED = 3
+"""A module that ran with other values so often is searched for good ones; weights that are loaded
+change once."""
 
 
 def judge_script(seen: Observation) -> Verdict:
     """The verdict on a script without a contract; ``seen`` is what :func:`split` left."""
-    if seen.raised is None and not seen.steps and not seen.updates and not seen.optimizers:
-        what = None
-        if not seen.requests:
-            what = "No gradient was asked for, and no optimizer was built: nothing can be judged."
-        elif not seen.backward and seen.requests < ONCE:
-            what = "Gradients were asked for once: whether anything was trained cannot be judged."
-        if what is not None:
-            return Verdict(Outcome(UNSEEN), None, what)
+    if seen.raised is not None or seen.steps or seen.optimizers:
+        return judge_observation(seen)
+    if not seen.requests and seen.updates >= SEARCHED:
+        what = "No gradient was asked for: parameters change by a search, or in forward mode."
+        return Verdict(Outcome(TRAINS), None, what)
+    if not seen.requests:
+        what = "No gradient was asked for, and no optimizer was built: nothing can be judged."
+        return Verdict(Outcome(UNSEEN), None, what)
+    if seen.requests == 1 and not seen.backward:
+        what = "Gradients were asked for once: whether anything was trained cannot be judged."
+        return Verdict(Outcome(UNSEEN), None, what)
     return judge_observation(seen)
 
 
 def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
     """The observation without what is harmless, and a sentence for each harmless fact."""
+    if seen.raised is not None:
+        return seen, ()
     learning = [p for p in seen.parameters if p.learns]
     well = [p for p in learning if best_step(p) == "f" and p.changed]
     excused: dict[str, list[Parameter]] = {}
@@ -66,10 +72,11 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
 
 
 def say(why: str, parameters: Sequence[Parameter]) -> str:
-    """A sentence about some parameters, by their modules."""
-    owners = list(dict.fromkeys(p.module or p.name for p in parameters))
-    names = few([f"`{name}`" for name in owners], MOST_NAMES)
-    return f"{names} ({counted(len(parameters), 'parameter tensor')}): {why}"
+    """A sentence about some parameters: their names, or those of their modules if they are many."""
+    if len(parameters) <= MOST_NAMES:
+        return f"{few([f'`{p.name}`' for p in parameters], MOST_NAMES)}: {why}"
+    owners = list(dict.fromkeys(f"`{p.module or p.name}`" for p in parameters))
+    return f"{few(owners, MOST_NAMES)} ({counted(len(parameters), 'parameter tensor')}): {why}"
 
 
 def asleep(parameter: Parameter, seen: Observation) -> bool:
@@ -133,7 +140,7 @@ def idle(parameter: Parameter, seen: Observation) -> bool:
 
     Not if an operation was seen that cuts the graph, nor if the next module should have used it.
     """
-    cut = seen.leaves or any(event.how != "unknown" for event in seen.severed)
+    cut = seen.leaves or seen.none_returned or any(event.how != "unknown" for event in seen.severed)
     cut = cut or any(f"{parameter.name}.".startswith(f"{lost.within}.") for lost in seen.lost)
     return best_step(parameter) == "n" and not (
         cut or parameter.forgotten or parameter.module is None or parameter.ran == "without-grad"

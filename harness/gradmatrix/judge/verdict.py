@@ -177,12 +177,12 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
         )
         message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
         return Verdict(Outcome(NONFINITE_LOSS), status, message)
-    told = status in {Gradient.ZERO, Gradient.NONFINITE}  # why nothing changed
-    if status is None and not seen.unread or not (seen.steps or seen.updates or told):
-        still = ", and no value changed" if seen.requests else ""
-        return Verdict(Outcome(NO_UPDATE), status, f"no optimizer ever stepped{still}")
     if seen.unread:
         return Verdict(Outcome(UNSEEN), None, "what should learn could not be read")
+    explains = status in {Gradient.ZERO, Gradient.NONFINITE}
+    if status is None or not (seen.steps or seen.updates or explains):
+        same = ", and no value changed" if seen.requests else ""
+        return Verdict(Outcome(NO_UPDATE), status, f"no optimizer ever stepped{same}")
     learning = [p for p in seen.parameters if p.learns]
     if status is not Gradient.FLOWING:
         bad = [p for p in learning if best_step(p) in LETTERS[status]]
@@ -256,9 +256,7 @@ def gradient_status(seen: Observation) -> Gradient | None:
     at step 1). One non-finite parameter makes the status non-finite; finite ones beside others make
     it partial; zero wins over none.
     """
-    if not (seen.backward or seen.steps or seen.updates):
-        return None
-    if seen.unread:
+    if seen.unread or not (seen.backward or seen.steps or seen.updates):
         return None
     letters = {best_step(p) for p in seen.parameters if p.learns and p.gradients}
     if not seen.steps and not letters and any(call.requires_grad for call in seen.backward):

@@ -45,6 +45,7 @@ class BackwardWatch:
         self._loss_of_step: Dict[int, float] = {}
         self._depth = 0
         self._light = False
+        self._undo_grad: Callable[[], None] = lambda: None
         self._last_roots: List[Any] = []
 
     def install(self) -> Callable[[], None]:
@@ -83,6 +84,9 @@ class BackwardWatch:
                 return original_grad(outputs, inputs, *args, **kwargs)
             if not isinstance(inputs, single):
                 inputs = tuple(inputs)
+            roots = [outputs] if isinstance(outputs, single) else list(outputs)
+            if not all(getattr(root, "requires_grad", True) for root in roots):
+                self._guarded(lambda: self._observe(torch, roots, frees=False))
             asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
             gradients = original_grad(outputs, inputs, *args, **kwargs)
             if asked:
@@ -91,9 +95,14 @@ class BackwardWatch:
 
         autograd.backward, autograd.grad = backward, grad
 
-        def undo() -> None:
-            autograd.backward, autograd.grad = original, original_grad
+        def undo_grad() -> None:
+            autograd.grad = original_grad
 
+        def undo() -> None:
+            undo_grad()
+            autograd.backward = original
+
+        self._undo_grad = undo_grad
         return undo
 
     def _guarded(self, watch: Callable[[], Any]) -> Any:
@@ -111,6 +120,8 @@ class BackwardWatch:
     def lighten(self) -> None:
         """Keep only the last roots from now on: the audit is over."""
         self._light = True
+        if self.updates.over:
+            self._undo_grad()
 
     def _observe(self, torch: Any, roots: List[Any], *, frees: bool) -> None:
         self.before()

@@ -53,7 +53,7 @@ class BirthWatch:
             if parameter is not None:
                 self._note(parameter, "made")
 
-        torch.nn.Parameter.__deepcopy__ = copied  # type: ignore[method-assign]
+        torch.nn.Parameter.__deepcopy__ = copied
         self._undo = [
             module.register_module_parameter_registration_hook(registered).remove,
             partial(setattr, torch.nn.Parameter, "__deepcopy__", original),

@@ -44,7 +44,15 @@ class Evidence:
         self._flat: Optional[Dict[str, Any]] = None
         """What explains the zero gradients."""
         self._kept: Optional[Dict[str, Any]] = None
-        self._without_graph = False
+        self.without_graph = False
+        self._frozen: List[Dict[str, Any]] = []
+        """What froze all that ran, if the loss had no graph because of that."""
+        self.before: Set[int] = set()
+        """Ids of the modules that ran in an earlier phase of training."""
+        self.several = False
+        """There are several optimizers, and each takes its turn in a step."""
+        self._last: List[Dict[str, Any]] = []
+        """What left the graph in the turn of another optimizer, with the leaves behind it."""
         self._reached_tensors: Set[int] = set()
         """Ids of every leaf that an audited backward pass reached."""
         self._custom: Dict[Any, Set[int]] = {}
@@ -87,7 +95,9 @@ class Evidence:
         for event in self.forward.severing.severed:
             event["early"] = True
         if not whole:
-            self._without_graph = True
+            self.without_graph = True
+            modules = [m for i, m in self.forward.seen.items() if i not in self.before]
+            self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
             self._kept = self._explain(self.forward.training(self._all_learning()))
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
@@ -95,7 +105,8 @@ class Evidence:
 
     def _look_for_functions(self, roots: List[Any]) -> None:
         """Keep the differentiable functions of the script and what is behind them."""
-        waiting, seen = [root.grad_fn for root in roots if root.grad_fn is not None], set()
+        waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+        seen: Set[Any] = set()
         while waiting and len(seen) < NODES:
             node = waiting.pop()
             if node in seen:
@@ -163,7 +174,22 @@ class Evidence:
     def new_step(self) -> None:
         """An optimizer step is over."""
         self._reach = Reach()
+        self._last = []
+        if self.several and not self.over:
+            for event in together(self.forward.severing.severed)[-SHOWN:]:
+                behind = event["behind"]
+                leaves = set() if behind is None else set(behind.whole().leaves)
+                self._last.append({**event, "behind": None, "leaves": leaves})
         self.forward.new_step()
+
+    def _all_frozen(self) -> List[Dict[str, Any]]:
+        """What froze the modules that ran, if all their parameters are frozen now; else nothing."""
+        ran = {i: m for i, m in self.forward.seen.items() if i not in self.before}
+        parameters = [p for module in ran.values() for p in module.parameters()]
+        if not parameters or any(p.requires_grad for p in parameters):
+            return []
+        names = self._names(list(ran.values()))
+        return frozen_by_line(ran, self.forward.severing, names, SHOWN)
 
     def _all_learning(self) -> Set[int]:
         return {
@@ -263,12 +289,28 @@ class Evidence:
             for event in self.forward.severing.severed
             if event["identity"] not in self._reach.nodes and (event["early"] or event["recompute"])
         ]
-        return self._ranked(events, starving)[:SHOWN] or self._gap(starving)
+        return (
+            self._ranked(events, starving)[:SHOWN]
+            or self._gap(starving)
+            or self._made_off()
+            or [
+                {**event, "parameters": event["leaves"] & starving}
+                for event in self._last
+                if 2 * len(event["leaves"] & starving) >= len(starving)
+            ]
+        )
+
+    def _made_off(self) -> List[Dict[str, Any]]:
+        """Without modules: the part under a switch since the last backward pass with a graph."""
+        log = [] if self.forward.seen or not self._reached_tensors else self.forward.switches.log
+        event: Dict[str, Any] = {"module": None, "parameters": set()}
+        return [{**event, "how": each.how, "frames": each.frames} for each in log[-1:]]
 
     def _ranked(self, events: List[Dict[str, Any]], affected: Set[int]) -> List[Dict[str, Any]]:
         """The ``events`` with ``affected`` parameters (ids) behind them, most telling first."""
-        found = []
-        for event in reversed(events):
+        found: List[Dict[str, Any]] = []
+        affected = affected - self._resting()
+        for event in reversed(together(events)):
             behind = Reach()
             if event["behind"] is not None:
                 behind = event["behind"].whole()
@@ -276,7 +318,7 @@ class Evidence:
                 behind.leaves = {
                     id(parameter): parameter for parameter in event["module"].parameters()
                 }
-            parameters = set(behind.leaves) & affected
+            parameters = set(behind.leaves) & (affected or set(behind.leaves))
             if parameters or behind.checkpointed:
                 if 2 * len(parameters) < len(affected) and not (
                     behind.checkpointed or event["recompute"]
@@ -287,6 +329,18 @@ class Evidence:
         # Operations that only copy a shape or compare come last; of equals, the latest comes first.
         found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found
+
+    def _resting(self) -> Set[int]:
+        """Ids of the parameters of modules that never ran, such as an expert without a token."""
+        ran = self.forward.seen
+        tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
+        return {
+            id(p)
+            for top in tops.values()
+            for module in top.modules()
+            if id(module) not in ran
+            for p in module.parameters(recurse=False)
+        }
 
     def _giver(self, event: Dict[str, Any], behind: Reach) -> Any:
         """The module whose output was severed.
@@ -359,7 +413,7 @@ class Evidence:
 
         It is empty if something can learn (``learning``) and nothing lacked a gradient.
         """
-        wrong = starving or not learning or self._without_graph
+        wrong = starving or not learning or self.without_graph
         kept = (self._kept or self._explain(starving)) if wrong else NOTHING
         if self._flat is not None and self._flat["parameters"] & zero:
             kept = {**kept, "step": kept["step"] or 1, "severed": [*kept["severed"], self._flat]}
@@ -397,9 +451,13 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "frozen": frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
-            if wrong
-            else [],
+            "frozen": self._frozen
+            or (
+                frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
+                if wrong
+                else []
+            ),
+            "all_frozen": bool(self._frozen),
             "none_returned": self._none_returned(starving),
         }
 
@@ -450,7 +508,11 @@ class Evidence:
                 }
                 for event in list(self._parts.values())[:SHOWN]
             ],
+            "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
+            "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]
+            if all_ignored
+            else [],
         }
 
     def unheld(self, held: Set[int]) -> Optional[Dict[str, Any]]:
@@ -502,9 +564,97 @@ class Evidence:
             "frames": group["frames"],
         }
 
+    def named(self, modules: List[Any]) -> List[str]:
+        """The names of the first few of ``modules``."""
+        names = self._names(modules)
+        return [names.get(id(module), type(module).__name__) for module in modules][:SHOWN]
+
     def _names(self, modules: List[Any]) -> Dict[int, str]:
         tops = {id(top): top for top in map(self.forward.tree.top, modules)}
         return named(list(tops.values()))[0]
+
+
+TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
+"""The task types for which PEFT trains the head of such a model, and saves it."""
+
+
+def together(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The ``events``, those of one line and one module as one with all that is behind them."""
+    lines: Dict[Any, Dict[str, Any]] = {}
+    for event in events:
+        first = event["frames"][0]
+        key = first["file"], first["line"], event["how"], id(event["module"]), event["recompute"]
+        known = lines.pop(key, event)
+        parts = [each["behind"] for each in (known, event) if each["behind"] is not None]
+        lines[key] = {**event, "behind": joined(parts)}
+    return list(lines.values())
+
+
+def joined(parts: List[Reach]) -> Optional[Reach]:
+    """All ``parts`` as one; None if there are none."""
+    if len(parts) < 2:  # noqa: PLR2004  (nothing to join)
+        return parts[0] if parts else None
+    found = Reach()
+    found.parts = parts
+    return found
+
+
+def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:
+    """The adapters of PEFT that were frozen because they were made for inference."""
+    for wrapper in modules:
+        configs = getattr(wrapper, "peft_config", None)
+        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
+            continue
+        if configs and all(getattr(each, "inference_mode", False) for each in configs.values()):
+            said = source.keywords("inference_mode".__eq__, lambda value: value is True)
+            loaded = source.calls("from_pretrained", without="is_trainable")
+            places = [at for text, at in said or loaded if said or "Peft" in text]
+            return [
+                {
+                    "modules": [title(wrapper, names)["module"]],
+                    "parameters": sum(1 for _ in wrapper.parameters()),
+                    "frames": places[-1:],
+                    "arguments": ["inference_mode=True" if said else "is_trainable=False"],
+                }
+            ]
+    return []
+
+
+def adapted(
+    modules: List[Any], severing: SeveringWatch, names: Dict[int, str]
+) -> Optional[Dict[str, Any]]:
+    """A head that PEFT froze because the adapter's task type is not that of the model."""
+    for wrapper in modules:
+        configs = getattr(wrapper, "peft_config", None)
+        if not isinstance(configs, dict) or not hasattr(wrapper, "get_base_model"):
+            continue
+        model = wrapper.get_base_model()
+        kind = type(model).__name__
+        wanted = next((task for end, task in TASKS.items() if kind.endswith(end)), None)
+        tasks = [getattr(config, "task_type", None) for config in configs.values()]
+        tasks = [getattr(task, "value", task) for task in tasks]
+        if wanted is None or wanted in tasks or not tasks:
+            continue
+        body = getattr(model, getattr(model, "base_model_prefix", ""), None)
+        heads = [child for child in model.children() if child is not body]
+        for head in heads:
+            own = {id(p): p for p in head.parameters()}
+            if own and not any(p.requires_grad for p in own.values()):
+                lines = [
+                    at
+                    for at, members in severing.froze.items()
+                    if any(id(member()) in own for member in members)
+                ]
+                froze = line(lines[-1]) if lines else []
+                said = source.settings("task_type", type(next(iter(configs.values()))).__name__)
+                return {
+                    "module": title(head, names)["module"],
+                    "task": str(tasks[0]),
+                    "wanted": wanted,
+                    "model": kind,
+                    "frames": [*froze[:1], *said[-1:], *froze[1:]],
+                }
+    return None
 
 
 def frozen_by_line(

@@ -68,6 +68,8 @@ class ForwardWatch:
         """In this step: the modules that lost their gradient, grouped by how they lost it."""
         self.ran_on: Set[int] = set()
         """In this step: ids of the modules that ended with gradients on."""
+        self.outermost: Callable[[Any], None] = lambda _module: None
+        """Called with each module that is about to run inside no other."""
         self.in_backward: Callable[[], bool] = bool
         self._tops: List[Any] = []
         """The modules that contain them. They are kept alive, or it would be forgotten when the
@@ -165,6 +167,7 @@ class ForwardWatch:
         on = self._torch.is_grad_enabled()
         if not self._without_ended(called(sys._getframe(1), within=module)):
             self._thread.entered = on
+            self.outermost(module)
         self._thread.running.append(module)
         if module.training and on:
             self.trained.add(id(module))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+PHASES = 3
+"""So many times a new optimizer after the audit is taken for a new training."""
 OFTEN = 64
 """A patient observer looks at each of this many steps, and then at every power of two."""
 KEPT = 40
@@ -104,17 +106,26 @@ class Observer:
         self._undo: List[Callable[[], None]] = []
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
+        self._phase: Optional[int] = None
+        """The optimizer of a training that begins after the audit, by id."""
+        self._phases = 0
+        self._phase_built: List[Dict[str, Any]] = []
+        self.missed: Optional[Dict[str, Any]] = None
+        """A later training whose optimizer found no gradient."""
         self.messages = MessageWatch()
         self.scaler = ScalerWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
+        self._stepped_at: List[Dict[str, Any]] = []
+        """Where an optimizer's step was first called."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
         self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
-        self.updates.began = self.forward.severing.install
+        self.updates.began = self._began
         self.updates.answered = self._answered
         self.updates.updated = self._updated
+        self.forward.outermost = lambda module: self._guarded(self.updates.ran, module)
         self.backward = BackwardWatch(
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
@@ -208,6 +219,40 @@ class Observer:
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
+        if self.evidence.over and self._phases < PHASES:
+            self._phase_built = frames.frames(frame) if frame is not None else []
+            self._watch_phase(optimizer)
+
+    def _watch_phase(self, optimizer: Any) -> None:
+        """Another training begins: watch until its optimizer steps why a loss may have no graph."""
+        self._phases += 1
+        self._phase = id(optimizer)
+        self.evidence.before = set(self.forward.seen)
+        self.forward.switches.remove()
+        self.forward.install()
+        self.forward.severing.install_early()
+        self.forward.severing.install()
+        self.evidence.over = False
+
+    def _end_phase(self) -> None:
+        """The optimizer of this phase has stepped."""
+        self._phase = None
+        for identity in set(self.forward.seen) - self.evidence.before:
+            del self.forward.seen[identity]
+            self.forward.trained.discard(identity)
+        self._stop_watching()
+        if self._settled is not None and not self.evidence.without_graph:
+            self.forward.let_go()
+            self.evidence.let_go()
+
+    def _stop_watching(self) -> None:
+        """Remove the heavy hooks and release their memory."""
+        self.forward.remove()
+        if self.patient:
+            self._undo.append(self.forward.switches.install_calls())
+        self.evidence.over = True
+        self.evidence.new_step()
+        self.forward.severing.remove()
 
     def _keep(self, optimizer: Any) -> None:
         """Keep an optimizer alive, unless the audit is over: a script may build many."""
@@ -216,6 +261,7 @@ class Observer:
         ):
             self._optimizers.append(optimizer)
             self._kinds.add(type(optimizer))
+            self.evidence.several = len(self._optimizers) > 1
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's current step is audited.
@@ -227,6 +273,11 @@ class Observer:
             self.steps <= self.audit or late
         )
 
+    def _began(self) -> None:
+        """A script without an optimizer asks for gradients: watch what leaves the graph."""
+        if not self._optimizers:
+            self.forward.severing.install()
+
     def _answered(self) -> None:
         """A script without an optimizer got gradients."""
         if self.updates.read > 1:  # only then was everything watched from the start
@@ -236,11 +287,25 @@ class Observer:
         if not self.updates.auditing and not self._optimizers:
             self._lighten()
 
+    def _missed(self, optimizer: Any) -> None:
+        """Note a step that finds no gradient, beside modules that got one."""
+        new = [m for i, m in self.forward.seen.items() if i not in self.evidence.before]
+        loose = [m for m in new if any(p.grad is not None for p in m.parameters(recurse=False))]
+        if loose and all(p.grad is None for p in held_by(optimizer)):
+            self.missed = {
+                "optimizer": type(optimizer).__name__,
+                "modules": self.evidence.named(loose),
+                "frames": self._phase_built,
+            }
+
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         self.updates.end()
+        if id(optimizer) == self._phase:
+            self._guarded(self._missed, optimizer)
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
+            self._stepped_at = self._stepped_at or frames.frames(sys._getframe(1))
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         identity = id(optimizer)
@@ -261,6 +326,8 @@ class Observer:
                 self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero
             )
         self._step_of[identity] = step + 1
+        if identity == self._phase:
+            self._guarded(self._end_phase)
         newcomer = identity in self._newcomers
         self._newcomers.discard(identity)
         if self._since and identity not in self._since and not newcomer:
@@ -302,13 +369,9 @@ class Observer:
     def _lighten(self) -> None:
         """The audit is over: remove the heavy hooks and release their memory."""
         self._waiting = {id(each) for each in self._optimizers if id(each) not in self._step_of}
-        self.forward.remove()
         if self.patient:
             self.parameters.keep_unlearned()
-            self._undo.append(self.forward.switches.install_calls())
-        self.evidence.new_step()
-        self.evidence.over = True
-        self.forward.severing.remove()
+        self._stop_watching()
         self.forward.spoiled.forget()
         self.births.remove()
         self.backward.lighten()
@@ -324,7 +387,7 @@ class Observer:
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
         return {
-            **(self._settled or self._of_objects()),
+            **self._settled_facts(),
             "steps": self.steps,
             "updates": self.updates.updates,
             "requests": self.updates.requests,
@@ -338,6 +401,13 @@ class Observer:
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
         }
+
+    def _settled_facts(self) -> Dict[str, Any]:
+        """The facts about objects; of a training after the audit only why it failed."""
+        if self._settled is None:
+            return self._of_objects()
+        later = self._or(lambda: self._evidence(learning=True), {})
+        return {**self._settled, **later, "missed": self.missed}
 
     def _of_objects(self) -> Dict[str, Any]:
         """The facts that are read from modules, parameters and optimizers."""
@@ -366,7 +436,7 @@ class Observer:
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
-            **({} if self.light else self._or(lambda: self._silent(parameters), {})),
+            **({} if self.light else self._or(self._silent, {})),
         }
 
     def _let_go(self) -> None:
@@ -414,7 +484,7 @@ class Observer:
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
         return found
 
-    def _silent(self, parameters: List[Dict[str, Any]]) -> Dict[str, Any]:
+    def _silent(self) -> Dict[str, Any]:
         """What goes wrong although gradients flow, and the calls that are missing."""
         held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
         entries = self.parameters.entries
@@ -435,6 +505,8 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.facts(loose),
             "kept": kept,
+            "missed": self.missed,
+            "stepped": [] if self.backward.calls else self._stepped_at,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT
             ]

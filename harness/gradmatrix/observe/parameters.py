@@ -5,6 +5,7 @@ Which parameters should learn, which gradient they got, and whether they changed
 
 from __future__ import annotations
 
+import contextlib
 import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
@@ -310,19 +311,20 @@ class ParameterWatch:
 
         with reading(torch):
             for identity, before in list(self._unlearned.items()):
-                parameter = self._trainable[identity]
-                try:
-                    letter, _ = read_gradient(torch, parameter.grad)
-                    changed = before.differs_from(parameter)
-                    changed = changed and math.isfinite(greatest(plain(torch, parameter)))
-                except Exception:  # a fake tensor while torch.compile reads the step
-                    continue
-                letters = self._letters[identity]
-                letters[max(letters) + 1] = letter
-                if changed:
-                    self._changed.add(identity)
-                if identity in self._changed and "f" in letters.values():
-                    del self._unlearned[identity]
+                # Values are fake while torch.compile reads the step.
+                with contextlib.suppress(Exception):
+                    self._look_again_at(torch, identity, before)
+
+    def _look_again_at(self, torch: Any, identity: int, before: Kept) -> None:
+        parameter, letters = self._trainable[identity], self._letters[identity]
+        letter, _ = read_gradient(torch, parameter.grad)
+        changed = before.differs_from(parameter)
+        changed = changed and math.isfinite(greatest(plain(torch, parameter)))
+        letters[max(letters) + 1] = letter
+        if changed:
+            self._changed.add(identity)
+        if identity in self._changed and "f" in letters.values():
+            del self._unlearned[identity]
 
     def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
         """One entry for each parameter that should learn or that an optimizer holds.
@@ -538,16 +540,21 @@ class ParameterWatch:
 
         That is every module tree of which an optimizer holds something, as far as it took part. A
         module beside them counts if it ran in training mode with gradients on and belongs to the
-        same outermost module. If the optimizers hold nothing of any module that ran, they hold the
-        wrong parameters, and the modules that ran are what should learn.
+        same outermost module. If the optimizers hold nothing of any module that ran, the modules
+        may only be borrowed (functional_call): then what is held gets gradients. If it does not,
+        the optimizers hold the wrong parameters, and the modules that ran are what should learn.
         """
         roots = self.forward.roots()
         holding = [root for root in roots if any(id(p) in held for p in root.parameters())]
         tops = {id(self.tree.top(root)) for root in holding}
         ran = [root for root in roots if self._ran_to_learn(root)]
-        if holding:
+        if self.by_hand and not held:
+            taking_part, loose = [], [*self.by_hand.values(), *self._trained_by_hand()]
+        elif holding:
             taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
             loose = list(held.values())
+        elif any(set(self._letters.get(identity, {}).values()) - {"n"} for identity in held):
+            taking_part, loose = [], list(held.values())
         else:
             taking_part = ran
             loose = (
@@ -555,8 +562,6 @@ class ParameterWatch:
                 if any(p.requires_grad for root in ran for p in root.parameters())
                 else list(held.values())
             )
-        if self.by_hand and not held:
-            taking_part, loose = [], [*self.by_hand.values(), *self._trained_by_hand()]
         candidates = [parameter for root in taking_part for parameter in root.parameters()] + loose
         if self._letters:
             return {

@@ -1,4 +1,4 @@
-"""Who last wrote a learning rate of 0: the optimizer's constructor, a scheduler, or an assignment."""
+"""What last wrote a learning rate of 0: an optimizer's constructor, a scheduler, an assignment."""
 
 from __future__ import annotations
 

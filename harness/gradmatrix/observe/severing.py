@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 KEPT = 256
 """At most this many severed tensors of a step."""
+ALIKE_KEPT = 16
+"""At most this many of them by the same line: one for each expert of a loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
@@ -120,6 +122,11 @@ class SeveringWatch:
         self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
         self._replace(torch, "compile", self._compiled, after=False)
+        methods, self._undo = self._undo, self._functions
+        for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
+            for name in (each for each in names if hasattr(place, each)):
+                self._replace(place, name, self._changing(name), after=True)
+        self._undo = methods
         for name, note in (
             ("clip_grad_norm_", self._clipping),
             ("clip_grad_value_", self._clipping_value),
@@ -146,9 +153,6 @@ class SeveringWatch:
                 self._replace(torch, name, self._leaving(name, self.flat), after=False)
             for name in MAKING:
                 self._replace(torch, name, self._making(f"torch.{name}"), after=True)
-            for owner, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
-                for name in (each for each in names if hasattr(owner, each)):
-                    self._replace(owner, name, self._changing(name), after=True)
             for name in LOSSES:
                 self._replace(torch.nn.functional, name, self._labelled, after=False)
         self._undo = methods
@@ -217,7 +221,7 @@ class SeveringWatch:
 
     def _changing(self, how: str) -> Callable[..., None]:
         def note(_result: Any, tensor: Any, *_: Any, **__: Any) -> None:
-            if not plumbing(sys._getframe(3)):
+            if tensor.requires_grad and not plumbing(sys._getframe(3)):
                 self.spoiled.changed(tensor, how)
 
         return note
@@ -278,11 +282,13 @@ class SeveringWatch:
         events = self.severed if events is None else events
         if found:
             module, first = self.running(), found[0]
-            events[:] = [
+            alike = [
                 e
                 for e in events
-                if e["early"] or e["module"] is not module or e["frames"][0] != first
+                if not e["early"] and e["module"] is module and e["frames"][0] == first
             ]
+            for e in alike[: 1 - ALIKE_KEPT]:
+                events.remove(e)
             events.append(
                 {
                     "how": how,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from functools import lru_cache
+from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .frames import mine, shown
@@ -23,8 +23,8 @@ def files() -> List[str]:
     return list(dict.fromkeys(path for path in paths if path and mine(path)))
 
 
-@lru_cache(maxsize=None)
-def nodes(path: str) -> Tuple[Tuple[ast.AST, str], ...]:
+@cache
+def nodes(path: str) -> Tuple[Tuple[Any, str], ...]:
     """Every node of the source in ``path``, with the function that it stands in."""
     try:
         with open(path, "rb") as file:
@@ -73,18 +73,18 @@ def dotted(node: Any) -> str:
     return node.id if isinstance(node, ast.Name) else "…"
 
 
-def keywords(
-    fits: Callable[[str], bool], holds: Callable[[Any], bool]
-) -> List[Tuple[str, Place]]:
-    """Arguments ``name=value`` of calls and entries ``"name": value`` with a literal value."""
+def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
+    """The named arguments of a call, or the entries of a dictionary with names as keys."""
+    if isinstance(node, ast.Call):
+        yield from ((each.arg, each.value) for each in node.keywords if each.arg)
+    elif isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, value
 
-    def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
-        if isinstance(node, ast.Call):
-            yield from ((each.arg, each.value) for each in node.keywords if each.arg)
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    yield key.value, value
+
+def keywords(fits: Callable[[str], bool], holds: Callable[[Any], bool]) -> List[Tuple[str, Place]]:
+    """Arguments ``name=value`` of calls and entries ``"name": value`` with a literal value."""
 
     hits = []
     for path in files():
@@ -99,6 +99,47 @@ def keywords(
                     place = {**place, "function": function, "user": True}
                     hits.append((f"{name}={literal!r}", place))
     return hits
+
+
+def settings(name: str, owner: str) -> List[Place]:
+    """Where calls are given the argument ``name``; else where ``owner`` is called without it."""
+
+    def given(node: Any) -> Optional[str]:
+        return name if isinstance(node, ast.keyword) and node.arg == name else None
+
+    def made(node: Any) -> Optional[str]:
+        called = dotted(node.func) if isinstance(node, ast.Call) else ""
+        return called if called.rpartition(".")[2] == owner else None
+
+    return [at for _, at in found(given, files()) or found(made, files())]
+
+
+def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
+    """Calls of ``….method`` that do not pass the argument ``without``."""
+
+    def wanted(node: Any) -> Optional[str]:
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == method:
+            given = {each.arg for each in node.keywords}
+            return None if {without, None} & given else dotted(node.func)
+        return None
+
+    return found(wanted, files())
+
+
+def literal(value: int) -> List[Place]:
+    """Statements that write the number ``value``."""
+    found: Dict[Any, Place] = {}
+    for path in files():
+        for node, function in nodes(path):
+            if isinstance(node, (ast.Constant, ast.UnaryOp)):
+                try:
+                    same = ast.literal_eval(node) == value
+                except (ValueError, TypeError):
+                    continue
+                if same:
+                    place = {"file": shown(path) or path, "line": node.lineno}
+                    found[path, node.lineno] = {**place, "function": function, "user": True}
+    return list(found.values())
 
 
 def writes(key: str) -> List[Tuple[str, Place]]:

@@ -69,7 +69,7 @@ class SpoiledWatch:
             self._steps[tuple(parameter.shape)] = at
 
     def about_to(self, nodes: Set[Any], *, frees: bool) -> None:
-        """A backward pass is about to go through ``nodes``; ``frees`` if it does not retain them."""
+        """A backward pass is about to go through ``nodes``; ``frees``: it does not retain them."""
         self._again = None
         for known, outputs, at in reversed(self._freed):
             shared = known & nodes
@@ -98,7 +98,11 @@ class SpoiledWatch:
         if match is None:
             return None
         shape = [int(size) for size in re.findall(r"\d+", match.group(1))]
-        known = {"tensor": f"{shape}, {match.group(2) or 'unknown'}", "module": None, "before": []}
+        known: Dict[str, Any] = {
+            "tensor": f"{shape}, {match.group(2) or 'unknown'}",
+            "module": None,
+            "before": [],
+        }
         expected = int(match.group(4))
         for how, shapes, version, at in self._changes:
             if shape in shapes and version > expected and at is not None:

@@ -108,7 +108,7 @@ class SwitchWatch:
         """Wrap them. The returned function unwraps them."""
         import torch
 
-        self._torch = torch
+        self._torch, self._only_calls = torch, False
         for name in ("no_grad", "inference_mode", "enable_grad"):
             self._replace(getattr(torch, name), "__enter__", name)
             self._replace(getattr(torch, name), "__exit__", None)

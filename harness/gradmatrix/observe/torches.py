@@ -47,7 +47,9 @@ class ModuleTree:
 
     def __init__(self, trouble: Trouble) -> None:
         self.trouble = trouble
-        self._parents: Any = weakref.WeakKeyDictionary()
+        self._parents: Dict[int, Tuple[Any, List[Any]]] = {}
+        """Weak references to each module and to its parents, by the module's id: a class of modules
+        may have an equality of its own."""
         self._undo: List[Callable[[], None]] = []
 
     def install(self) -> Callable[[], None]:
@@ -57,13 +59,13 @@ class ModuleTree:
         def of_module(parent: Any, _name: str, child: Any) -> None:
             try:
                 if child is not None:
-                    self._parents.setdefault(child, []).append(weakref.ref(parent))
-            except Exception as error:  # it cannot be hashed or weakly referenced
+                    self._parents_of(child).append(weakref.ref(parent))
+            except Exception as error:  # it cannot be weakly referenced
                 self.trouble.add("modules", error)
 
         def of_parameter(parent: Any, _name: str, _parameter: Any) -> None:
             try:
-                self._parents.setdefault(parent, [])
+                self._parents_of(parent)
             except Exception as error:
                 self.trouble.add("modules", error)
 
@@ -97,14 +99,23 @@ class ModuleTree:
 
     def _living_parents(self, module: Any) -> List[Any]:
         """The parents that still have ``module`` as a child, newest first."""
-        parents = [reference() for reference in reversed(self._parents.get(module, []))]
+        _, references = self._parents.get(id(module), (None, []))
+        parents = [reference() for reference in reversed(references)]
         return [
             p for p in parents if p is not None and any(child is module for child in p.children())
         ]
 
     def loose(self) -> List[Any]:
         """Every followed module that is alive and has no living parent."""
-        return [module for module in list(self._parents) if not self._living_parents(module)]
+        known = [module() for module, _ in list(self._parents.values())]
+        return [m for m in known if m is not None and not self._living_parents(m)]
+
+    def _parents_of(self, module: Any) -> List[Any]:
+        identity = id(module)
+        if identity not in self._parents:
+            gone = weakref.ref(module, lambda _: self._parents.pop(identity, None))
+            self._parents[identity] = gone, []
+        return self._parents[identity][1]
 
 
 def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:

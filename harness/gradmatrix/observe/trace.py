@@ -67,7 +67,7 @@ class Trace:
             stop_after=self.stop_after,
         )
         self.observer.leaving = self._wait_for_ranks
-        self.observer.on_update = self._stepped
+        self.observer.on_update = lambda: self._stepped(None)
         self.began = time.perf_counter()
         self._next_write: Optional[float] = None
         self._ended = False
@@ -123,20 +123,21 @@ class Trace:
     def _sum(self) -> None:
         """Add the sums of this moment. A tensor that is spread over the ranks has none."""
         assert self._together is not None
+        if len(self._together["sums"]) > COMPARED:
+            return
         whole = [p for p in held_by(self._together["optimizer"]) if not hasattr(p, "to_local")]
         self._together["sums"].append(
             [f"{tuple(p.shape)} {float(p.detach().double().sum()):.12g}" for p in whole[:SUMMED]]
         )
 
-    def _stepped(self, optimizer: Any, *_: Any) -> None:
+    def _stepped(self, optimizer: Any = None, *_: Any) -> None:
         """Compare ranks, and write observations from time to time.
 
         Called after each step, when the observer has seen it.
         """
         together = self._together
         if together is not None and together["optimizer"] is optimizer:
-            if len(together["sums"]) <= COMPARED:
-                self._guarded(self._sum)
+            self._guarded(self._sum)
         now = time.monotonic()
         if self._next_write is None:
             self._next_write = now + DELAY_S

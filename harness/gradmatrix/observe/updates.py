@@ -7,11 +7,11 @@ soon as an optimizer of torch steps, its steps are what is judged, and this watc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .frames import here
 from .parameters import Change
-from .torches import Kept, is_parameter, reach, reading
+from .torches import Kept, is_parameter, reach, reading, unwrapped
 
 if TYPE_CHECKING:
     from .parameters import ParameterWatch
@@ -44,13 +44,11 @@ class UpdateWatch:
         pending: tells whether an optimizer was built that may step later.
     """
 
-    def __init__(
-        self, audit: int, parameters: ParameterWatch, pending: Callable[[], bool]
-    ) -> None:
+    def __init__(self, audit: int, parameters: ParameterWatch, pending: Callable[[], bool]) -> None:
         self.audit = audit
         self.parameters = parameters
         self.pending = pending
-        self.began: Callable[[], None] = lambda: None
+        self.began: Callable[[], object] = bool
         """Called at the first request that is looked at."""
         self.updated: Callable[[], None] = lambda: None
         """Called after each update."""
@@ -61,13 +59,16 @@ class UpdateWatch:
         self.read = 0
         """How many of these requests were looked at."""
         self.updates = 0
-        self._over = False
+        self.over = False
+        """An optimizer of torch steps."""
         self._places: Dict[Any, Watched] = {}
+        self._smallest: Dict[int, Tuple[Any, str]] = {}
+        """Of each outermost module that ran, by its id: where its smallest parameter is."""
 
     def end(self) -> None:
         """An optimizer of torch steps: it is what is judged."""
-        if not self._over:
-            self._over = True
+        if not self.over:
+            self.over = True
             self.requests = self.read = self.updates = 0
             self._places = {}
             self.parameters.forget()
@@ -90,18 +91,20 @@ class UpdateWatch:
         Returns:
             what :meth:`answer` expects the gradients of; None if it expects none.
         """
-        if self._over:
+        if self.over:
             return None
         self.requests += 1
         if self.pending() and self.requests <= PATIENCE:
             return None
         if not self.read:
+            self.updates, self._places, self._smallest = 0, {}, {}
             self.began()
         self.read += 1
         auditing = self.auditing
-        asked = [self._watch(position, each, auditing) for position, each in enumerate(tensors())]
-        self._compare([watched for watched in asked if watched is not None])
-        return [watched for watched in asked if watched is not None] if auditing else None
+        found = [self._watch(n, each, auditing=auditing) for n, each in enumerate(tensors())]
+        asked = [watched for watched in found if watched is not None]
+        self._compare(asked)
+        return asked if auditing else None
 
     def answer(self, asked: List[Watched], gradients: List[Any]) -> None:
         """The ``gradients`` of a request have come."""
@@ -115,7 +118,28 @@ class UpdateWatch:
         """Compare the values once more, because nothing may be asked for after this."""
         self._compare([])
 
-    def _watch(self, position: int, tensor: Any, auditing: bool) -> Optional[Watched]:
+    def ran(self, module: Any) -> None:
+        """An outermost module is about to run, perhaps with new values.
+
+        A search without gradients (an evolution strategy) asks for none: all that is to be seen of
+        it is a module that runs again and again, with other values each time.
+        """
+        import torch
+
+        if self.over or self.requests or self.pending():
+            return
+        if id(module) not in self._smallest:
+            if len(self._smallest) == MOST:
+                return
+            self._smallest[id(module)] = smallest_of(module)
+        owner, name = self._smallest[id(module)]
+        tensor = None if owner is None else owner._parameters.get(name)
+        if tensor is not None:
+            known = self._places.setdefault(id(module), Watched(module))
+            known.latest = unwrapped(torch, tensor)
+            self._compare([known])
+
+    def _watch(self, position: int, tensor: Any, *, auditing: bool) -> Optional[Watched]:
         """What ``tensor`` is, or takes the place of.
 
         A parameter is itself. Another tensor takes the place of the one that stood at its position
@@ -161,3 +185,18 @@ class UpdateWatch:
                 self.parameters.drop(watched.first)
         moved = [(place, each) for place, each in self._places.items() if each.moved]
         self._places = dict(sorted(moved, key=lambda item: item[1].latest.numel())[:1])
+
+
+def smallest_of(module: Any) -> Tuple[Any, str]:
+    """The smallest parameter of ``module``: the module that owns it, or None, and its name there.
+
+    A call of ``functional_call`` puts another tensor in this place for its time.
+    """
+    places = [
+        (parameter.numel(), owner, name)
+        for owner in module.modules()
+        for name, parameter in owner._parameters.items()
+        if parameter is not None
+    ]
+    _, owner, name = min(places, key=lambda place: place[0], default=(0, None, ""))
+    return owner, name

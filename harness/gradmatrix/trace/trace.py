@@ -183,12 +183,13 @@ def conclude(
         remedy_for: looks up what is known to help.
     """
     seen = observed(left.processes, failed=returncode != 0 and not left.stopped)
-    remarks: tuple[str, ...] = ()
     whole = seen
+    remarks: tuple[str, ...] = ()
     if seen is not None:
         seen, remarks = split(replace(seen, drift=drift(left.ranks)))
     verdict = judged(seen, 0 if left.stopped else returncode)
-    diagnosis = diagnose(seen) if seen is not None and verdict.outcome.judged else None
+    blind = verdict.gradient is None and (verdict.outcome.trains or not verdict.outcome.judged)
+    diagnosis = diagnose(seen) if seen is not None and not blind else None
     remedy = remedy_for(diagnosis, seen) if diagnosis is not None and seen is not None else None
     learning, still = group_by_learning(seen.parameters) if seen is not None else ((), ())
     return Finding(

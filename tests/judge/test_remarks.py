@@ -1,0 +1,95 @@
+"""What does not learn and is no fault in a script without a contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gradmatrix.core.observation import Hooked, Lost, Severed
+from gradmatrix.judge.remarks import split
+from gradmatrix.judge.verdict import judge_observation
+from tests.factories import make_observation, make_parameter
+
+LEARNS = make_parameter(name="body.weight", module="body", ran="with-grad")
+BIAS: dict[str, Any] = {"name": "body.bias", "module": "body", "shape": (4,), "changed": False}
+LOST = Lost(
+    step=1, module="spare", type="Linear", grad_enabled=False, inference_mode=False, autocast=None,
+    within="spare",
+)  # fmt: skip
+SEVERED = Severed(step=1, how="detach", module="spare", type="Linear", parameters=1, frames=())
+
+
+def spare(gradients: str = "nn", **facts: Any) -> Any:  # noqa: ANN401  (fields of Parameter)
+    """A parameter of a second layer, which does not learn."""
+    given = {"module": "spare", "ran": "with-grad", "changed": False, **facts}
+    return make_parameter(gradients, name="spare.weight", **given)
+
+
+def outcome(*parameters: Any, **facts: Any) -> tuple[str, int]:  # noqa: ANN401
+    """The outcome of a script with these parameters beside one that learns, and its remarks."""
+    seen, remarks = split(make_observation(parameters=(LEARNS, *parameters), **facts))
+    return str(judge_observation(seen).outcome), len(remarks)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        spare(),
+        spare(ran="not"),
+        spare("zz", ran="empty"),
+        spare(held=False, ran="without-grad"),
+        spare(moved=True, ran="without-grad"),
+        make_parameter("zz", **BIAS),
+    ],
+    ids=["unused", "asleep", "empty", "held by nobody", "copied", "bias cancels"],
+)
+def test_a_harmless_fact_is_a_remark(parameter: Any) -> None:  # noqa: ANN401
+    """The script trains."""
+    assert ("trains", 1) == outcome(parameter)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "facts"),
+    [
+        (spare(), {"severed": (SEVERED,)}),
+        (spare(), {"lost": (LOST,)}),
+        (spare(forgotten=True), {}),
+        (spare(module=None, ran=None), {}),
+        (spare(ran="without-grad"), {}),
+        (spare("zz"), {}),
+        (make_parameter("zz", **BIAS), {"hooks": (Hooked(parameter="body.bias", frames=()),)}),
+    ],
+    ids=["cut", "lost", "forgotten", "stale", "no_grad", "dead", "silenced"],
+)
+def test_a_fault_that_looks_like_a_harmless_fact_stays_one(
+    parameter: Any,  # noqa: ANN401
+    facts: dict[str, Any],
+) -> None:
+    """Each rule has something that it must not hide."""
+    assert ("gradient:partial", 0) == outcome(parameter, **facts)
+
+
+def test_a_layer_that_was_left_out_is_a_fault() -> None:
+    """It gets a gradient, but no optimizer holds it and nothing changes it."""
+    assert ("update:partial", 0) == outcome(spare("ff", held=False))
+
+
+def test_most_of_what_ran_cannot_be_unused() -> None:
+    """Then the loss takes the wrong tensor."""
+    assert ("gradient:partial", 0) == outcome(spare(), spare())
+
+
+def test_nothing_is_excused_if_nothing_learns() -> None:
+    """A remark stands under a headline that says that it trains."""
+    seen = make_observation(parameters=(spare(ran="not"),))
+    assert (seen, ()) == split(seen)
+
+
+def test_what_cannot_be_read_is_not_judged() -> None:
+    """The rest is."""
+    unread = make_parameter("?", name="meta.weight", learns=False, unread=True)
+    assert ("trains", 1) == outcome(unread)
+    assert str(judge_observation(make_observation(parameters=(unread,), unread=True)).outcome) == (
+        "update:unseen"
+    )

@@ -1,0 +1,119 @@
+"""Mistakes as people write them, in ``mistakes/``: the cause and the user's line are named.
+
+The first line of a script says which causes are right, or ``# healthy``. A comment ``# here`` marks
+each line at which a colleague would point. ``# library`` is a script that needs PEFT or
+Transformers, ``# newest`` one that needs the newest torch.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+import gradmatrix.observe
+from gradmatrix.core.observation import SCHEMA
+from gradmatrix.trace.trace import Finding, conclude, left_in
+from tests.conftest import NEWEST, OLDEST, STACKS, python_of
+
+FOLDER = Path(__file__).parent / "mistakes"
+FORKED = Path(__file__).parent / "forked.py"
+OBSERVE = Path(gradmatrix.observe.__file__).parent
+
+
+class Script(NamedTuple):
+    """A script and what its comments say."""
+
+    path: Path
+    causes: tuple[str, ...]
+    lines: tuple[int, ...]
+    library: bool
+    newest: bool
+
+
+def read(path: Path) -> Script:
+    """A script of the folder."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return Script(
+        path=path,
+        causes=tuple(lines[0].partition("cause:")[2].split()),
+        lines=tuple(n for n, line in enumerate(lines, 1) if line.endswith("# here")),
+        library="# library" in lines or any("transformers" in line for line in lines),
+        newest="# newest" in lines,
+    )
+
+
+SCRIPTS = {path.stem: read(path) for path in sorted(FOLDER.glob("*.py"))}
+QUICK = [name for name, script in SCRIPTS.items() if not script.library]
+SLOW = [name for name, script in SCRIPTS.items() if script.library]
+
+
+def findings(names: list[str], stack: str, folder: Path) -> dict[str, Finding]:
+    """What a trace finds in each script, run in forks of one process of ``stack``."""
+    request = {"schema": SCHEMA, "audit": 4, "stop_after": None}
+    for name in names:
+        (folder / name).mkdir()
+        (folder / name / "request.json").write_bytes(msgspec.json.encode(request))
+    scripts = [SCRIPTS[name].path for name in names]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [python_of(stack), FORKED, OBSERVE, folder, *scripts]
+    subprocess.run(command, env=environ, check=True)
+    return {
+        name: conclude([name], int((folder / name / "code").read_text()), left_in(folder / name))
+        for name in names
+    }
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def found(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Finding]:
+    """The findings on the scripts that need torch alone."""
+    names = [name for name in QUICK if request.param == NEWEST or not SCRIPTS[name].newest]
+    return findings(names, request.param, tmp_path_factory.mktemp(OLDEST))
+
+
+@pytest.fixture(scope="module")
+def found_in_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
+    """The findings on the scripts that need libraries."""
+    return findings(SLOW, NEWEST, tmp_path_factory.mktemp(NEWEST))
+
+
+def is_right(finding: Finding, script: Script) -> None:
+    """A healthy script trains; of another the cause and a line of its own file are named."""
+    diagnosis = finding.diagnosis
+    if not script.causes:
+        assert (None, "trains", ()) == (diagnosis, finding.outcome, finding.trouble)
+        return
+    assert diagnosis is not None
+    places = [place for place in (diagnosis.place, diagnosis.user) if place is not None]
+    assert diagnosis.cause in script.causes
+    assert any(at.file == script.path.name and at.line in script.lines for at in places)
+    assert () == finding.trouble
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_mistake_is_named_at_its_line(found: dict[str, Finding], name: str) -> None:
+    """The cause is an accepted one, and the place or the user's line is marked."""
+    if name not in found:
+        pytest.skip("it needs the newest torch")
+    is_right(found[name], SCRIPTS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_a_mistake_in_the_use_of_a_library_is_named_at_its_line(
+    found_in_libraries: dict[str, Finding], name: str
+) -> None:
+    """The argument or the call in the user's file decides, not the library's line."""
+    is_right(found_in_libraries[name], SCRIPTS[name])
+
+
+def test_the_errors_of_backward_are_errors_of_the_step(found: dict[str, Finding]) -> None:
+    """Also in a script without an optimizer."""
+    names = ("in_place", "in_place_before_optimizer", "twice_through")
+    assert {"step:exception"} == {found[name].outcome for name in names}
