@@ -242,6 +242,9 @@ class Observer:
             del self.forward.seen[identity]
             self.forward.trained.discard(identity)
         self._stop_watching()
+        if self._settled is not None and not self.evidence.without_graph:
+            self.forward.let_go()
+            self.evidence.let_go()
 
     def _stop_watching(self) -> None:
         """Remove the heavy hooks and release their memory."""
@@ -258,8 +261,8 @@ class Observer:
             optimizer is not known for known in self._optimizers
         ):
             self._optimizers.append(optimizer)
-            self.evidence.several = len(self._optimizers) > 1
             self._kinds.add(type(optimizer))
+            self.evidence.several = len(self._optimizers) > 1
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's current step is audited.
@@ -391,7 +394,7 @@ class Observer:
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
         return {
-            **(self._settled or self._of_objects()),
+            **self._settled_facts(),
             "steps": self.steps,
             "updates": self.updates.updates,
             "requests": self.updates.requests,
@@ -406,6 +409,13 @@ class Observer:
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
         }
+
+    def _settled_facts(self) -> Dict[str, Any]:
+        """The facts about objects; of a training after the audit only why it failed."""
+        if self._settled is None:
+            return self._of_objects()
+        later = self._or(lambda: self._evidence(learning=True), {})
+        return {**self._settled, **later, "missed": self.missed}
 
     def _of_objects(self) -> Dict[str, Any]:
         """The facts that are read from modules, parameters and optimizers."""

@@ -5,6 +5,7 @@ Which parameters should learn, which gradient they got, and whether they changed
 
 from __future__ import annotations
 
+import contextlib
 import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
@@ -310,19 +311,20 @@ class ParameterWatch:
 
         with reading(torch):
             for identity, before in list(self._unlearned.items()):
-                parameter = self._trainable[identity]
-                try:
-                    letter, _ = read_gradient(torch, parameter.grad)
-                    changed = before.differs_from(parameter)
-                    changed = changed and math.isfinite(greatest(plain(torch, parameter)))
-                except Exception:  # a fake tensor while torch.compile reads the step
-                    continue
-                letters = self._letters[identity]
-                letters[max(letters) + 1] = letter
-                if changed:
-                    self._changed.add(identity)
-                if identity in self._changed and "f" in letters.values():
-                    del self._unlearned[identity]
+                # Values are fake while torch.compile reads the step.
+                with contextlib.suppress(Exception):
+                    self._look_again_at(torch, identity, before)
+
+    def _look_again_at(self, torch: Any, identity: int, before: Kept) -> None:
+        parameter, letters = self._trainable[identity], self._letters[identity]
+        letter, _ = read_gradient(torch, parameter.grad)
+        changed = before.differs_from(parameter)
+        changed = changed and math.isfinite(greatest(plain(torch, parameter)))
+        letters[max(letters) + 1] = letter
+        if changed:
+            self._changed.add(identity)
+        if identity in self._changed and "f" in letters.values():
+            del self._unlearned[identity]
 
     def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
         """One entry for each parameter that should learn or that an optimizer holds.
