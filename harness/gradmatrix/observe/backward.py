@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import protocol
 from .torches import is_compiling, unwrapped
@@ -56,11 +56,7 @@ class BackwardWatch:
 
         autograd, compiling = torch.autograd, is_compiling(torch)
         original, original_grad = autograd.backward, autograd.grad
-        single = tuple(
-            kind
-            for kind in (torch.Tensor, getattr(torch.autograd.graph, "GradientEdge", None))
-            if kind
-        )
+        single = root_types(torch)
 
         @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -184,6 +180,12 @@ def frees_nothing(args: Any, kwargs: Dict[str, Any]) -> bool:
     """Whether a call of backward with these arguments after the tensors retains the graph."""
     given = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args), **kwargs)
     return bool(given.get("retain_graph") or given.get("create_graph"))
+
+
+def root_types(torch: Any) -> Tuple[Any, ...]:
+    """The types of one root of a graph; other arguments are sequences of roots."""
+    edge = getattr(torch.autograd.graph, "GradientEdge", None)
+    return (torch.Tensor,) if edge is None else (torch.Tensor, edge)
 
 
 def bare(torch: Any, tensors: Any) -> List[Any]:

@@ -61,7 +61,7 @@ class Observer:
         stop_after: end the script by :class:`Enough` after this many steps.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  (one statement for each attribute)
         self,
         audit: int,
         warmup: int,
@@ -404,7 +404,6 @@ class Observer:
             "skipped_steps": self.scaler.skipped(self._step_of),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
-            "missed": self.missed,
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
