@@ -54,8 +54,22 @@ class BackwardWatch:
         """Replace both functions. The returned function restores the originals."""
         import torch
 
-        autograd, compiling = torch.autograd, is_compiling(torch)
+        autograd = torch.autograd
         original, original_grad = autograd.backward, autograd.grad
+
+        def undo_grad() -> None:
+            autograd.grad = original_grad
+
+        def undo() -> None:
+            undo_grad()
+            autograd.backward = original
+
+        autograd.backward = self._watched_backward(torch, original)
+        autograd.grad = self._watched_grad(torch, original_grad)
+        self._undo_grad = undo_grad
+        return undo
+
+    def _watched_backward(self, torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         single = root_types(torch)
 
         @wraps(original)
@@ -76,10 +90,15 @@ class BackwardWatch:
                 self._guarded(lambda: self.updates.answer(asked, [w.latest.grad for w in asked]))
             return result
 
-        @wraps(original_grad)
+        return backward
+
+    def _watched_grad(self, torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+        single, compiling = root_types(torch), is_compiling(torch)
+
+        @wraps(original)
         def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if self._depth or compiling():
-                return original_grad(outputs, inputs, *args, **kwargs)
+                return original(outputs, inputs, *args, **kwargs)
             if not isinstance(inputs, single):
                 inputs = tuple(inputs)
             roots = [outputs] if isinstance(outputs, single) else list(outputs)
@@ -87,22 +106,12 @@ class BackwardWatch:
                 self._guarded(lambda: self._observe(torch, roots, frees=False))
             self.differentiated(inputs)
             asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
-            gradients = original_grad(outputs, inputs, *args, **kwargs)
+            gradients = original(outputs, inputs, *args, **kwargs)
             if asked:
                 self._guarded(lambda: self.updates.answer(asked, bare(torch, gradients)))
             return gradients
 
-        autograd.backward, autograd.grad = backward, grad
-
-        def undo_grad() -> None:
-            autograd.grad = original_grad
-
-        def undo() -> None:
-            undo_grad()
-            autograd.backward = original
-
-        self._undo_grad = undo_grad
-        return undo
+        return grad
 
     def _guarded(self, watch: Callable[[], Any]) -> Any:
         """What ``watch`` returns; None if it fails, which never reaches the script."""
