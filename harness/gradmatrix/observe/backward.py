@@ -99,10 +99,10 @@ class BackwardWatch:
         def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if self._depth or compiling():
                 return original(outputs, inputs, *args, **kwargs)
-            if not isinstance(inputs, single):
-                inputs = tuple(inputs)
-            roots = [outputs] if isinstance(outputs, single) else list(outputs)
-            if not all(getattr(root, "requires_grad", True) for root in roots):
+            outputs = (outputs,) if isinstance(outputs, single) else tuple(outputs)
+            inputs = (inputs,) if isinstance(inputs, single) else tuple(inputs)
+            roots = [root for root in outputs if isinstance(root, torch.Tensor)]
+            if not all(root.requires_grad for root in roots):
                 self._guarded(lambda: self._observe(torch, roots, frees=False))
             self.differentiated(inputs)
             asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
