@@ -82,7 +82,8 @@ class ModuleTree:
 
     def known(self) -> List[Any]:
         """Every followed module that is alive."""
-        return list(self._parents)
+        living = [module() for module, _ in list(self._parents.values())]
+        return [module for module in living if module is not None]
 
     def top(self, module: Any) -> Any:
         """The outermost module that is known to contain ``module``.
@@ -107,8 +108,7 @@ class ModuleTree:
 
     def loose(self) -> List[Any]:
         """Every followed module that is alive and has no living parent."""
-        known = [module() for module, _ in list(self._parents.values())]
-        return [m for m in known if m is not None and not self._living_parents(m)]
+        return [module for module in self.known() if not self._living_parents(module)]
 
     def _parents_of(self, module: Any) -> List[Any]:
         identity = id(module)
