@@ -129,7 +129,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        silent = (not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
+        silent = (not_called, not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
         return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,

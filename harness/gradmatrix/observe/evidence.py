@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .severing import SeveringWatch
 
 
-NODES = 5_000
-"""At most this many nodes of a graph are searched for functions of the script."""
 ENOUGH = 3
 """So many steps show that nothing clears the gradients."""
 NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": []}
@@ -55,6 +53,8 @@ class Evidence:
         """What left the graph in the turn of another optimizer, with the leaves behind it."""
         self._reached_tensors: Set[int] = set()
         """Ids of every leaf that an audited backward pass reached."""
+        self.differentiated: Set[int] = set()
+        """Ids of the tensors for whose gradients torch.autograd.grad was asked: they are inputs."""
         self._custom: Dict[Any, Set[int]] = {}
         """The script's own differentiable functions, with the ids of the leaves behind each."""
         self._parts: Dict[Any, Dict[str, Any]] = {}
@@ -88,7 +88,10 @@ class Evidence:
         )
         self._reached_tensors |= set(found.leaves)
         self.forward.spoiled.about_to(found.nodes, frees=frees)
-        self._look_for_functions(roots)
+        for node in found.functions:
+            owner = node._forward_cls
+            if owner not in self._custom and len(self._custom) < SHOWN:
+                self._custom[owner] = set(follow(node, Reach()).leaves)
         self._look_for_parts(found)
         self._look_for_added(found)
         self.forward.severing.dropped.clear()
@@ -102,20 +105,6 @@ class Evidence:
             switch = self.forward.switches.off()
             return None if switch is None or self.forward.grad_enabled() else switch.facts()
         return None
-
-    def _look_for_functions(self, roots: List[Any]) -> None:
-        """Keep the differentiable functions of the script and what is behind them."""
-        waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
-        seen: Set[Any] = set()
-        while waiting and len(seen) < NODES:
-            node = waiting.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            owner = getattr(node, "_forward_cls", None)
-            if owner is not None and owner not in self._custom and len(self._custom) < SHOWN:
-                self._custom[owner] = set(follow(node, Reach()).leaves)
-            waiting += [following for following, _ in node.next_functions if following is not None]
 
     def _look_for_parts(self, found: Reach) -> None:
         """Keep the leaves of the loss that were made of values of the graph."""
@@ -201,7 +190,10 @@ class Evidence:
         return {
             "step": self.forward.clock(),
             "groups": self._groups(starving),
-            "severed": [*self._dropped(starving), *self._severed(starving)],
+            "severed": [
+                *self._dropped(starving),
+                *(self._severed(starving) or self._read(starving)),
+            ],
             "leaves": self._leaves(),
         }
 
@@ -299,6 +291,14 @@ class Evidence:
                 if 2 * len(event["leaves"] & starving) >= len(starving)
             ]
         )
+
+    def _read(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        """The lines in a module's forward that used a starving parameter without its graph."""
+        return [
+            {"how": how, "module": module, "parameters": {identity}, "frames": line(at)}
+            for identity, (how, module, at) in self.forward.severing.read.items()
+            if identity in starving
+        ][:SHOWN]
 
     def _made_off(self) -> List[Dict[str, Any]]:
         """Without modules: the part under a switch since the last backward pass with a graph."""
@@ -492,15 +492,16 @@ class Evidence:
         names = self._names(list(modules.values()))
         reached = self._reached_tensors
 
-        def trained(tensor: Any) -> bool:
-            leaves = reach([tensor]).leaves if tensor.requires_grad else {}
-            return bool(leaves) and all(
-                identity not in held and (identity in reached or not reached) for identity in leaves
-            )
+        def trained(tensor: Any) -> Set[int]:
+            leaves = set(reach([tensor]).leaves) if tensor.requires_grad else set()
+            given = leaves & (held | self.differentiated)
+            return leaves if not given and (leaves <= reached or not reached) else set()
 
         all_ignored = severing.ignored and len(severing.ignored) == min(severing.losses, 2)
         return {
-            "unregistered": unregistered(list(modules.values()), self.forward.tree, names, trained),
+            "unregistered": unregistered(list(modules.values()), self.forward.tree, names, trained)
+            if reached - held or not reached
+            else [],
             "rebuilt_parts": [
                 {
                     **{key: event[key] for key in ("step", "how", "shape", "frames")},

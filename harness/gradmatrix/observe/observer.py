@@ -61,7 +61,7 @@ class Observer:
         stop_after: end the script by :class:`Enough` after this many steps.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  (one statement for each attribute)
         self,
         audit: int,
         warmup: int,
@@ -130,6 +130,7 @@ class Observer:
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
+        self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
         self.forward.finite.loss_of = self.backward.loss_of
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
@@ -272,6 +273,12 @@ class Observer:
         return self._step_of.get(id(optimizer), 0) < self.audit and (
             self.steps <= self.audit or late
         )
+
+    def _differentiated(self, inputs: Any) -> None:
+        """Gradients were asked for ``inputs``; only during the audit are they noted."""
+        if not self.evidence.over:
+            each = inputs if isinstance(inputs, tuple) else (inputs,)
+            self.evidence.differentiated.update(map(id, each))
 
     def _began(self) -> None:
         """A script without an optimizer asks for gradients: watch what leaves the graph."""
@@ -496,7 +503,7 @@ class Observer:
             name
             for name, missed in (
                 ("backward", not self.backward.calls),
-                ("step", not self.steps),
+                ("step", any(id(each) not in self._step_of for each in self._optimizers)),
                 ("zero_grad", kept is not None),
             )
             if missed
@@ -505,7 +512,6 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.facts(loose),
             "kept": kept,
-            "missed": self.missed,
             "stepped": [] if self.backward.calls else self._stepped_at,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT

@@ -28,6 +28,7 @@ KEPT = 256
 ALIKE_KEPT = 16
 """At most this many of them by the same line: one for each expert of a loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
+READING = ("detach", "data")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
 NO_DERIVATIVE = (
@@ -86,6 +87,9 @@ class SeveringWatch:
         self.dropped: Dict[int, Optional[Lines]] = {}
         """Parameters, by id, whose gradient was set to None since the last backward pass, and
         where."""
+        self.read: Dict[int, Tuple[str, Any, Optional[Lines]]] = {}
+        """Parameters, by id, whose value the forward of a module used without the graph in this
+        step: how, the module, and where."""
         self.hooks: Dict[int, Optional[Lines]] = {}
         """Parameters, by id, on which a hook was registered, and where."""
         self.first_hooked: List[Dict[str, Any]] = []
@@ -105,6 +109,7 @@ class SeveringWatch:
         self._undo: List[Callable[[], None]] = []
         self._functions: List[Callable[[], None]] = []
         self.compiled = False
+        self._on = False
 
     def _compiled(self, *_: Any, **__: Any) -> None:
         """Unwrap functions: torch.compile knows them by identity."""
@@ -139,6 +144,9 @@ class SeveringWatch:
         """Watch during the audit what leaves the graph."""
         import torch
 
+        if self._on:
+            return self.remove
+        self._on = True
         for name in (*LEAVING, *NO_DERIVATIVE):
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
         for name in FLAT:
@@ -166,6 +174,7 @@ class SeveringWatch:
 
     def remove(self) -> None:
         """Put everything back."""
+        self._on = False
         while self._functions:
             self._functions.pop()()
         while self._undo:
@@ -176,6 +185,7 @@ class SeveringWatch:
         for events in (self.severed, self.flat, self.made):
             events.clear()
         self._followed.clear()
+        self.read.clear()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
         """Wrap ``owner.name``.
@@ -269,6 +279,10 @@ class SeveringWatch:
                 and not plumbing(sys._getframe(3))
             ):
                 self.sever(source, how, frames(), events)
+            elif how in READING and isinstance(source, self._parameter):
+                module = self.running() if self._torch.is_grad_enabled() else None
+                if module is not None and not plumbing(sys._getframe(3)):
+                    self.read[id(source)] = how, module, here()
 
         return note
 

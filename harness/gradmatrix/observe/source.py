@@ -85,7 +85,6 @@ def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
 
 def keywords(fits: Callable[[str], bool], holds: Callable[[Any], bool]) -> List[Tuple[str, Place]]:
     """Arguments ``name=value`` of calls and entries ``"name": value`` with a literal value."""
-
     hits = []
     for path in files():
         for node, function in nodes(path):

@@ -82,8 +82,8 @@ class ModuleTree:
 
     def known(self) -> List[Any]:
         """Every followed module that is alive."""
-        living = [module() for module, _ in list(self._parents.values())]
-        return [module for module in living if module is not None]
+        known = [module() for module, _ in list(self._parents.values())]
+        return [module for module in known if module is not None]
 
     def top(self, module: Any) -> Any:
         """The outermost module that is known to contain ``module``.
@@ -301,6 +301,8 @@ class Reach:
     def __init__(self) -> None:
         self.nodes: Set[Any] = set()
         self.leaves: Dict[int, Any] = {}
+        self.functions: List[Any] = []
+        """The nodes of differentiable functions that are written in Python."""
         self.checkpointed = False
         """A reentrant checkpoint lies on the way. The parameters inside it are not leaves of this
         graph."""
@@ -353,7 +355,7 @@ def behind(node: Any, known: Dict[int, Reach]) -> Reach:
     again.
     """
     found = follow(node, Reach(), known)
-    found.leaves = dict.fromkeys(found.leaves)
+    found.leaves, found.functions = dict.fromkeys(found.leaves), []
     known.update(dict.fromkeys(found.nodes, found))
     return found
 
@@ -376,6 +378,8 @@ def follow(start: Any, found: Reach, known: Optional[Dict[int, Reach]] = None) -
             found.parts.append(known[number])
         else:
             found.nodes.add(number)
+            if hasattr(node, "_forward_cls"):
+                found.functions.append(node)
             found.checkpointed |= "Checkpoint" in type(node).__name__
             waiting += [following for following, _ in node.next_functions if following is not None]
     return found

@@ -16,7 +16,7 @@ SHOWN = 8
 
 
 def unregistered(
-    modules: List[Any], tree: ModuleTree, names: Dict[int, str], trained: Callable[[Any], bool]
+    modules: List[Any], tree: ModuleTree, names: Dict[int, str], trained: Callable[[Any], Set[int]]
 ) -> List[Dict[str, Any]]:
     """The attributes of ``modules`` that hold trained tensors without registering them.
 
@@ -24,8 +24,9 @@ def unregistered(
         modules: where to look.
         tree: which of them belong together.
         names: the names of modules by id.
-        trained: whether a tensor learns, or would if an optimizer held it.
+        trained: the leaves behind a tensor, if they learn or would if an optimizer held them.
     """
+    anywhere = {id(p) for module in modules for p in module._parameters.values()}
     known: Dict[int, Set[int]] = {}
     found = []
     for module in modules:
@@ -39,7 +40,9 @@ def unregistered(
                 id(tensor): tensor
                 for member in members
                 for tensor in of(member)
-                if id(tensor) not in registered and trained(tensor)
+                if id(tensor) not in registered
+                and (tensor is not member or not trained(tensor) & anywhere)
+                and trained(tensor)
             }
             if tensors:
                 found.append(

@@ -144,9 +144,12 @@ def left_in(folder: Path) -> Left:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
         except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
-    ranks = [
-        msgspec.json.decode(path.read_bytes(), type=Rank) for path in sorted(folder.glob("*.rank"))
-    ]
+    ranks = []
+    for path in sorted(folder.glob("*.rank")):
+        try:
+            ranks.append(msgspec.json.decode(path.read_bytes(), type=Rank))
+        except NOT_READABLE as error:
+            trouble.append(f"rank {path.stem}: {error}")
     trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
         processes=tuple(processes),
