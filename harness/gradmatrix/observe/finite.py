@@ -152,10 +152,10 @@ class FiniteWatch:
         loss = self.loss_of(operation["step"])
         if loss is not None and math.isfinite(loss):
             return None
-        if output is None:
+        if output is None or operation["step"] < output["step"]:
             return operation
         mine = kind == "worse" or operation["owner"] is output["owner"]
-        return operation if mine and operation["step"] <= output["step"] else None
+        return operation if mine and operation["step"] == output["step"] else None
 
 
 def floating(value: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import weakref
-from functools import partial
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
@@ -206,6 +206,7 @@ class SeveringWatch:
             self._guarded(note, *args, **kwargs)
             return original(*args, **kwargs)
 
+        look_like(original, watched, owner, name)
         setattr(owner, name, watched)
         known = known_to_jit(original, watched)
 
@@ -422,6 +423,14 @@ def freezing(frame: Optional[FrameType]) -> Tuple[List[str], List[Dict[str, Any]
     places = [[at] for text, at in written if text in {f"{n}={v}" for n, v in found.items()}]
     texts = [f"{name}={value}" for name, value in found.items()][:ARGUMENTS_SHOWN]
     return texts, places[0] if places else []
+
+
+def look_like(original: Any, watched: Any, owner: Any, name: str) -> None:
+    """Give ``watched`` the names of ``original``, by which it is pickled, shown and inspected."""
+    update_wrapper(watched, original)
+    kind = isinstance(owner, type)
+    watched.__module__ = owner.__module__ if kind else owner.__name__
+    watched.__qualname__ = f"{owner.__qualname__}.{name}" if kind else name
 
 
 def known_to_jit(original: Any, watched: Any) -> Callable[[], None]:

@@ -1,0 +1,156 @@
+"""A trace changes nothing: lifetimes, modes and pickles; a killed trace; NaN named by operation."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gradmatrix.trace.survivor import parents
+from tests.conftest import NEWEST, ROOT, STACKS, python_of, waits_until
+from tests.trace.test_trace import Here, here, needs_posix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ("here",)
+
+LIVES = """
+import copy, gc, pickle, weakref
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        return self.layer(x).sum()
+    def __del__(self):
+        print("the model ends", flush=True)
+
+def fit():
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in range(8):
+        optimizer.zero_grad()
+        model(torch.ones(3, 4)).backward()
+        optimizer.step()
+    return [weakref.ref(each) for each in (model, optimizer, model.layer.weight)]
+
+references = fit()
+gc.collect()
+print([reference() is None for reference in references])
+
+torch.inference_mode().__enter__()  # it is dropped, and so it ends
+print(torch.is_inference_mode_enabled(), torch.is_grad_enabled())
+print(pickle.loads(pickle.dumps(torch.Tensor.detach)) is torch.Tensor.detach)
+print(len(pickle.dumps(copy.deepcopy(Model()))))
+"""
+BREAKS = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(6):
+    optimizer.zero_grad()
+    out = model(torch.ones(8, 3))
+    LOSS
+    loss.backward()
+    optimizer.step()
+"""
+SCALED = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu")
+for step in range(8):
+    optimizer.zero_grad()
+    loss = model(torch.ones(8, 3)).pow(2).mean()
+    scaler.scale(loss * (float("inf") if step == 5 else 1)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_objects_end_when_they_end_alone(here: Here, stack: str) -> None:
+    """After the audit no module, optimizer or parameter is kept; a dropped mode ends at once."""
+    script = here.write(LIVES)
+    alone = subprocess.run([python_of(stack), script], capture_output=True, check=True).stdout
+    traced = here.trace(script, stack=stack)
+    assert (alone, "trains", []) == (traced.output, traced.outcome, traced.found["trouble"])
+    assert b"the model ends\n[True, True, True]\nFalse True\nTrue" in alone
+
+
+@pytest.mark.parametrize(
+    ("loss", "cause", "says"),
+    [
+        ("loss = torch.log(torch.relu(out) * 0).mean()", "nonfinite-output", "`log` made"),
+        ("loss = (out / (out - out)).mean()", "nonfinite-output", "`/` made"),
+        ("loss = ((out - out.detach()) ** 2).sum().sqrt()", "nonfinite-gradient", "of `sqrt` was"),
+        (
+            "loss = torch.where(out > 9, (out - out).sqrt(), 0 * out).sum()",
+            "nonfinite-gradient",
+            "of `sqrt` was",
+        ),
+    ],
+)
+def test_the_operation_that_made_nan_is_named(here: Here, loss: str, cause: str, says: str) -> None:
+    """It is outside of all modules, in the forward or in the backward pass."""
+    text = BREAKS.replace("LOSS", loss)
+    traced = here.trace(here.write(text), stack=NEWEST)
+    found = traced.found["diagnosis"]
+    line = 1 + text.splitlines().index(f"    {loss}")
+    assert (cause, line) == (found["cause"], found["place"]["line"])
+    assert says in found["text"][0]
+
+
+def test_skipped_steps_are_a_note(here: Here) -> None:
+    """Losses are told unscaled, and a script whose other steps were made trains."""
+    traced = here.trace(here.write(SCALED), stack=NEWEST)
+    seen = traced.found["observation"]
+    assert ("trains", [{"type": "SGD", "asked": 8, "made": 7}]) == (
+        traced.outcome,
+        seen["skipped_steps"],
+    )
+    assert max(seen["losses"]) < 100
+
+
+@needs_posix
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process started")
+def test_a_killed_trace_leaves_nothing(tmp_path: Path) -> None:
+    """Neither the script, nor what it started, nor a temporary folder."""
+    started = tmp_path / "started"
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import os, subprocess, sys, time
+            helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            with open({str(started)!r}, "w") as file:
+                file.write(f"{{os.getpid()}} {{helper.pid}}")
+            time.sleep(600)
+            """
+        )
+    )
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    command: Sequence[str | Path] = [
+        *(sys.executable, "-m", "gradmatrix", "trace"),
+        *("--python", python_of(NEWEST), script),
+    ]
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(folder)}) as traced:
+        assert waits_until(lambda: started.exists() and " " in started.read_text())
+        pids = [int(word) for word in started.read_text().split()]
+        traced.send_signal(signal.SIGKILL)
+    assert waits_until(lambda: not set(pids) & set(parents()))
+    assert waits_until(lambda: not list(folder.iterdir()))
