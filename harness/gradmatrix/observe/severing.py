@@ -12,7 +12,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
-from .finite import OPERATIONS
+from .finite import KEPT_BY_LIBRARIES, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE
 from .torches import Reach, behind, identity, is_compiling
@@ -169,7 +169,8 @@ class SeveringWatch:
 
     def _follow_operations(self, owner: Any) -> None:
         for name in OPERATIONS:
-            if hasattr(owner, name):
+            kept = name in KEPT_BY_LIBRARIES and not isinstance(owner, type)
+            if hasattr(owner, name) and not kept:
                 self._replace(owner, name, self.operation(name), after=True)
 
     def remove(self) -> None:
