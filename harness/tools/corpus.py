@@ -6,9 +6,10 @@ are in ``NAME.toml``. Each is an edit of the script and the truth about it. The 
 before anybody traced the fault. A share of both is marked as kept out: nobody read it while rules
 were made.
 
-A healthy script is right if it is said to train. A fault is right if it is found, with its cause,
-at the user's line, and with a remedy that helps. Whether a remedy helps, only a reader can say;
-here a word of it is compared.
+A healthy script is right if it is said to train, or if nothing is said because it could not be
+judged; the second is counted. A fault is right if it is found, with its cause, at the user's line,
+and with a remedy that helps. Whether a remedy helps, only a reader can say; here a word of it is
+compared.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from gradmatrix.core.errors import UserError, did_you_mean, wrong
 from gradmatrix.core.files import from_table, read_table, write_atomically
 from gradmatrix.core.model import Build
 from gradmatrix.core.observation import Frozen
-from gradmatrix.core.outcomes import TRAINS, Outcome
+from gradmatrix.core.outcomes import Outcome
 from gradmatrix.core.text import one_line
 from gradmatrix.stacks import config, environment, lock
 from gradmatrix.stacks.environment import BuildChoice
@@ -273,7 +274,7 @@ class Answer:
     def right(self) -> bool:
         """Whether all of it is right."""
         if self.case.fault is None:
-            return not self.detected and self.finding.outcome == TRAINS
+            return not self.detected and self.finding.exit_code == 0
         return self.detected and self.cause and self.line is not False and self.remedy
 
     def __str__(self) -> str:
@@ -398,9 +399,9 @@ def shortcomings(answers: Sequence[Answer]) -> list[str]:
         for what, score in total.faults.items()
         if score.share < WANTED[what]
     ]
-    unsure = total.healthy.of - total.healthy.right
-    if unsure:
-        found.append(f"{unsure} healthy scripts are not said to train")
+    wrong_ones = total.healthy.of - total.healthy.right
+    if wrong_ones:
+        found.append(f"{wrong_ones} healthy scripts are called broken")
     return found
 
 
@@ -464,6 +465,9 @@ def corpus_command(options: argparse.Namespace, project: Project, console: Conso
         lines = b"\n".join(msgspec.json.encode(readable(each)) for each in answers)
         write_atomically(options.output, lines + b"\n")
     console.print(table(answers))
+    unsure = [a.case.name for a in answers if not Outcome(a.finding.outcome).judged]
+    if unsure:
+        console.print(Text(f"not judged: {', '.join(unsure)}"), soft_wrap=True)
     problems = shortcomings(answers)
     for problem in problems:
         console.print(Text(problem, style="red"), soft_wrap=True)
