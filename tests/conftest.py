@@ -126,7 +126,9 @@ def culprit(script: str, name: str) -> int:
     """The number of the line that a fake marks as the one to blame."""
     lines = (FAKES / f"{script}.py").read_text(encoding="utf-8").splitlines()
     [number] = [
-        number for number, line in enumerate(lines, start=1) if line.endswith(f"# culprit: {name}")
+        number
+        for number, line in enumerate(lines, start=1)
+        if name in line.partition("# culprit: ")[2].split(", ")
     ]
     return number
 

@@ -76,14 +76,14 @@ class BreakingBlock(Block):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """NaN."""
-        return super().forward(hidden).sub(2).sqrt()
+        return super().forward(hidden).sub(2).sqrt()  # culprit: nan_output, raised_at_nan
 
 
 def nan_output(model: Any, inputs: torch.Tensor) -> Iterator[None]:
     model.blocks[0] = BreakingBlock()
 
     def run(block: Any, hidden: torch.Tensor) -> Any:
-        return block(hidden)  # culprit: nan_output
+        return block(hidden)
 
     model.run_first = run
     return descend_on(model, inputs)
@@ -93,7 +93,7 @@ def raised_at_nan(model: Any, inputs: torch.Tensor) -> Iterator[None]:
     model.blocks[0] = BreakingBlock()
 
     def run(block: Any, hidden: torch.Tensor) -> Any:
-        hidden = block(hidden)  # culprit: raised_at_nan
+        hidden = block(hidden)
         if hidden.isnan().any():
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         return hidden

@@ -189,9 +189,13 @@ class Nonfinite(Frozen, frozen=True):
     step: int
     where: Literal["output", "gradient", "value"]
     module: str
+    """Empty if it was outside of all modules."""
     type: str
     frames: tuple[Frame, ...]
-    """Where the module was called, the hook on the gradient registered, or the optimizer built."""
+    """Where the operation or the module was called, the hook on the gradient registered, or the
+    optimizer built."""
+    operation: str | None = None
+    """What made it of finite numbers, such as "log". In a gradient it was its derivative."""
 
 
 class Hooked(Frozen, frozen=True):
@@ -341,6 +345,15 @@ class Warned(Frozen, frozen=True):
     count: int
 
 
+class Skipped(Frozen, frozen=True):
+    """Steps of an optimizer that a GradScaler skipped, because gradients were not finite."""
+
+    type: str
+    asked: int
+    """How often it was asked for a step."""
+    made: int
+
+
 class Observation(Frozen, frozen=True):
     """The raw facts that were seen while one cell ran."""
 
@@ -374,6 +387,12 @@ class Observation(Frozen, frozen=True):
     """The first module whose output was all zeros, but not its input and not its parameters."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
+    skipped_steps: tuple[Skipped, ...] = ()
+    nonfinite_from: int | None = None
+    """The first step with a loss that was seen to be NaN or infinite.
+
+    After the audited steps only losses on the CPU are looked at.
+    """
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
     all_frozen: bool = False

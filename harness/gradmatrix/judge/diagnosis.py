@@ -30,7 +30,15 @@ from gradmatrix.judge.verdict import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gradmatrix.core.observation import Anew, Built, Lost, Observation, Parameter, Switch
+    from gradmatrix.core.observation import (
+        Anew,
+        Built,
+        Lost,
+        Nonfinite,
+        Observation,
+        Parameter,
+        Switch,
+    )
 
     Sign = Callable[[Observation], "Diagnosis | None"]
 
@@ -419,8 +427,12 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     else:
         broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
         broken = broken or any("x" in p.gradients for p in seen.parameters)
-    if first is None or not broken:
+    if not broken:
         return None
+    if first is None:
+        return late_not_finite(seen)
+    if first.operation is not None:
+        return not_finite_operation(first)
     at = innermost_frame(first.frames)
     name = name_module(first.module, first.type)
     if first.where == "value":
@@ -435,18 +447,49 @@ def not_finite(seen: Observation) -> Diagnosis | None:
             " divides by them."
             if half
             else "The step was too large for the type of the parameter.",
+            led=first.frames,
         )
     if first.where == "gradient":
         hook = say_where(at, "a hook on it was registered at")
         losses = seen.losses[: first.step]
         fine = ", the loss was not" if losses and all(map(is_finite, losses)) else ""
         line = f"The gradient of {name} was NaN or infinite at step {first.step}{fine}{hook}."
-        return make_diagnosis(Cause.NONFINITE_GRADIENT, first.module, at, line)
+        return make_diagnosis(Cause.NONFINITE_GRADIENT, first.module, at, line, led=first.frames)
     line = (
         f"The output of {name} was NaN or infinite at step {first.step}, but its input was"
         f" not{say_where(at, 'called at')}."
     )
-    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line)
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line, led=first.frames)
+
+
+def late_not_finite(seen: Observation) -> Diagnosis | None:
+    """The loss became NaN or infinite after the steps that are looked at closely."""
+    if seen.nonfinite_from is None or seen.nonfinite_from <= len(seen.losses):
+        return None
+    line = (
+        f"The loss was finite up to step {seen.nonfinite_from - 1}, and NaN or infinite at step"
+        f" {seen.nonfinite_from}."
+    )
+    more = f"Operations were looked at in the first {counted(len(seen.losses), 'step')} only."
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, None, None, line, more)
+
+
+def not_finite_operation(first: Nonfinite) -> Diagnosis:
+    """An operation made NaN or infinity of finite numbers, or its derivative did."""
+    at = innermost_frame(first.frames)
+    inside = f", in {name_module(first.module, first.type)}" if first.module else ""
+    where = f"at step {first.step}{inside}{say_where(at, 'called at')}"
+    if first.where == "gradient":
+        return make_diagnosis(
+            Cause.NONFINITE_GRADIENT,
+            first.module or None,
+            at,
+            f"The derivative of `{first.operation}` was NaN or infinite {where}.",
+            "Its value was finite, and so was the gradient that came to it.",
+            led=first.frames,
+        )
+    line = f"`{first.operation}` made NaN or infinity of finite numbers {where}."
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module or None, at, line, led=first.frames)
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:

@@ -167,7 +167,9 @@ def judge_observation(seen: Observation) -> Verdict:
 
 def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
     """The verdict on a script that ran to its end: its loss, steps, gradients, updates."""
-    if any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss)):
+    # A GradScaler that made some steps did its work where it skipped others.
+    losses = () if any(each.made for each in seen.skipped_steps) else seen.losses
+    if any(not is_finite(loss) for loss in (*losses, seen.last_loss)):
         shown = " ".join(
             loss if isinstance(loss, str) else f"{loss:.4g}"
             for loss in seen.losses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
@@ -38,6 +39,10 @@ class BackwardWatch:
         """Called with the inputs of each call of ``torch.autograd.grad``."""
         self.before: Callable[[], object] = bool
         """Called before every outermost call."""
+        self.unscaled: Callable[[Any], Any] = lambda root: root.detach()
+        """The value of a root, without the scale of a GradScaler."""
+        self.nonfinite_from: Optional[int] = None
+        """The first step with a loss that was seen to be NaN or infinite."""
         self.calls: List[Dict[str, Any]] = []
         self._loss_of_step: Dict[int, float] = {}
         self._depth = 0
@@ -123,11 +128,12 @@ class BackwardWatch:
 
     def _observe(self, torch: Any, roots: List[Any], *, frees: bool) -> None:
         self.before()
-        self._last_roots = [root.detach() for root in roots]
+        self._last_roots = [self.unscaled(root) for root in roots if root.numel() == 1]
+        self._look_at_loss()
         if not roots or (self._light and all(root.requires_grad for root in roots)):
             return
         step = self.clock()
-        loss = total(roots)
+        loss = total(self._last_roots)
         if loss is not None and not self._light:
             self._loss_of_step[step] = self._loss_of_step.get(step, 0.0) + loss
         worst = next((root for root in roots if not root.requires_grad), roots[0])
@@ -143,6 +149,19 @@ class BackwardWatch:
                     "switch": switch,
                 }
             )
+
+    def _look_at_loss(self) -> None:
+        """Note the first loss that is not finite. After the audit no device is made to wait."""
+        if self.nonfinite_from is None and all(
+            not self._light or root.device.type == "cpu" for root in self._last_roots
+        ):
+            loss = total(self._last_roots)
+            if loss is not None and not math.isfinite(loss):
+                self.nonfinite_from = self.clock()
+
+    def loss_of(self, step: int) -> Optional[float]:
+        """The loss of an audited step, or None."""
+        return self._loss_of_step.get(step)
 
     def losses(self) -> List[Optional[float]]:
         """The loss of each audited step: the sum of its backward roots.

@@ -60,6 +60,10 @@ class BirthWatch:
         ]
         return self.remove
 
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        self._born.clear()
+
     def remove(self) -> None:
         """Stop."""
         while self._undo:

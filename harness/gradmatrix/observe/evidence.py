@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from . import source
+from .finite import greatest
 from .frames import here, line, shown, written
 from .severing import LIKE, WEAK
-from .torches import Reach, follow, greatest, is_parameter, named, reach, title
+from .torches import Reach, follow, is_parameter, named, reach, title
 from .unregistered import unregistered
 
 if TYPE_CHECKING:
@@ -153,6 +154,12 @@ class Evidence:
         if zero:
             self._flat = self._flattened(zero) or self._flat
 
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
+        for kept in (self._reached, self._custom, self._parts):
+            kept.clear()
+
     def new_step(self) -> None:
         """An optimizer step is over."""
         self._reach = Reach()
@@ -160,10 +167,9 @@ class Evidence:
         if self.several and not self.over:
             for event in together(self.forward.severing.severed)[-SHOWN:]:
                 behind = Reach()
-                for node in event["nodes"]:
-                    follow(node, behind)
-                leaves = set(behind.leaves)
-                self._last.append({**event, "node": None, "nodes": [], "leaves": leaves})
+                behind.parts = event["behind"]
+                leaves = set(behind.whole().leaves)
+                self._last.append({**event, "behind": [], "leaves": leaves})
         self.forward.new_step()
 
     def _all_frozen(self) -> List[Dict[str, Any]]:
@@ -252,7 +258,7 @@ class Evidence:
             # A mask of zeros takes its shape from the tensor that it hides.
             for event in severing.severed:
                 if event["how"] in LIKE and event["module"] is blank["owner"]:
-                    return {**event, "node": None, "parameters": zero}
+                    return {**event, "behind": None, "parameters": zero}
         ranked = self._ranked(
             [*severing.flat, *(e for e in severing.severed if e["recompute"])], zero
         )
@@ -307,9 +313,9 @@ class Evidence:
         affected = affected - self._resting()
         for event in reversed(together(events)):
             behind = Reach()
-            if event["nodes"]:
-                for node in event["nodes"]:
-                    follow(node, behind)
+            if event["behind"]:
+                behind.parts = event["behind"]
+                behind = behind.whole()
             elif event["module"] is not None:  # the input of a checkpoint's second pass
                 behind.leaves = {
                     id(parameter): parameter for parameter in event["module"].parameters()
@@ -321,9 +327,7 @@ class Evidence:
                 ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                found.append(
-                    {**event, "node": None, "nodes": [], "module": module, "parameters": parameters}
-                )
+                found.append({**event, "behind": [], "module": module, "parameters": parameters})
         # Operations that only copy a shape or compare come last; of equals, the latest comes first.
         found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found
@@ -578,14 +582,14 @@ TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKE
 
 
 def together(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The ``events``, those of one line and one module as one with all their ``nodes``."""
+    """The ``events``, those of one line and one module as one with all that is ``behind`` them."""
     lines: Dict[Any, Dict[str, Any]] = {}
     for event in events:
         first = event["frames"][0]
         key = first["file"], first["line"], event["how"], id(event["module"]), event["recompute"]
-        nodes = [] if event["node"] is None else [event["node"]]
-        known = lines.pop(key, {"nodes": []})
-        lines[key] = {**event, "nodes": [*known["nodes"], *nodes]}
+        behind = [] if event["behind"] is None else [event["behind"]]
+        known = lines.pop(key, {"behind": []})
+        lines[key] = {**event, "behind": [*known["behind"], *behind]}
     return list(lines.values())
 
 

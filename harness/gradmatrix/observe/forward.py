@@ -20,11 +20,12 @@ from typing import (
 )
 
 from .backward import modes
+from .finite import FiniteWatch
 from .frames import called, frames, here, written
 from .severing import SeveringWatch
 from .spoiled import SpoiledWatch
 from .switches import Switch, SwitchWatch, line_of
-from .torches import FiniteWatch, identity, is_compiling
+from .torches import identity, is_compiling
 
 if TYPE_CHECKING:
     from .torches import ModuleTree, Trouble
@@ -85,7 +86,8 @@ class ForwardWatch:
         self.switches = SwitchWatch(self.running, self.stamp, self._source_of, trouble)
         self.spoiled = SpoiledWatch(self)
         self.severing = SeveringWatch(self.innermost, self.stamp, trouble, self.spoiled)
-        self.finite = FiniteWatch(clock)
+        self.finite = FiniteWatch(clock, self.innermost)
+        self.severing.operation = self.finite.operation
 
     def install(self) -> Callable[[], None]:
         """Hook every module's forward. The returned function removes the hooks."""
@@ -120,6 +122,12 @@ class ForwardWatch:
         self._thread.running.clear()
         self.switches.log = []
         self.severing.new_step()
+
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        self.new_step()
+        for kept in (self.seen, self._tops, self._off_in_autocast, self.finite.found):
+            kept.clear()
 
     def stamp(self) -> int:
         """A clock within this step: how many outputs have been seen."""

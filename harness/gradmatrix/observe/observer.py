@@ -22,6 +22,7 @@ from .evidence import Evidence
 from .forward import ForwardWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch
+from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, held_by
 from .updates import UpdateWatch
 
@@ -91,6 +92,12 @@ class Observer:
         self._since: Set[int] = set()
         """The optimizers that stepped since the last tick."""
         self._optimizers: List[Any] = []  # kept alive, so that no id is used again
+        self._kinds: Set[Any] = set()
+        """The types of these optimizers."""
+        self._settled: Optional[Dict[str, Any]] = None
+        """The facts that were read from objects of the script, if none is kept alive any more."""
+        self._well = False
+        """Everything that should learn did, when this was last asked."""
         self._newcomers: Set[int] = set()
         """Optimizers built after the first step, by id; some scripts build one for each round."""
         self._waiting: Set[int] = set()
@@ -106,12 +113,11 @@ class Observer:
         self.missed: Optional[Dict[str, Any]] = None
         """A later training whose optimizer found no gradient."""
         self.messages = MessageWatch()
+        self.scaler = ScalerWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
         self._stepped_at: List[Dict[str, Any]] = []
         """Where an optimizer's step was first called."""
-        self._scaled_at: List[Dict[str, Any]] = []
-        """Where a GradScaler was first asked for a step."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters)
@@ -123,7 +129,9 @@ class Observer:
         self.backward = BackwardWatch(
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
-        self.backward.before = self._hook_again
+        self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
+        self.parameters.scaled = self.scaler.asked
+        self.forward.finite.loss_of = self.backward.loss_of
         self.backward.differentiated = self._differentiated
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
@@ -147,7 +155,7 @@ class Observer:
             self._synchronize = torch.cuda.synchronize
         if not self.light:
             self._undo.append(self.messages.install())
-            self._undo.append(self._watch_scaler())
+            self._undo.append(self.scaler.install())
             self._undo.append(self.rates.install())
             self._undo.append(self.backward.install())
             self._undo.append(self.tree.install())
@@ -176,32 +184,11 @@ class Observer:
 
         self._undo.append(undo)
 
-    def _watch_scaler(self) -> Callable[[], None]:
-        """Count a GradScaler's steps, of which it skips those with non-finite gradients."""
-        import torch
-
-        scaler = next(
-            c for c in reversed(torch.cuda.amp.GradScaler.__mro__) if "step" in c.__dict__
-        )
-        original = scaler.step
-
-        def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self._scaled_at = self._scaled_at or frames.frames(sys._getframe(1))
-            self.parameters.scaled[id(optimizer)] = self.parameters.scaled.get(id(optimizer), 0) + 1
-            return original(this, optimizer, *args, **kwargs)
-
-        scaler.step = step
-
-        def undo() -> None:
-            scaler.step = original
-
-        return undo
-
     def _hook_again(self) -> None:
         """Put the step hooks on again: in torch 2.0 to 2.2 torch.compile removes them."""
         from torch.optim import optimizer as optim
 
-        for kind in {type(optimizer) for optimizer in self._optimizers}:
+        for kind in self._kinds:
             code = getattr(kind.step, "__code__", None)
             if (
                 code is not None
@@ -272,6 +259,7 @@ class Observer:
         ):
             self._optimizers.append(optimizer)
             self.evidence.several = len(self._optimizers) > 1
+            self._kinds.add(type(optimizer))
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's current step is audited.
@@ -357,6 +345,8 @@ class Observer:
             self._guarded(self.evidence.new_step)
         elif self.patient and (self.steps <= OFTEN or self.steps & (self.steps - 1) == 0):
             self._guarded(self.parameters.look_again)
+            if self.steps == self.audit + 1:
+                self._guarded(self._let_go)
         if self.stepped is not None:
             self.stepped()
         elif self.steps >= self.skip:
@@ -400,6 +390,25 @@ class Observer:
 
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
+        return {
+            **(self._settled or self._of_objects()),
+            "steps": self.steps,
+            "updates": self.updates.updates,
+            "requests": self.updates.requests,
+            "losses": [protocol.number(loss) for loss in self.backward.losses()],
+            "last_loss": protocol.number(self.backward.last_loss()),
+            "nonfinite_from": self.backward.nonfinite_from,
+            "skipped_steps": self.scaler.skipped(self._step_of),
+            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
+            "backward": self.backward.calls,
+            "missed": self.missed,
+            "warnings": self.messages.facts(),
+            "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
+            "observer_errors": self.trouble.errors,
+        }
+
+    def _of_objects(self) -> Dict[str, Any]:
+        """The facts that are read from modules, parameters and optimizers."""
         self._guarded(self.updates.look)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
@@ -408,21 +417,14 @@ class Observer:
             for o in self._optimizers
             if id(o) in self._step_of and id(o) not in self.parameters.rates
         ]
-        well = (
+        well = self._well = (
             not late
             and bool(learning)
             and all("f" in p["gradients"] and p["changed"] for p in learning)
             and self.steps + self.updates.updates > 0
         )
         return {
-            "steps": self.steps,
-            "updates": self.updates.updates,
-            "requests": self.updates.requests,
             "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
-            "losses": [protocol.number(loss) for loss in self.backward.losses()],
-            "last_loss": protocol.number(self.backward.last_loss()),
-            "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
-            "backward": self.backward.calls,
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
             "nonfinite": None if self.light else self._or(self.parameters.nonfinite, None),
@@ -433,10 +435,20 @@ class Observer:
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             **({} if self.light else self._or(self._silent, {})),
-            "warnings": self.messages.facts(),
-            "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
-            "observer_errors": self.trouble.errors,
         }
+
+    def _let_go(self) -> None:
+        """Keep no module, parameter or optimizer alive if all that should learn does.
+
+        The audit ended with the step before this one. What has not learned is looked at again.
+        """
+        found = self._of_objects()
+        if not self._well or self._waiting or self.updates.updates:
+            return
+        self._settled = found
+        self._optimizers.clear()
+        for watch in (self.forward, self.parameters, self.evidence, self.births):
+            watch.let_go()
 
     def _parameters(self) -> List[Dict[str, Any]]:
         stepped = [optimizer for optimizer in self._optimizers if id(optimizer) in self._step_of]
@@ -465,7 +477,7 @@ class Observer:
         found = self.parameters.optimizers(self._optimizers, self._step_of)
         for optimizer, facts in zip(self._optimizers, found):
             if facts["scaled"]:
-                facts["scaled_at"] = self._scaled_at
+                facts["scaled_at"] = self.scaler.asked_at
             if facts["learning_rates"] and not any(facts["learning_rates"]):
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
         return found
@@ -491,7 +503,6 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.facts(loose),
             "kept": kept,
-            "missed": self.missed,
             "stepped": [] if self.backward.calls else self._stepped_at,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT

@@ -5,11 +5,12 @@ Which parameters should learn, which gradient they got, and whether they changed
 
 from __future__ import annotations
 
-import contextlib
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from . import protocol
+from .finite import greatest
 from .forward import WAYS
 from .frames import line, own_place, written
 from .torches import (
@@ -183,10 +184,11 @@ class ParameterWatch:
         try:
             if not before.differs_from(tensor):
                 return Change.NONE
-            return Change.FINITE if bool(plain(torch, tensor).isfinite().all()) else Change.BROKEN
+            finite = math.isfinite(greatest(plain(torch, tensor)))
         except Exception as error:
             self._cannot_read(tensor, error)
             return None
+        return Change.FINITE if finite else Change.BROKEN
 
     def kept(self, torch: Any, tensor: Any) -> Optional[Kept]:
         """The value of ``tensor`` now; None if it cannot be read."""
@@ -263,6 +265,13 @@ class ParameterWatch:
         """A script changed the value of ``tensor`` by hand."""
         self._changed.add(id(tensor))
 
+    def let_go(self) -> None:
+        """Keep nothing of the script alive."""
+        for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
+            kept.clear()
+        for values in (self._before, self._gradients, self._unlearned, self._resting):
+            values.clear()
+
     def norms(self) -> List[float]:
         """The L2 norm of all gradients in each audited step, over all optimizers."""
         return [self._squares[step] ** 0.5 for step in sorted(self._squares)]
@@ -301,20 +310,19 @@ class ParameterWatch:
 
         with reading(torch):
             for identity, before in list(self._unlearned.items()):
-                # Values are fake while torch.compile reads the step.
-                with contextlib.suppress(Exception):
-                    self._look_again_at(torch, identity, before)
-
-    def _look_again_at(self, torch: Any, identity: int, before: Kept) -> None:
-        parameter, letters = self._trainable[identity], self._letters[identity]
-        letter, _ = read_gradient(torch, parameter.grad)
-        changed = before.differs_from(parameter)
-        changed = changed and bool(plain(torch, parameter).isfinite().all())
-        letters[max(letters) + 1] = letter
-        if changed:
-            self._changed.add(identity)
-        if identity in self._changed and "f" in letters.values():
-            del self._unlearned[identity]
+                parameter = self._trainable[identity]
+                try:
+                    letter, _ = read_gradient(torch, parameter.grad)
+                    changed = before.differs_from(parameter)
+                    changed = changed and math.isfinite(greatest(plain(torch, parameter)))
+                except Exception:  # a fake tensor while torch.compile reads the step
+                    continue
+                letters = self._letters[identity]
+                letters[max(letters) + 1] = letter
+                if changed:
+                    self._changed.add(identity)
+                if identity in self._changed and "f" in letters.values():
+                    del self._unlearned[identity]
 
     def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
         """One entry for each parameter that should learn or that an optimizer holds.
@@ -462,7 +470,13 @@ class ParameterWatch:
             found = {"step": step + 1, "owner": last, "frames": self._hook_on(last)}
             self.forward.finite.found.setdefault("gradient", found)
         first = self.forward.finite.first()
-        return None if first is None else {"where": first["where"], **self._located(first)}
+        if first is None:
+            return None
+        return {
+            "where": first["where"],
+            "operation": first.get("operation"),
+            **self._located(first),
+        }
 
     def zero_output(self) -> Optional[Dict[str, Any]]:
         """The first module whose output was all zeros, unlike its input and parameters."""
@@ -476,6 +490,8 @@ class ParameterWatch:
             for p in module.parameters(recurse=False)
         }
         owner = owners.get(id(first["owner"]), first["owner"])
+        if owner is None:  # outside of all modules
+            return {"module": "", "type": "", "step": first["step"], "frames": first["frames"]}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         names, _ = named(list(tops.values()))
         kind = type(owner).__name__

@@ -12,9 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
+from .finite import OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE
-from .torches import identity, is_compiling
+from .torches import Reach, behind, identity, is_compiling
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 KEPT = 256
-"""At most this many severed tensors of a step. Each keeps its part of the graph alive until the
-step is over."""
+"""At most this many severed tensors of a step."""
 ALIKE_KEPT = 16
 """At most this many of them by the same line: one for each expert of a loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
@@ -75,7 +75,11 @@ class SeveringWatch:
         self.trouble = trouble
         self.spoiled = spoiled
         self.in_backward: Callable[[], bool] = bool
+        self.operation: Callable[[str], Callable[..., None]]
+        """What looks at the results of an operation that can make NaN or infinity."""
         self.severed: List[Dict[str, Any]] = []
+        self._followed: Dict[int, Reach] = {}
+        """The nodes behind the severed tensors of this step."""
         self.flat: List[Dict[str, Any]] = []
         """Tensors whose gradient became zero through a function that is flat everywhere."""
         self.made: List[Dict[str, Any]] = []
@@ -147,8 +151,10 @@ class SeveringWatch:
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
         for name in FLAT:
             self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
+        self._follow_operations(torch.Tensor)
         methods, self._undo = self._undo, self._functions
         if not self.compiled:
+            self._follow_operations(torch)
             for name in LIKE:
                 self._replace(torch, name, self._leaving(name), after=False)
             for name in FLAT:
@@ -160,6 +166,11 @@ class SeveringWatch:
         self._undo = methods
         self._replace_data()
         return self.remove
+
+    def _follow_operations(self, owner: Any) -> None:
+        for name in OPERATIONS:
+            if hasattr(owner, name):
+                self._replace(owner, name, self.operation(name), after=True)
 
     def remove(self) -> None:
         """Put everything back."""
@@ -174,6 +185,7 @@ class SeveringWatch:
         for events in (self.severed, self.flat, self.made):
             events.clear()
         self.read.clear()
+        self._followed.clear()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
         """Wrap ``owner.name``.
@@ -294,7 +306,9 @@ class SeveringWatch:
             events.append(
                 {
                     "how": how,
-                    "node": source.grad_fn,
+                    "behind": None
+                    if source.grad_fn is None
+                    else behind(source.grad_fn, self._followed),
                     "identity": None if source.grad_fn is None else identity(source.grad_fn),
                     "frames": found,
                     "module": module,

@@ -1,22 +1,24 @@
 """Small questions to torch that several watches ask.
 
-They are about modules and their names, values of parameters, what optimizers hold, gradients, the
-first NaN or infinity, and the nodes of an autograd graph.
+They are about modules and their names, values of parameters, what optimizers hold, gradients, and
+the nodes of an autograd graph.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import sys
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
-from .frames import frames
-
 KEPT = 10
-WHOLE = 1 << 20
-"""A value with at most this many elements is copied. Of a larger one a sample and sums are kept."""
+WHOLE = 1 << 12
+"""A value with at most this many elements is copied. Of a larger one a sample and a sum are kept.
+"""
+AT_ONCE = 1 << 16
+"""So many elements are summed at once: the sum of their bits needs a copy of them."""
 MOST = 500_000
 """At most this many nodes are walked; those further away count as not reached."""
 
@@ -169,9 +171,8 @@ def is_parameter(leaf: Any) -> bool:
 class Kept:
     """The value of a tensor at one moment.
 
-    Of a large tensor it keeps a strided sample of about a million elements, and three sums over all
-    elements (bits, values, squares). The sums also show a change in rows outside the sample. A full
-    copy of a large model's parameters might not fit in memory.
+    Of a large tensor it keeps a strided sample and the sum of the bits of all elements, which also
+    shows a change outside the sample. A copy of all parameters might not fit in memory.
     """
 
     def __init__(self, torch: Any, tensor: Any) -> None:
@@ -196,16 +197,15 @@ class Kept:
 
     def _summed(self, value: Any) -> Tuple[float, ...]:
         torch = self._torch
-        sums = [
-            float(value.sum(dtype=torch.float64)),
-            float(torch.linalg.vector_norm(value.float())),
-        ]
         bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(
             value.element_size()
         )
         if bits is not None and value.is_contiguous() and not value.is_complex():
-            sums.append(float(value.view(bits).sum()))
-        return tuple(sums)
+            return (sum(int(part.sum()) for part in value.view(-1).view(bits).split(AT_ONCE)),)
+        return (
+            float(torch.view_as_real(value).sum() if value.is_complex() else value.double().sum()),
+            float(torch.linalg.vector_norm(value)),
+        )
 
 
 def local(tensor: Any) -> Any:
@@ -295,72 +295,6 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     return ("f" if greatest else "z"), norm * norm
 
 
-class FiniteWatch:
-    """Finds the first NaN or infinity in outputs, gradients and values, and the first zero output.
-
-    Each tensor is reduced on its device, and one number is read from it.
-    """
-
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self.clock = clock
-        self.found: Dict[str, Dict[str, Any]] = {}
-        """By what it is: "output", "gradient" or "value"."""
-        self.zero: Optional[Dict[str, Any]] = None
-        """The first module whose output was all zeros although its input and its parameters were
-        not."""
-
-    def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
-        """Look at a module's output.
-
-        A module whose input was already non-finite is not to blame.
-        """
-        if "output" in self.found:
-            return
-        magnitudes = [greatest(tensor) for tensor in outputs]
-        if not all(map(math.isfinite, magnitudes)):
-            if not any(True for _ in module.parameters()) and all(
-                masks(tensor) for tensor in outputs
-            ):
-                return
-            if all(math.isfinite(greatest(tensor)) for tensor in inputs):
-                self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
-        elif self.zero is None and not any(magnitudes):
-            # A new LoRA's B matrix is zero, and so is its output: that is no fault.
-            own = list(module.parameters(recurse=False))
-            if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
-                self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
-
-    def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
-        """Keep the first of its kind; ``owner`` is a parameter."""
-        self.found.setdefault(where, {"step": self.clock(), "owner": owner, "frames": frames})
-
-    def first(self) -> Optional[Dict[str, Any]]:
-        """The earliest finding.
-
-        Within a step, outputs come before gradients, and gradients before updates.
-        """
-        order = ("output", "gradient", "value")
-        kept = [{**self.found[where], "where": where} for where in order if where in self.found]
-        return min(kept, key=lambda each: each["step"]) if kept else None
-
-
-def greatest(tensor: Any) -> float:
-    """The largest magnitude in ``tensor``: NaN if it has one, 1 if it is empty or unreadable.
-
-    Nothing here may be saved for backward, because non-reentrant checkpointing counts what a pass
-    saves.
-    """
-    try:
-        return float(local(tensor).detach().abs().max())
-    except Exception:  # fake, batched, sparse or empty: unreadable
-        return 1.0
-
-
-def masks(tensor: Any) -> bool:
-    """Whether ``tensor`` has nothing worse than minus infinity, which attention masks contain."""
-    return float(local(tensor).detach().max()) < math.inf
-
-
 class Reach:
     """The nodes (by identity) and the leaves (by id) that a backward pass reaches."""
 
@@ -372,15 +306,35 @@ class Reach:
         self.checkpointed = False
         """A reentrant checkpoint lies on the way. The parameters inside it are not leaves of this
         graph."""
+        self.parts: List[Reach] = []
+        """What else is reached, through nodes that were followed before."""
+
+    def whole(self) -> Reach:
+        """This together with all its parts."""
+        found, seen, waiting = Reach(), set(), [self]
+        while waiting:
+            part = waiting.pop()
+            if id(part) not in seen:
+                seen.add(id(part))
+                found.nodes |= part.nodes
+                found.leaves.update(part.leaves)
+                found.checkpointed |= part.checkpointed
+                waiting += part.parts
+        return found
 
 
-def identity(node: Any) -> Any:
-    """What identifies a node: torch's sequence number, or the node itself in torch 2.0.
+_numbers = itertools.count()
 
-    A number keeps nothing alive.
+
+def identity(node: Any) -> int:
+    """A number of a node: torch's sequence number, in torch 2.0 one that is written on the node.
+
+    It keeps nothing alive.
     """
     number = getattr(node, "_sequence_nr", None)
-    return node if number is None else number()
+    if number is not None:
+        return int(number())
+    return int(node.metadata.setdefault("gradmatrix", next(_numbers)))
 
 
 def reach(roots: Iterable[Any]) -> Reach:
@@ -394,7 +348,19 @@ def reach(roots: Iterable[Any]) -> Reach:
     return found
 
 
-def follow(start: Any, found: Reach) -> Reach:
+def behind(node: Any, known: Dict[int, Reach]) -> Reach:
+    """What is reached from ``node``, without a reference to any of it.
+
+    ``known`` tells by which earlier call a node was reached; what lies behind it is not followed
+    again.
+    """
+    found = follow(node, Reach(), known)
+    found.leaves = dict.fromkeys(found.leaves)
+    known.update(dict.fromkeys(found.nodes, found))
+    return found
+
+
+def follow(start: Any, found: Reach, known: Optional[Dict[int, Reach]] = None) -> Reach:
     """Add to ``found`` all that is reached from the node ``start``."""
     waiting: List[Any] = [start]
     seen: Set[Any] = set()
@@ -406,8 +372,12 @@ def follow(start: Any, found: Reach) -> Reach:
         leaf = getattr(node, "variable", None)
         if leaf is not None and not node.next_functions:
             found.leaves[id(leaf)] = leaf
+            continue
+        number = identity(node)
+        if known and number in known:
+            found.parts.append(known[number])
         else:
-            found.nodes.add(identity(node))
+            found.nodes.add(number)
             if hasattr(node, "_forward_cls"):
                 found.functions.append(node)
             found.checkpointed |= "Checkpoint" in type(node).__name__

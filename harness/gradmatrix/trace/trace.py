@@ -310,6 +310,12 @@ def notes(seen: Observation) -> list[str]:
         for built in seen.optimizers
         if built.steps and not built.learning_rates
     ]
+    found += [
+        f"note: GradScaler skipped {each.asked - each.made} of {counted(each.asked, 'step')} of"
+        f" {each.type}, because some gradients were NaN or infinite"
+        for each in seen.skipped_steps
+        if each.made
+    ]
     loose = seen.unheld
     if loose is not None and judge_observation(split(seen)[0]).outcome.trains:
         modules = ", ".join(f"`{module}`" for module in loose.modules)

@@ -123,24 +123,20 @@ def output_forgotten(target: Target) -> list[str]:
     return [name]
 
 
-class SquareRoot(torch.nn.Module):
-    """A transformation that is not defined for some values."""
-
-    def forward(self, hidden: Any) -> Any:
-        """NaN wherever the value is negative."""
-        return torch.sqrt(hidden)
-
-
 def nan_output(target: Target) -> list[str]:
     """A module returns NaN."""
+
+    class SquareRoot(torch.nn.Module):
+        def forward(self, hidden: Any) -> Any:
+            return torch.sqrt(hidden)  # culprit
+
     name, block = target.block()
     original = block.forward
     block.transformation = SquareRoot()
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         output = original(*args, **kwargs)
-        hidden = block.transformation(hidden_of(output))  # culprit
-        return with_hidden(output, hidden)
+        return with_hidden(output, block.transformation(hidden_of(output)))
 
     replace_forward(block, forward)
     return [f"{name}.transformation"]

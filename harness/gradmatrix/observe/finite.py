@@ -1,0 +1,221 @@
+"""The first NaN or infinity: in an operation, a module's output, a gradient or a parameter.
+
+In the audited steps every module's output is looked at, and every operation of a list that can make
+NaN or infinity of finite numbers, in the forward and in the backward pass. Each tensor is reduced
+on its device, and two numbers are read from it.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+from .frames import frames, here, line
+from .torches import local
+
+if TYPE_CHECKING:
+    from .frames import Lines
+
+OPERATIONS = (
+    *("log", "log2", "log10", "log1p", "logit", "xlogy", "lgamma", "digamma", "erfinv"),
+    *("exp", "exp2", "expm1", "sinh", "cosh", "tan", "square", "pow", "float_power"),
+    *("sqrt", "rsqrt", "reciprocal", "div", "true_divide", "half"),
+    *("__truediv__", "__rtruediv__", "__pow__", "__rpow__", "mul", "__mul__", "__rmul__", "sum"),
+    *("acos", "asin", "arccos", "arcsin", "acosh", "atanh", "atan2"),
+    *("norm", "std", "var", "mean", "nanmean", "prod", "cumprod", "hypot"),
+    *("softmax", "log_softmax", "logsumexp", "matmul", "mm", "bmm", "__matmul__", "einsum"),
+)
+"""Operations whose value or derivative can be NaN or infinite at finite numbers."""
+SHOWN = {
+    "__truediv__": "/",
+    "__rtruediv__": "/",
+    "__mul__": "*",
+    "__rmul__": "*",
+    "__pow__": "**",
+    "__rpow__": "**",
+    "__matmul__": "@",
+}
+
+
+class FiniteWatch:
+    """Finds the first NaN or infinity, and the first module whose output is all zeros."""
+
+    def __init__(self, clock: Callable[[], int], running: Callable[[], Any]) -> None:
+        self.clock = clock
+        self.running = running
+        """The innermost module that is running, or None."""
+        self.found: Dict[str, Dict[str, Any]] = {}
+        """By what it is: "output", "gradient" or "value"."""
+        self.zero: Optional[Dict[str, Any]] = None
+        """The first module whose output was all zeros although its input and its parameters were
+        not."""
+        self._forward: Dict[str, Dict[str, Any]] = {}
+        """The first operation that made "worse" than minus infinity, and the first that made only
+        that, as for a "mask"."""
+        self.loss_of: Callable[[int], Optional[float]] = lambda _step: None
+        """The loss of a step, or None."""
+        self._backward: Optional[Dict[str, Any]] = None
+        """The first operation whose derivative made NaN or infinity of a finite gradient."""
+        self._looking = False
+
+    def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
+        """Look at a module's output.
+
+        A module whose input was already non-finite is not to blame.
+        """
+        if "output" in self.found:
+            return
+        magnitudes = [greatest(tensor) for tensor in outputs]
+        if not all(map(math.isfinite, magnitudes)):
+            if not any(True for _ in module.parameters()) and all(
+                masks(tensor) for tensor in outputs
+            ):
+                return
+            if all(math.isfinite(greatest(tensor)) for tensor in inputs):
+                self.found["output"] = {"step": self.clock(), "owner": module, "frames": frames()}
+        elif self.zero is None and not any(magnitudes):
+            # A new LoRA's B matrix is zero, and so is its output: that is no fault.
+            own = list(module.parameters(recurse=False))
+            if any(map(greatest, inputs)) and (not own or any(map(greatest, own))):
+                self.zero = {"step": self.clock(), "owner": module, "frames": frames()}
+
+    def operation(self, name: str) -> Callable[..., None]:
+        """A function that looks at the result of each call of the operation ``name``."""
+
+        def look(result: Any, *given: Any, **_: Any) -> None:
+            if self._looking or "output" in self.found or not floating(result):
+                return
+            self._looking = True
+            try:
+                self._look(name, result, given)
+            finally:
+                self._looking = False
+
+        return look
+
+    def _look(self, name: str, result: Any, given: Tuple[Any, ...]) -> None:
+        if result.grad_fn is not None and self._backward is None and not transformed():
+            module = self.running()
+            found = {"step": self.clock(), "operation": SHOWN.get(name, name)}
+            owner = None if module is None else weakref.ref(module)
+            result.grad_fn.register_hook(partial(self._differentiated, found, owner, here()))
+        if "worse" in self._forward or math.isfinite(greatest(result)):
+            return
+        kind = "mask" if masks(result) else "worse"
+        if kind not in self._forward and all(
+            math.isfinite(greatest(tensor)) for tensor in tensors(given)
+        ):
+            found = {"step": self.clock(), "operation": SHOWN.get(name, name)}
+            self._forward[kind] = {**found, "owner": self.running(), "frames": frames()}
+
+    def _differentiated(
+        self,
+        found: Dict[str, Any],
+        owner: Any,
+        at: Optional[Lines],
+        inner: Iterable[Any],
+        outer: Iterable[Any],
+    ) -> None:
+        """An operation made the gradients ``inner`` of the gradients ``outer`` of its result."""
+        if self._backward is not None or all_finite(inner) or not all_finite(outer):
+            return
+        self._backward = {**found, "owner": owner and owner(), "frames": line(at)}
+
+    def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
+        """Keep the first of its kind; ``owner`` is a parameter."""
+        self.found.setdefault(where, {"step": self.clock(), "owner": owner, "frames": frames})
+
+    def first(self) -> Optional[Dict[str, Any]]:
+        """The earliest finding.
+
+        Within a step, outputs come before gradients, and gradients before updates. An operation
+        says more than the module or the parameter in which it showed.
+        """
+        found = dict(self.found)
+        forward = self._explains("worse") or self._explains("mask")
+        if forward is not None:
+            found["output"] = forward
+        backward = self._backward
+        if backward is not None and found.get("gradient", backward)["step"] >= backward["step"]:
+            found["gradient"] = backward
+        order = ("output", "gradient", "value")
+        kept = [{**found[where], "where": where} for where in order if where in found]
+        return min(kept, key=lambda each: each["step"]) if kept else None
+
+    def _explains(self, kind: str) -> Optional[Dict[str, Any]]:
+        """The first operation of this kind, if the loss was not finite because of it."""
+        operation, output = self._forward.get(kind), self.found.get("output")
+        if operation is None:
+            return None
+        loss = self.loss_of(operation["step"])
+        if loss is not None and math.isfinite(loss):
+            return None
+        if output is None:
+            return operation
+        mine = kind == "worse" or operation["owner"] is output["owner"]
+        return operation if mine and operation["step"] <= output["step"] else None
+
+
+def floating(value: Any) -> bool:
+    """Whether ``value`` is a floating-point tensor."""
+    import torch
+
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def all_finite(gradients: Iterable[Any]) -> bool:
+    """Whether all gradients that are there are finite."""
+    return all(math.isfinite(greatest(each)) for each in gradients if each is not None)
+
+
+def tensors(values: Iterable[Any]) -> List[Any]:
+    """The floating-point tensors among ``values``."""
+    return [value for value in values if floating(value)]
+
+
+def transformed() -> bool:
+    """Whether a transform of torch.func runs. Its graphs are torch's own."""
+    import torch
+
+    try:
+        return torch._C._functorch.peek_interpreter_stack() is not None
+    except AttributeError:  # another torch has it elsewhere
+        return False
+
+
+def greatest(tensor: Any) -> float:
+    """The largest magnitude in ``tensor``: NaN if it has one, 1 if it is empty or unreadable.
+
+    Nothing here may be saved for backward, because non-reentrant checkpointing counts what a pass
+    saves. A copy of the tensor might not fit in memory.
+    """
+    try:
+        least, most = bounds(tensor)
+        return least if math.isnan(least) else max(abs(least), abs(most))
+    except Exception:  # fake, batched, sparse or empty: unreadable
+        return 1.0
+
+
+def bounds(tensor: Any) -> Tuple[float, float]:
+    """The least and the greatest element.
+
+    Raises:
+        RuntimeError: if they cannot be read, also while a CUDA graph is recorded, which reading
+            would break.
+    """
+    import torch
+
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("a CUDA graph is being recorded")
+    values = torch._C._TensorBase.detach(local(tensor))
+    if values.is_complex():
+        values = torch.view_as_real(values.resolve_conj())
+    least, most = torch.aminmax(values)
+    return float(least), float(most)
+
+
+def masks(tensor: Any) -> bool:
+    """Whether ``tensor`` has nothing worse than minus infinity, which attention masks contain."""
+    return bounds(tensor)[1] < math.inf
