@@ -42,7 +42,7 @@ class Evidence:
         self._flat: Optional[Dict[str, Any]] = None
         """What explains the zero gradients."""
         self._kept: Optional[Dict[str, Any]] = None
-        self._without_graph = False
+        self.without_graph = False
         self._frozen: List[Dict[str, Any]] = []
         """What froze all that ran, if the loss had no graph because of that."""
         self.before: Set[int] = set()
@@ -98,7 +98,7 @@ class Evidence:
         for event in self.forward.severing.severed:
             event["early"] = True
         if not whole:
-            self._without_graph = True
+            self.without_graph = True
             modules = [m for i, m in self.forward.seen.items() if i not in self.before]
             self._frozen = for_inference(modules, self._names(modules)) or self._all_frozen()
             self._kept = self._explain(self.forward.training(self._all_learning()))
@@ -415,7 +415,7 @@ class Evidence:
 
         It is empty if something can learn (``learning``) and nothing lacked a gradient.
         """
-        wrong = starving or not learning or self._without_graph
+        wrong = starving or not learning or self.without_graph
         kept = (self._kept or self._explain(starving)) if wrong else NOTHING
         if self._flat is not None and self._flat["parameters"] & zero:
             kept = {**kept, "step": kept["step"] or 1, "severed": [*kept["severed"], self._flat]}

@@ -392,6 +392,7 @@ class Observer:
         """The part of the observation that comes from the observer."""
         return {
             **(self._settled or self._of_objects()),
+            **self._of_phase(),
             "steps": self.steps,
             "updates": self.updates.updates,
             "requests": self.updates.requests,
@@ -436,6 +437,12 @@ class Observer:
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             **({} if self.light else self._or(self._silent, {})),
         }
+
+    def _of_phase(self) -> Dict[str, Any]:
+        """Why the loss of a later training has no graph, if that of the first was well."""
+        if self._settled is None or not self.evidence.without_graph:
+            return {}
+        return self._or(lambda: self.evidence.facts(set(), set(), learning=False), {})
 
     def _let_go(self) -> None:
         """Keep no module, parameter or optimizer alive if all that should learn does.
