@@ -416,6 +416,15 @@ def search_in_a_module() -> None:
             vector = vector + 0.1 * (torch.stack(scores).softmax(0)[:, None] * noise).sum(0)
 
 
+@unseen
+def slopes_only() -> None:
+    """Nothing is trained, and nobody said that it should be."""
+    model = layers(4, 8, 1)
+    inputs = batch().requires_grad_()
+    [slope] = torch.autograd.grad(model(inputs).sum(), inputs)
+    torch.func.jacrev(lambda each: model(each).sum())(slope)
+
+
 # True and harmless.
 
 
@@ -488,6 +497,36 @@ def bootstrap_your_own_latent() -> None:
 def unused_head_in_this_phase() -> None:
     model = nn.ModuleDict({"body": layers(4, 8), "one": nn.Linear(8, 1), "two": nn.Linear(8, 3)})
     train(lambda: error(model["one"](model["body"](batch()))), sgd(model))
+
+
+@healthy
+def one_of_several_square_heads() -> None:
+    heads = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("one", "two", "three")})
+    body = layers(4, 8)
+
+    def loss() -> torch.Tensor:
+        hidden = body(batch())
+        outputs = [head(hidden) for head in heads.values()]
+        return error(outputs[0]) + error(outputs[2])
+
+    train(loss, sgd(heads, body))
+
+
+@healthy
+def recurrence_without_inputs() -> None:
+    model, head = nn.LSTM(3, 8, batch_first=True), nn.Linear(4, 8)
+
+    def loss() -> torch.Tensor:
+        state = head(batch(2, 4))[None]
+        return error(model(torch.zeros(2, 5, 3), (state, state))[0])
+
+    train(loss, sgd(model, head))
+
+
+@says("gradient:partial")
+def inputs_that_are_all_zeros() -> None:
+    model = layers(4, 8, 1)
+    train(lambda: error(model(torch.zeros(16, 4))), sgd(model))
 
 
 @healthy

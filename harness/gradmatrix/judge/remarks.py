@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Rule = Callable[[Parameter, Observation], bool]
 
 MOST_NAMES = 3
+COMPARED = 2
+"""A value is compared if the gradient was asked for so often."""
 SEARCHED = 3
 """A module that ran with other values so often is searched for good ones; weights that are loaded
 change once."""
@@ -42,8 +44,8 @@ def judge_script(seen: Observation) -> Verdict:
     if not seen.requests:
         what = "No gradient was asked for, and no optimizer was built: nothing can be judged."
         return Verdict(Outcome(UNSEEN), None, what)
-    if seen.requests == 1 and not seen.backward:
-        what = "Gradients were asked for once: whether anything was trained cannot be judged."
+    if not seen.updates and all(len(p.gradients) < COMPARED for p in seen.parameters):
+        what = "No gradient was asked for twice: whether values change cannot be judged."
         return Verdict(Outcome(UNSEEN), None, what)
     return judge_observation(seen)
 
@@ -122,17 +124,15 @@ def same(pair: tuple[str, str]) -> bool:
 
 
 def cancels(parameter: Parameter, seen: Observation) -> bool:
-    """A bias whose gradient is exactly zero, while the weight beside it has one (WGAN-GP).
+    """A gradient that is exactly zero while another one of its layer is not.
 
-    Not a bias that a hook silences. Not a dead layer: its weight gets zeros too.
+    The bias of a critic cancels (WGAN-GP); an LSTM without inputs still has its hidden state. Not a
+    parameter that a hook silences. Not a dead layer, nor a layer whose input is all zeros.
     """
     hooked = any(hook.parameter in {parameter.name, ""} for hook in seen.hooks)
-    return (
-        best_step(parameter) == "z"
-        and len(parameter.shape) <= 1
-        and not hooked
-        and any(p.module == parameter.module and best_step(p) == "f" for p in seen.parameters)
-    )
+    beside = [p for p in seen.parameters if p.module == parameter.module and best_step(p) == "f"]
+    as_large = any(min(2, len(p.shape)) >= min(2, len(parameter.shape)) for p in beside)
+    return best_step(parameter) == "z" and as_large and not hooked
 
 
 def idle(parameter: Parameter, seen: Observation) -> bool:
@@ -152,7 +152,7 @@ RULES: dict[str, Rule] = {
     "did not run, or got an empty input, in the steps that were checked": asleep,
     "no optimizer holds it, and the loss does not use it": nobodys,
     "runs without gradients, and its values are copied from elsewhere": follows,
-    "its gradient is exactly zero, but that of the same layer's weight is not": cancels,
+    "its gradient is exactly zero, but the rest of its layer gets one": cancels,
     UNUSED: idle,
 }
 """Why a parameter that does not learn is no fault: what is said, and when."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import protocol
 from .torches import is_compiling, unwrapped
@@ -54,13 +54,23 @@ class BackwardWatch:
         """Replace both functions. The returned function restores the originals."""
         import torch
 
-        autograd, compiling = torch.autograd, is_compiling(torch)
+        autograd = torch.autograd
         original, original_grad = autograd.backward, autograd.grad
-        single = tuple(
-            kind
-            for kind in (torch.Tensor, getattr(torch.autograd.graph, "GradientEdge", None))
-            if kind
-        )
+
+        def undo_grad() -> None:
+            autograd.grad = original_grad
+
+        def undo() -> None:
+            undo_grad()
+            autograd.backward = original
+
+        autograd.backward = self._watched_backward(torch, original)
+        autograd.grad = self._watched_grad(torch, original_grad)
+        self._undo_grad = undo_grad
+        return undo
+
+    def _watched_backward(self, torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+        single = root_types(torch)
 
         @wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
@@ -80,33 +90,28 @@ class BackwardWatch:
                 self._guarded(lambda: self.updates.answer(asked, [w.latest.grad for w in asked]))
             return result
 
-        @wraps(original_grad)
+        return backward
+
+    def _watched_grad(self, torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+        single, compiling = root_types(torch), is_compiling(torch)
+
+        @wraps(original)
         def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if self._depth or compiling():
-                return original_grad(outputs, inputs, *args, **kwargs)
-            if not isinstance(inputs, single):
-                inputs = tuple(inputs)
-            roots = [outputs] if isinstance(outputs, single) else list(outputs)
-            if not all(getattr(root, "requires_grad", True) for root in roots):
+                return original(outputs, inputs, *args, **kwargs)
+            outputs = (outputs,) if isinstance(outputs, single) else tuple(outputs)
+            inputs = (inputs,) if isinstance(inputs, single) else tuple(inputs)
+            roots = [root for root in outputs if isinstance(root, torch.Tensor)]
+            if not all(root.requires_grad for root in roots):
                 self._guarded(lambda: self._observe(torch, roots, frees=False))
             self.differentiated(inputs)
             asked = self._guarded(lambda: self.updates.request(lambda: bare(torch, inputs)))
-            gradients = original_grad(outputs, inputs, *args, **kwargs)
+            gradients = original(outputs, inputs, *args, **kwargs)
             if asked:
                 self._guarded(lambda: self.updates.answer(asked, bare(torch, gradients)))
             return gradients
 
-        autograd.backward, autograd.grad = backward, grad
-
-        def undo_grad() -> None:
-            autograd.grad = original_grad
-
-        def undo() -> None:
-            undo_grad()
-            autograd.backward = original
-
-        self._undo_grad = undo_grad
-        return undo
+        return grad
 
     def _guarded(self, watch: Callable[[], Any]) -> Any:
         """What ``watch`` returns; None if it fails, which never reaches the script."""
@@ -184,6 +189,12 @@ def frees_nothing(args: Any, kwargs: Dict[str, Any]) -> bool:
     """Whether a call of backward with these arguments after the tensors retains the graph."""
     given = dict(zip(("grad_tensors", "retain_graph", "create_graph"), args), **kwargs)
     return bool(given.get("retain_graph") or given.get("create_graph"))
+
+
+def root_types(torch: Any) -> Tuple[Any, ...]:
+    """The types of one root of a graph; other arguments are sequences of roots."""
+    edge = getattr(torch.autograd.graph, "GradientEdge", None)
+    return (torch.Tensor,) if edge is None else (torch.Tensor, edge)
 
 
 def bare(torch: Any, tensors: Any) -> List[Any]:

@@ -166,10 +166,9 @@ class Evidence:
         self._last = []
         if self.several and not self.over:
             for event in together(self.forward.severing.severed)[-SHOWN:]:
-                behind = Reach()
-                behind.parts = event["behind"]
-                leaves = set(behind.whole().leaves)
-                self._last.append({**event, "behind": [], "leaves": leaves})
+                behind = event["behind"]
+                leaves = set() if behind is None else set(behind.whole().leaves)
+                self._last.append({**event, "behind": None, "leaves": leaves})
         self.forward.new_step()
 
     def _all_frozen(self) -> List[Dict[str, Any]]:
@@ -313,9 +312,8 @@ class Evidence:
         affected = affected - self._resting()
         for event in reversed(together(events)):
             behind = Reach()
-            if event["behind"]:
-                behind.parts = event["behind"]
-                behind = behind.whole()
+            if event["behind"] is not None:
+                behind = event["behind"].whole()
             elif event["module"] is not None:  # the input of a checkpoint's second pass
                 behind.leaves = {
                     id(parameter): parameter for parameter in event["module"].parameters()
@@ -327,7 +325,7 @@ class Evidence:
                 ):
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
-                found.append({**event, "behind": [], "module": module, "parameters": parameters})
+                found.append({**event, "behind": None, "module": module, "parameters": parameters})
         # Operations that only copy a shape or compare come last; of equals, the latest comes first.
         found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
         return found
@@ -582,15 +580,24 @@ TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKE
 
 
 def together(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The ``events``, those of one line and one module as one with all that is ``behind`` them."""
+    """The ``events``, those of one line and one module as one with all that is behind them."""
     lines: Dict[Any, Dict[str, Any]] = {}
     for event in events:
         first = event["frames"][0]
         key = first["file"], first["line"], event["how"], id(event["module"]), event["recompute"]
-        behind = [] if event["behind"] is None else [event["behind"]]
-        known = lines.pop(key, {"behind": []})
-        lines[key] = {**event, "behind": [*known["behind"], *behind]}
+        known = lines.pop(key, event)
+        parts = [each["behind"] for each in (known, event) if each["behind"] is not None]
+        lines[key] = {**event, "behind": joined(parts)}
     return list(lines.values())
+
+
+def joined(parts: List[Reach]) -> Optional[Reach]:
+    """All ``parts`` as one; None if there are none."""
+    if len(parts) < 2:  # noqa: PLR2004  (nothing to join)
+        return parts[0] if parts else None
+    found = Reach()
+    found.parts = parts
+    return found
 
 
 def for_inference(modules: List[Any], names: Dict[int, str]) -> List[Dict[str, Any]]:

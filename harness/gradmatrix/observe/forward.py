@@ -57,8 +57,9 @@ class ForwardWatch:
         """Ids of those that ran in training mode with gradients on."""
         self.ways: Dict[int, int] = {}
         """The best way in which each module ran: an index of WAYS, by the module's id."""
-        self.passing: Set[int] = set()
-        """Ids of the modules that gave an output of their input's shape."""
+        self.passing: Dict[int, Tuple[Any, Any]] = {}
+        """The modules that gave an output of their input's shape, by id: the identities of the
+        nodes of input and output."""
         self.outputs: List[Tuple[Any, Any, Any]] = []
         """In this step, for every output that requires a gradient: identity of its node, its
         module, and the line of the call."""
@@ -215,7 +216,10 @@ class ForwardWatch:
         way = 0 if empty else 1 + on
         self.ways[id(module)] = max(way, self.ways.get(id(module), 0))
         if inputs and inputs[0].shape == outputs[0].shape:
-            self.passing.add(id(module))
+            nodes = [
+                None if t.grad_fn is None else identity(t.grad_fn) for t in (inputs[0], outputs[0])
+            ]
+            self.passing[id(module)] = nodes[0], nodes[1]
 
     def _look_again(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         """Look at a checkpoint's second pass: a gradient that is lost is lost here too."""

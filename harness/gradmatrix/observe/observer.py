@@ -61,7 +61,7 @@ class Observer:
         stop_after: end the script by :class:`Enough` after this many steps.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  (one statement for each attribute)
         self,
         audit: int,
         warmup: int,
@@ -130,9 +130,9 @@ class Observer:
             self.clock, self.trouble, self.evidence.about_to, self.updates
         )
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
+        self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
         self.forward.finite.loss_of = self.backward.loss_of
-        self.backward.differentiated = self._differentiated
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
     def synchronize(self) -> None:
@@ -242,6 +242,9 @@ class Observer:
             del self.forward.seen[identity]
             self.forward.trained.discard(identity)
         self._stop_watching()
+        if self._settled is not None and not self.evidence.without_graph:
+            self.forward.let_go()
+            self.evidence.let_go()
 
     def _stop_watching(self) -> None:
         """Remove the heavy hooks and release their memory."""
@@ -258,8 +261,8 @@ class Observer:
             optimizer is not known for known in self._optimizers
         ):
             self._optimizers.append(optimizer)
-            self.evidence.several = len(self._optimizers) > 1
             self._kinds.add(type(optimizer))
+            self.evidence.several = len(self._optimizers) > 1
 
     def _audited(self, optimizer: Any) -> bool:
         """Whether this optimizer's current step is audited.
@@ -391,8 +394,7 @@ class Observer:
     def facts(self) -> Dict[str, Any]:
         """The part of the observation that comes from the observer."""
         return {
-            **(self._settled or self._of_objects()),
-            **self._of_phase(),
+            **self._settled_facts(),
             "steps": self.steps,
             "updates": self.updates.updates,
             "requests": self.updates.requests,
@@ -402,11 +404,17 @@ class Observer:
             "skipped_steps": self.scaler.skipped(self._step_of),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
-            "missed": self.missed,
             "warnings": self.messages.facts(),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
         }
+
+    def _settled_facts(self) -> Dict[str, Any]:
+        """The facts about objects; of a training after the audit only why it failed."""
+        if self._settled is None:
+            return self._of_objects()
+        later = self._or(lambda: self._evidence(learning=True), {})
+        return {**self._settled, **later, "missed": self.missed}
 
     def _of_objects(self) -> Dict[str, Any]:
         """The facts that are read from modules, parameters and optimizers."""
@@ -437,12 +445,6 @@ class Observer:
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             **({} if self.light else self._or(self._silent, {})),
         }
-
-    def _of_phase(self) -> Dict[str, Any]:
-        """Why the loss of a later training has no graph, if that of the first was well."""
-        if self._settled is None or not self.evidence.without_graph:
-            return {}
-        return self._or(lambda: self.evidence.facts(set(), set(), learning=False), {})
 
     def _let_go(self) -> None:
         """Keep no module, parameter or optimizer alive if all that should learn does.

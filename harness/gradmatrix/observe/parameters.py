@@ -5,6 +5,7 @@ Which parameters should learn, which gradient they got, and whether they changed
 
 from __future__ import annotations
 
+import contextlib
 import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
@@ -310,19 +311,20 @@ class ParameterWatch:
 
         with reading(torch):
             for identity, before in list(self._unlearned.items()):
-                parameter = self._trainable[identity]
-                try:
-                    letter, _ = read_gradient(torch, parameter.grad)
-                    changed = before.differs_from(parameter)
-                    changed = changed and math.isfinite(greatest(plain(torch, parameter)))
-                except Exception:  # a fake tensor while torch.compile reads the step
-                    continue
-                letters = self._letters[identity]
-                letters[max(letters) + 1] = letter
-                if changed:
-                    self._changed.add(identity)
-                if identity in self._changed and "f" in letters.values():
-                    del self._unlearned[identity]
+                # Values are fake while torch.compile reads the step.
+                with contextlib.suppress(Exception):
+                    self._look_again_at(torch, identity, before)
+
+    def _look_again_at(self, torch: Any, identity: int, before: Kept) -> None:
+        parameter, letters = self._trainable[identity], self._letters[identity]
+        letter, _ = read_gradient(torch, parameter.grad)
+        changed = before.differs_from(parameter)
+        changed = changed and math.isfinite(greatest(plain(torch, parameter)))
+        letters[max(letters) + 1] = letter
+        if changed:
+            self._changed.add(identity)
+        if identity in self._changed and "f" in letters.values():
+            del self._unlearned[identity]
 
     def facts(self, optimizers: List[Any], idle: List[Any]) -> List[Dict[str, Any]]:
         """One entry for each parameter that should learn or that an optimizer holds.
@@ -415,17 +417,19 @@ class ParameterWatch:
     def _forgotten(self, tops: List[Any]) -> Set[int]:
         """The parameters (ids) of modules whose output was forgotten, as far as that can be told.
 
-        Such a module passes its input on in the same shape, or the next module could not have
-        taken the input instead; a module of its type beside it does the same and learns.
+        Such a module stands in a chain: modules of its type beside it take each other's outputs,
+        which have the shape of their inputs, or the next module could not have taken its input.
         """
         found: Set[int] = set()
         for parent in [module for top in tops for module in top.modules()]:
-            passing = [child for child in parent.children() if id(child) in self.forward.passing]
-            learns = [bool(self._kinds(child) - {"n"}) for child in passing]
-            alive = {type(child) for child, well in zip(passing, learns) if well}
-            for child, well in zip(passing, learns):
-                if not well and type(child) in alive:
-                    found.update(map(id, child.parameters()))
+            passing = [c for c in parent.children() if id(c) in self.forward.passing]
+            for kind in {type(child) for child in passing}:
+                alike = [child for child in passing if type(child) is kind]
+                nodes = [self.forward.passing[id(child)] for child in alike]
+                given = {output for _, output in nodes if output is not None}
+                if any(taken in given for taken, _ in nodes):
+                    dead = [child for child in alike if self._kinds(child) <= {"n"}]
+                    found.update(id(p) for child in dead for p in child.parameters())
         return found
 
     def _kinds(self, module: Any) -> Set[str]:

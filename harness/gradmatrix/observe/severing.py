@@ -186,8 +186,8 @@ class SeveringWatch:
         """Forget what happened in the step that is over."""
         for events in (self.severed, self.flat, self.made):
             events.clear()
-        self.read.clear()
         self._followed.clear()
+        self.read.clear()
 
     def _replace(self, owner: Any, name: str, note: Callable[..., None], *, after: bool) -> None:
         """Wrap ``owner.name``.

@@ -82,8 +82,8 @@ class ModuleTree:
 
     def known(self) -> List[Any]:
         """Every followed module that is alive."""
-        modules = [module() for module, _ in list(self._parents.values())]
-        return [module for module in modules if module is not None]
+        known = [module() for module, _ in list(self._parents.values())]
+        return [module for module in known if module is not None]
 
     def top(self, module: Any) -> Any:
         """The outermost module that is known to contain ``module``.
@@ -355,7 +355,7 @@ def behind(node: Any, known: Dict[int, Reach]) -> Reach:
     again.
     """
     found = follow(node, Reach(), known)
-    found.leaves = dict.fromkeys(found.leaves)
+    found.leaves, found.functions = dict.fromkeys(found.leaves), []
     known.update(dict.fromkeys(found.nodes, found))
     return found
 
