@@ -28,9 +28,6 @@ OPERATIONS = (
     *("softmax", "log_softmax", "logsumexp", "matmul", "mm", "bmm", "__matmul__", "einsum"),
 )
 """Operations whose value or derivative can be NaN or infinite at finite numbers."""
-KEPT_BY_LIBRARIES = frozenset({"mean", "sum"})
-"""Functions of torch that a library keeps and compares later (Lightning's ``self.log``): they stay
-the same objects. The methods of tensors are watched all the same."""
 SHOWN = {
     "__truediv__": "/",
     "__rtruediv__": "/",

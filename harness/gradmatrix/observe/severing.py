@@ -12,7 +12,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
-from .finite import KEPT_BY_LIBRARIES, OPERATIONS
+from .finite import OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE
 from .torches import Reach, behind, identity, is_compiling
@@ -46,6 +46,8 @@ NO_DERIVATIVE = (
 """They return truth values or whole numbers, which have no gradient."""
 WEAK = (*LIKE, *NO_DERIVATIVE)
 """These are common, and are suspected only if nothing else explains a lost gradient."""
+COMPARED = ("sum", "mean", "prod", "nanmean", "std", "var", "norm")
+"""Functions of torch that libraries keep and compare by identity: Lightning's ``reduce_fx``."""
 FLAT = ("round", "floor", "ceil", "trunc", "sign")
 """Their gradient is zero everywhere."""
 MAKING = ("tensor", "as_tensor")
@@ -154,7 +156,7 @@ class SeveringWatch:
         self._follow_operations(torch.Tensor)
         methods, self._undo = self._undo, self._functions
         if not self.compiled:
-            self._follow_operations(torch)
+            self._follow_operations(torch, but=COMPARED)
             for name in LIKE:
                 self._replace(torch, name, self._leaving(name), after=False)
             for name in FLAT:
@@ -167,10 +169,9 @@ class SeveringWatch:
         self._replace_data()
         return self.remove
 
-    def _follow_operations(self, owner: Any) -> None:
+    def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
         for name in OPERATIONS:
-            kept = name in KEPT_BY_LIBRARIES and not isinstance(owner, type)
-            if hasattr(owner, name) and not kept:
+            if hasattr(owner, name) and name not in but:
                 self._replace(owner, name, self.operation(name), after=True)
 
     def remove(self) -> None:
