@@ -36,7 +36,7 @@ def splitter(m):
 
 learn = Learner(dls, model, loss_func=nn.CrossEntropyLoss(), opt_func=Adam, splitter=splitter,
                 metrics=accuracy)
-with learn.no_bar():
+with learn.no_bar(), learn.no_logging():
     learn.freeze()
     learn.fit(1, lr=1e-2)
     learn.unfreeze()

@@ -46,6 +46,7 @@ net = NeuralNetRegressor(
     batch_size=32,
     optimizer=torch.optim.Adam,
     train_split=None,
+    verbose=0,
     callbacks=[
         ("clip", GradientNormClipping(gradient_clip_value=5.0)),
         ("lr", LRScheduler(policy="StepLR", step_size=2, gamma=0.5)),
@@ -53,4 +54,5 @@ net = NeuralNetRegressor(
 )
 pipe = Pipeline([("scale", StandardScaler()), ("net", net)])
 pipe.fit(X, y)
+print("train loss:", [round(v, 4) for v in net.history[:, "train_loss"]])
 print("R2:", round(pipe.score(X, y), 3))
