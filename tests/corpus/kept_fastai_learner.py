@@ -9,20 +9,17 @@
 # ///
 """A fastai Learner fine-tunes a net of two groups with its own optimizer class."""
 
-from fastai.data.core import DataLoaders
-from fastai.layers import ConvLayer, Flatten, PoolFlatten
-from fastai.learner import Learner
-from fastai.metrics import accuracy
-from fastai.optimizer import Adam
-from fastai.torch_core import params, set_seed
-from torch import arange, nn, rand, utils
+import torch
+from fastai.basics import *
+from fastai.callback.all import *
+from torch import nn
 
 set_seed(42, reproducible=False)
-xs = rand(64, 3, 24, 24)
-ys = arange(64) % 3
+xs = torch.rand(64, 3, 24, 24)
+ys = torch.arange(64) % 3
 for c in range(3):
     xs[ys == c, c] += 0.4
-ds = utils.data.TensorDataset(xs, ys)
+ds = torch.utils.data.TensorDataset(xs, ys)
 dls = DataLoaders.from_dsets(ds, ds, bs=16, device="cpu", num_workers=0)
 
 body = nn.Sequential(ConvLayer(3, 8, stride=2), ConvLayer(8, 16, stride=2), PoolFlatten())
