@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from gradmatrix.core.observation import Kept
 from gradmatrix.judge.causes import Remedy
 from gradmatrix.trace.trace import Finding, Left, Process, Speed, conclude, headline, report, speed
 from tests.factories import (
@@ -155,6 +156,13 @@ def test_the_headline_has_the_numbers() -> None:
     assert "trains, gradient flowing, 20 steps, 4 steps/s (3 to 4), 118 MiB at peak" == headline(
         find(process())
     )
+
+
+def test_a_mistake_in_a_script_that_trains_is_in_the_headline() -> None:
+    """Gradients that are never cleared do not stop a parameter from changing."""
+    kept = Kept(parameters=4, learning=4, frames=())
+    found = headline(find(process(make_observation(kept=kept))))
+    assert found.startswith("trains, with a mistake (never-zeroed), gradient flowing")
 
 
 def test_the_report_ends_with_the_versions() -> None:

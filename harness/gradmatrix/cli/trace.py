@@ -18,7 +18,7 @@ from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import Role
-from gradmatrix.core.outcomes import NO_DEVICE, TRAINS
+from gradmatrix.core.outcomes import NO_DEVICE, Outcome
 from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
@@ -69,12 +69,18 @@ def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) 
 
 def show_finding(finding: Finding, console: Console) -> None:
     """Print the report on the error stream, after the output of the script."""
-    style = "bold green" if finding.outcome == TRAINS else "bold red"
-    console.print(
-        Text.assemble("gradmatrix trace: ", (one_line(headline(finding)), style)), soft_wrap=True
-    )
+    head = (one_line(headline(finding)), style_of(finding))
+    console.print(Text.assemble("gradmatrix trace: ", head), soft_wrap=True)
     for line in report(finding):
         console.print(Text(f"  {one_line(line)}"), soft_wrap=True)
+
+
+def style_of(finding: Finding) -> str:
+    """Green if it trains, red if it does not, yellow with a mistake or if it was not judged."""
+    outcome = Outcome(finding.outcome)
+    if outcome.trains and finding.diagnosis is None:
+        return "bold green"
+    return "bold red" if outcome.judged and not outcome.trains else "bold yellow"
 
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import SCHEMA, Diverged, Frame, Frozen, Observation, rate_of
-from gradmatrix.core.outcomes import NO_GRAD_FN, exited_with, killed_by
+from gradmatrix.core.outcomes import NO_GRAD_FN, TRAINS, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
 from gradmatrix.judge.diagnosis import (
@@ -266,6 +266,8 @@ def speed(times_s: Sequence[float]) -> Speed | None:
 def headline(finding: Finding) -> str:
     """Outcome, gradient, steps, speed and memory on one line."""
     parts = [finding.outcome]
+    if finding.outcome == TRAINS and finding.diagnosis is not None:
+        parts.append(f"with a mistake ({finding.diagnosis.cause})")
     if finding.gradient is not None:
         late = finding.outcome == NO_GRAD_FN and finding.gradient is Gradient.FLOWING
         parts.append(f"gradient {finding.gradient}{' at first' if late else ''}")
