@@ -280,6 +280,8 @@ def statement(around: ast.AST, line: int, file: str) -> Lines:
         for node in ast.walk(around)
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
+    if not holding:  # an ``else:`` or a decorator
+        return Lines(file, line, line)
     innermost = min(holding, key=lambda node: (node.end_lineno or node.lineno) - node.lineno)
     if hasattr(innermost, "body"):
         return Lines(file, line, line)

@@ -34,7 +34,7 @@ from rich.text import Text
 
 from gradmatrix.cli.commands import add, positive
 from gradmatrix.core.errors import UserError, did_you_mean, wrong
-from gradmatrix.core.files import from_table, read_table, write_atomically
+from gradmatrix.core.files import from_table, read_table
 from gradmatrix.core.model import Build
 from gradmatrix.core.observation import Frozen
 from gradmatrix.core.outcomes import Outcome
@@ -419,7 +419,7 @@ def register_corpus(commands: argparse._SubParsersAction[argparse.ArgumentParser
     parser.add_argument("--open", action="store_true", help="not what is kept out")
     parser.add_argument(
         "--output", type=Path, default=None, metavar="FILE",
-        help="write every answer beside its truth, for a reader who judges the remedies",
+        help="add every answer beside its truth, for a reader who judges the remedies",
     )  # fmt: skip
 
 
@@ -459,11 +459,11 @@ def corpus_command(options: argparse.Namespace, project: Project, console: Conso
         pool = held.enter_context(ThreadPoolExecutor(options.jobs))
         for answer in pool.map(lambda c: trace(c, pythons[c.script.origin.environment]), cases):
             answers.append(answer)
+            if options.output is not None:
+                with options.output.open("ab") as file:
+                    file.write(msgspec.json.encode(readable(answer)) + b"\n")
             if not answer.right:
                 console.print(Text(one_line(str(answer))), soft_wrap=True)
-    if options.output is not None:
-        lines = b"\n".join(msgspec.json.encode(readable(each)) for each in answers)
-        write_atomically(options.output, lines + b"\n")
     console.print(table(answers))
     unsure = [a.case.name for a in answers if not Outcome(a.finding.outcome).judged]
     if unsure:
