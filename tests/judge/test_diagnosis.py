@@ -107,6 +107,27 @@ def test_the_first_nan_is_named(seen: Observation, expected: tuple[Cause, str, i
     assert expected == told(seen)
 
 
+@pytest.mark.parametrize(
+    ("operation", "where", "says"),
+    [
+        ("log", "output", "logits"),
+        ("sqrt", "output", "clamp(min=0)"),
+        ("sqrt", "gradient", "eps"),
+        ("**", "gradient", "eps"),
+        ("**", "output", "learning rate"),
+        ("/", "gradient", "divisor"),
+        ("cumprod", "output", ""),
+    ],
+)
+def test_the_advice_fits_the_operation_that_made_nan(operation: str, where: str, says: str) -> None:
+    """Where nothing is known to help, none is invented."""
+    advice = found(
+        make_observation(losses=(1.0, "nan"), nonfinite=broken(where, operation=operation))
+    ).advice
+    assert says in advice
+    assert bool(says) is bool(advice)
+
+
 def test_an_exception_about_nan_is_explained_by_the_first_one() -> None:
     """An example is a sampler that refuses probabilities."""
     raised = make_raised("probability tensor contains either `inf`, `nan` or element < 0")

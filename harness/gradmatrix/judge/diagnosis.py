@@ -80,6 +80,35 @@ ADVICE_OF = {
     "torch.as_tensor": "Use torch.stack(...) in place of a new tensor: it keeps the graph.",
 }
 """What to do about an operation by which a tensor left the graph."""
+ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
+"""Operations whose derivative can be infinite at 0."""
+ROOT = "Its derivative is infinite at 0: add a small eps such as 1e-12 before it."
+GROWN = "The values became too large: lower the learning rate, clip the gradients, or use float32."
+FINITE_ADVICE = {
+    **dict.fromkeys(
+        ("log", "log2", "log10", "log1p", "logit", "xlogy"),
+        "Keep its input above 0 with clamp(min=...), or use a function that takes logits, such as"
+        " log_softmax or cross_entropy.",
+    ),
+    "sqrt": "Keep its input at 0 or above with clamp(min=0).",
+    **dict.fromkeys(
+        ("/", "div", "true_divide", "reciprocal", "rsqrt"),
+        "Keep the divisor away from 0: add a small eps to it, or clamp it.",
+    ),
+    **dict.fromkeys(
+        ("exp", "exp2", "expm1", "sinh", "cosh"),
+        "Limit the exponent with clamp(max=...), or stay with logarithms: logsumexp, log_softmax.",
+    ),
+    **dict.fromkeys(
+        ("acos", "asin", "arccos", "arcsin"),
+        "Clamp its input to a range a little smaller than -1 to 1.",
+    ),
+    **dict.fromkeys(
+        ("square", "pow", "**", "mul", "*", "matmul", "@", "mm", "bmm", "sum", "mean", "half"),
+        GROWN,
+    ),
+}
+"""What to do about an operation that made NaN or infinity of finite numbers."""
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 NOT_SEVERED = (
@@ -479,7 +508,10 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
     at = innermost_frame(first.frames)
     inside = f", in {name_module(first.module, first.type)}" if first.module else ""
     where = f"at step {first.step}{inside}{say_where(at, 'called at')}"
+    operation = first.operation or ""
+    advice = FINITE_ADVICE.get(operation, "")
     if first.where == "gradient":
+        advice = ROOT if operation in ROOTS else advice
         return make_diagnosis(
             Cause.NONFINITE_GRADIENT,
             first.module or None,
@@ -487,9 +519,12 @@ def not_finite_operation(first: Nonfinite) -> Diagnosis:
             f"The derivative of `{first.operation}` was NaN or infinite {where}.",
             "Its value was finite, and so was the gradient that came to it.",
             led=first.frames,
+            advice=advice,
         )
     line = f"`{first.operation}` made NaN or infinity of finite numbers {where}."
-    return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module or None, at, line, led=first.frames)
+    return make_diagnosis(
+        Cause.NONFINITE_OUTPUT, first.module or None, at, line, led=first.frames, advice=advice
+    )
 
 
 def nothing_learns(seen: Observation) -> Diagnosis | None:
