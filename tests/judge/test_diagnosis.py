@@ -107,6 +107,14 @@ def test_the_first_nan_is_named(seen: Observation, expected: tuple[Cause, str, i
     assert expected == told(seen)
 
 
+def test_an_error_about_inference_tensors_is_one_of_inference_mode() -> None:
+    """A teacher ran in inference mode, and the loss of the student has to keep its output."""
+    raised = make_raised("Inference tensors cannot be saved for backward.")
+    told = found(make_observation(raised=raised))
+    assert Cause.INFERENCE_MODE is told.cause
+    assert "torch.no_grad()" in told.advice
+
+
 @pytest.mark.parametrize(
     ("operation", "where", "says"),
     [

@@ -109,6 +109,10 @@ FINITE_ADVICE = {
     ),
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
+NOT_FOR_BACKWARD = (
+    "Make the tensor under torch.no_grad() in place of inference_mode: tensors of inference mode"
+    " cannot be used where backward needs them."
+)
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 NOT_SEVERED = (
@@ -989,6 +993,10 @@ def exception(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(raising)
     under = [f"Raised under {format_frame(at)}."] if at else []
     message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
+    if INFERENCE.search(seen.raised.message):
+        return make_diagnosis(
+            Cause.INFERENCE_MODE, None, at, message, *under, led=raising, advice=NOT_FOR_BACKWARD
+        )
     return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=raising)
 
 
