@@ -351,7 +351,7 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
 
 def missed(seen: Observation) -> Diagnosis | None:
     """A later optimizer holds nothing that gets a gradient."""
-    if seen.missed is None:
+    if seen.missed is None or not seen.missed.modules:
         return None
     at = innermost_frame(seen.missed.frames)
     modules = ", ".join(f"`{name}`" for name in seen.missed.modules[:MOST_MODULES])
