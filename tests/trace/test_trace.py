@@ -281,6 +281,17 @@ def test_an_import_that_fails_before_torch_is_reported(here: Here) -> None:
     assert (1, "import:missing-module") == (traced.code, traced.outcome)
 
 
+def test_the_source_is_read_although_the_interpreter_has_forgotten_its_path(here: Here) -> None:
+    """Exit handlers run after ``__main__.__file__`` is deleted; no hook sees a missing call."""
+    script = (EXAMPLES.parent / "trace" / "mistakes" / "backward_not_called.py").read_text(
+        encoding="utf-8"
+    )
+    forgotten = "import atexit\natexit.register(lambda: print('__file__' in globals()))\n"
+    traced = here.trace(here.write(forgotten + script))
+    assert "not-called" == traced.found["diagnosis"]["cause"]
+    assert b"False" == traced.output.strip().splitlines()[-1]
+
+
 def test_a_script_that_only_imports_torch_is_not_judged(here: Here) -> None:
     """Nothing that is watched happened."""
     traced = here.trace(here.write("import torch"))

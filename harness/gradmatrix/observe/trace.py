@@ -24,7 +24,7 @@ import json
 import os
 import sys
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import machine, protocol
 from .frames import frames, of_error
@@ -73,6 +73,8 @@ class Trace:
         self._ended = False
         self._together: Optional[Dict[str, Any]] = None
         """What is told of this rank, for the comparison with the others."""
+        self._script: Optional[str] = getattr(sys.modules["__main__"], "__file__", None)
+        """The path of the script; None for a command such as ``python -c``."""
         self._before: Any = None
         """What had been seen in the process from which this one was forked."""
 
@@ -198,6 +200,23 @@ class Trace:
         if self._ended:
             return
         self._ended = True
+        with self._source_known():
+            self._write_last()
+
+    @contextlib.contextmanager
+    def _source_known(self) -> Iterator[None]:
+        """The script's path is deleted before exit handlers run, but its source is read now."""
+        main = sys.modules["__main__"]
+        if self._script is None or hasattr(main, "__file__"):
+            yield
+            return
+        main.__file__ = self._script
+        try:
+            yield
+        finally:
+            del main.__file__
+
+    def _write_last(self) -> None:
         if self._together is not None:
             self._guarded(self._tell_rank)
         error = sys.exc_info()[1] or last_exception()
