@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Nonfinite,
         Observation,
         Parameter,
+        Raised,
         Switch,
     )
 
@@ -243,15 +244,17 @@ def changed_leaf(seen: Observation) -> Diagnosis | None:
     """A tensor that requires a gradient was changed in place while autograd records."""
     if seen.raised is None or not LEAF_CHANGED.search(seen.raised.message):
         return None
-    at = innermost_frame(seen.raised.frames)
+    raising = raising_frames(seen.raised)
+    at = innermost_frame(raising)
     line = f"A tensor that requires a gradient is changed in place{say_where(at, 'at')}."
     return make_diagnosis(
         Cause.IN_PLACE,
         None,
         at,
         line,
-        led=seen.raised.frames,
-        advice="Write the update under torch.no_grad(), so that autograd does not record it.",
+        led=raising,
+        advice="Write an update of a parameter under torch.no_grad(). Otherwise make a new tensor:"
+        " x = x + y in place of x += y.",
     )
 
 
@@ -983,13 +986,7 @@ def exception(seen: Observation) -> Diagnosis | None:
     lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
     if lost is not None and INFERENCE.search(seen.raised.message):
         return explain_switch(lost)
-    raising = seen.raised.frames or tuple(
-        Frame(file=file, line=int(line), function=function)
-        for file, line, function in reversed(
-            re.findall(r'File "([^"]+)", line (\d+), in (\S+)', seen.raised.traceback)
-        )
-        if not file.startswith(PLUMBING)
-    )
+    raising = raising_frames(seen.raised)
     at = innermost_frame(raising)
     under = [f"Raised under {format_frame(at)}."] if at else []
     message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
@@ -998,6 +995,17 @@ def exception(seen: Observation) -> Diagnosis | None:
             Cause.INFERENCE_MODE, None, at, message, *under, led=raising, advice=NOT_FOR_BACKWARD
         )
     return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=raising)
+
+
+def raising_frames(raised: Raised) -> tuple[Frame, ...]:
+    """Where an exception was raised, innermost first; of old observations by their traceback."""
+    return raised.frames or tuple(
+        Frame(file=file, line=int(line), function=function)
+        for file, line, function in reversed(
+            re.findall(r'File "([^"]+)", line (\d+), in (\S+)', raised.traceback)
+        )
+        if not file.startswith(PLUMBING)
+    )
 
 
 def false_alarms(seen: Observation) -> tuple[str, ...]:
