@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.trace.survivor import parents
+from gradmatrix.trace.survivor import running
 from tests.conftest import NEWEST, ROOT, STACKS, python_of, waits_until
 from tests.trace.test_trace import Here, here, needs_posix
 
@@ -152,5 +152,5 @@ def test_a_killed_trace_leaves_nothing(tmp_path: Path) -> None:
         assert waits_until(lambda: started.exists() and " " in started.read_text())
         pids = [int(word) for word in started.read_text().split()]
         traced.send_signal(signal.SIGKILL)
-    assert waits_until(lambda: not set(pids) & set(parents()))
+    assert waits_until(lambda: not set(pids) & set(running()))
     assert waits_until(lambda: not list(folder.iterdir()))

@@ -18,27 +18,36 @@ from pathlib import Path
 
 PATIENCE_S = 5.0
 """Time for the script to end by itself, for example to write a checkpoint."""
+STATE, PARENT, STARTED = 0, 1, 19
+"""Places of these facts in ``/proc/PID/stat``, after the name of the process."""
 
 
-def parents() -> dict[int, int]:
-    """The parent of each process. Only Linux tells it."""
+def running() -> dict[int, tuple[int, str]]:
+    """The parent and the start of each process. Only Linux tells them."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
             told = (process / "stat").read_text(encoding="utf-8", errors="replace")
-            state, parent = told.rpartition(")")[2].split()[:2]
-            if state != "Z":
-                found[int(process.name)] = int(parent)
+            facts = told.rpartition(")")[2].split()
+            if facts[STATE] != "Z":
+                found[int(process.name)] = int(facts[PARENT]), facts[STARTED]
     return found
 
 
-def below(pid: int) -> list[int]:
+def below(pid: int, known: dict[int, tuple[int, str]]) -> list[int]:
     """The process ``pid`` and all that it started."""
-    parent_of = parents()
     found = [pid]
     for process in found:  # it grows
-        found += [child for child, parent in parent_of.items() if parent == process]
+        found += [child for child, (parent, _) in known.items() if parent == process]
     return found
+
+
+def lives(pid: int, known: dict[int, tuple[int, str]]) -> bool:
+    """Whether a process still runs. Another one may have got its number since."""
+    if pid not in known:
+        return send(pid, 0)
+    now = running().get(pid)
+    return now is not None and now[1] == known[pid][1]
 
 
 def send(pid: int, number: int) -> bool:
@@ -54,13 +63,15 @@ def main(pid: int, folder: str) -> None:
     """Wait for the end of the trace, and end what it left."""
     while os.read(0, 1):
         pass
-    processes = below(pid)
+    known = running()
+    processes = below(pid, known)
     send(pid, signal.SIGTERM)
     until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until and any(each in parents() for each in processes):
+    while time.monotonic() < until and any(lives(each, known) for each in processes):
         time.sleep(0.1)
     for each in processes:
-        send(each, signal.SIGKILL)
+        if lives(each, known):
+            send(each, signal.SIGKILL)
     shutil.rmtree(folder, ignore_errors=True)
 
 
