@@ -297,23 +297,30 @@ def trace(case: Case, python: Path) -> Answer:
     """Trace a case as a user does, in a folder of its own.
 
     Raises:
-        UserError: if ``trace`` wrote no finding.
+        UserError: if ``trace`` wrote no finding, or did not end.
     """
     with tempfile.TemporaryDirectory(prefix="gradmatrix-corpus-") as folder:
         path = Path(folder) / case.script.path.name
         path.write_text(case.text, encoding="utf-8")
         output = Path(folder) / "finding.json"
         words = ["trace", "--python", str(python), "--output", str(output), path.name]
-        ran = subprocess.run(
-            [sys.executable, "-m", "gradmatrix", *words],
-            cwd=folder,
-            env={**os.environ, **OFFLINE},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=TIMEOUT_S,
-        )
+        try:
+            ran = subprocess.run(
+                [sys.executable, "-m", "gradmatrix", *words],
+                cwd=folder,
+                env={**os.environ, **OFFLINE},
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise UserError(
+                f"trace of {case.name} did not end in {TIMEOUT_S:g} s.",
+                cause="the script hangs, or the machine is very busy",
+                next_step="trace the script alone to see why",
+            ) from None
         if not output.exists():
             raise UserError(
                 f"trace wrote no finding about {case.name}.",
@@ -326,7 +333,7 @@ def trace(case: Case, python: Path) -> Answer:
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1])]),
+    "PYTHONPATH": str(Path(__file__).parents[1]),
     "TOKENIZERS_PARALLELISM": "false",
     "WANDB_MODE": "disabled",
 }
@@ -399,9 +406,9 @@ def shortcomings(answers: Sequence[Answer]) -> list[str]:
         for what, score in total.faults.items()
         if score.share < WANTED[what]
     ]
-    wrong_ones = total.healthy.of - total.healthy.right
-    if wrong_ones:
-        found.append(f"{wrong_ones} healthy scripts are called broken")
+    broken = total.healthy.of - total.healthy.right
+    if broken:
+        found.append(f"{broken} healthy scripts are called broken")
     return found
 
 

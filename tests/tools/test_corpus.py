@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +14,6 @@ from gradmatrix.judge.diagnosis import Diagnosis
 from gradmatrix.stacks import config
 from gradmatrix.trace.trace import Finding
 from tools import corpus
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SCRIPTS = corpus.scripts_in(corpus.FOLDER)
 HEADER = """\
@@ -143,6 +141,15 @@ def test_a_healthy_script_is_right_if_nothing_is_found(tmp_path: Path) -> None:
     script = script_in(tmp_path)
     assert of_healthy(script, None).right
     assert not of_healthy(script, named(9)).right
+
+
+def test_a_script_that_hangs_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers before it are kept in the file that --output names."""
+    monkeypatch.setattr(corpus, "TIMEOUT_S", 0.01)
+    with pytest.raises(UserError, match="did not end"):
+        corpus.trace(corpus.Case(script_in(tmp_path)), Path(sys.executable))
 
 
 def test_shares_are_counted_apart(tmp_path: Path) -> None:
