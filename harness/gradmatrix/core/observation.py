@@ -181,6 +181,8 @@ class Leaf(Frozen, frozen=True):
     module: str | None
     """The innermost module that was running when it was made."""
     frames: tuple[Frame, ...]
+    late: bool = False
+    """It was made after the first optimizer was built."""
 
 
 class Nonfinite(Frozen, frozen=True):
@@ -238,6 +240,12 @@ class Unheld(Frozen, frozen=True):
     parameters: int
     modules: tuple[str, ...]
     """The first modules that own them."""
+    frames: tuple[Frame, ...] = ()
+    """Where the first of these modules was called."""
+    built: tuple[Frame, ...] = ()
+    """Where the first optimizer was built."""
+    of_loss: bool = False
+    """This module gave a loss: a single number that backward started from."""
 
 
 class Froze(Frozen, frozen=True):
@@ -279,6 +287,10 @@ class Anew(Frozen, frozen=True):
     how: Literal["made", "copied"]
     parameters: int
     frames: tuple[Frame, ...]
+    within: str | None = None
+    """The module whose forward makes them; None for what is made outside of all modules."""
+    type: str = ""
+    """The type of the module that has them."""
 
 
 class Spoiled(Frozen, frozen=True):

@@ -8,6 +8,7 @@ signs follow below it in the same order. Those of a missing gradient have an ord
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gradmatrix.core.observation import (
-        Anew,
         Built,
         Lost,
         Nonfinite,
@@ -163,7 +163,17 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        silent = (not_called, not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
+        silent = (
+            not_called,
+            not_registered,
+            made_in_forward,
+            left_out,
+            missed,
+            adapted,
+            rebuilt_part,
+            never_zeroed,
+            drifted,
+        )
         return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,
@@ -176,6 +186,8 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         no_backward,
         nothing_learns,
         nothing_held,
+        made_in_forward,
+        holds_a_copy,
         never_stepped,
         not_registered,
         replaced,
@@ -349,6 +361,44 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
         advice += " Move or convert the model afterwards, not the parameter."
     return make_diagnosis(
         Cause.NOT_REGISTERED, found.module, at, line, led=found.frames, advice=advice
+    )
+
+
+def made_in_forward(seen: Observation) -> Diagnosis | None:
+    """A layer is made while the model runs."""
+    anew = next((each for each in seen.anew if each.within is not None), None)
+    if anew is None or seen.raised is not None:
+        return None
+    at = innermost_frame(anew.frames)
+    line = (
+        f"The forward of `{anew.within}` makes a new {anew.type} when it runs, and no optimizer"
+        f" holds its parameters{say_where(at, 'at')}. They begin with other values each time."
+    )
+    advice = "Make the layer once, in __init__, and keep it as an attribute of the module."
+    return make_diagnosis(
+        Cause.NOT_REGISTERED, anew.within, at, line, led=anew.frames, advice=advice
+    )
+
+
+def left_out(seen: Observation) -> Diagnosis | None:
+    """A loss has parameters of its own, they get a gradient, and no optimizer holds them."""
+    loose = seen.unheld
+    if loose is None or not loose.of_loss:
+        return None
+    at, called = innermost_frame(loose.built), innermost_frame(loose.frames)
+    line = (
+        f"`{loose.modules[0]}` gives a loss and has parameters of its own. They get a gradient, but"
+        f" no optimizer holds them{say_where(at, 'the optimizer is built at')}."
+    )
+    more = [f"It is called at {format_frame(called)}."] if called else []
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS,
+        loose.modules[0],
+        at,
+        line,
+        *more,
+        led=loose.built,
+        advice="Give the parameters of the loss to an optimizer too.",
     )
 
 
@@ -584,6 +634,45 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     return make_diagnosis(Cause.NEVER_STEPPED, module, at, line, led=idle[0].frames)
 
 
+def holds_a_copy(seen: Observation) -> Diagnosis | None:
+    """The loss reaches none of what optimizers hold, but tensors of the same shapes."""
+    held = [p for p in seen.parameters if p.held and not p.frozen]
+    if seen.raised is not None or seen.anew or not held or any(best_step(p) != "n" for p in held):
+        return None
+    running = [p for p in seen.parameters if not p.held and "f" in p.gradients]
+    reached = Counter([p.shape for p in running] or [leaf.shape for leaf in seen.leaves])
+    if not reached or Counter(p.shape for p in held) - reached:
+        return None
+    built = next((each for each in seen.optimizers if each.steps), None)
+    if built is None:
+        return None
+    kind, at = built.type, innermost_frame(built.frames)
+    late = next((leaf for leaf in seen.leaves if leaf.late and leaf.frames), None)
+    line = (
+        f"The loss reaches none of the {counted(len(held), 'tensor')} that {kind} holds, but other"
+        f" tensors of the same shapes{say_where(at, 'it is built at')}."
+    )
+    led = built.frames
+    if running and seen.unheld is not None:
+        led = seen.unheld.frames
+        at = innermost_frame(led)
+        more = f"What runs is `{module_of(running[0])}`{say_where(at, 'called at')}."
+    elif late is not None:
+        led, at = late.frames, innermost_frame(late.frames)
+        more = f"The loss reaches tensors that were made{say_where(at, 'at')}."
+    else:
+        more = "The optimizer got a copy of what the loss uses."
+    return make_diagnosis(
+        Cause.OTHER_PARAMETERS,
+        module_of(running[0]) if running else None,
+        at,
+        line,
+        more,
+        led=led,
+        advice="Use in the loss what the optimizer holds, not a copy of it.",
+    )
+
+
 def replaced(seen: Observation) -> Diagnosis | None:
     """An optimizer holds tensors that belong to no module any more, and not their replacements."""
     stale = [
@@ -592,7 +681,7 @@ def replaced(seen: Observation) -> Diagnosis | None:
         if p.learns and p.held and p.module is None and best_step(p) == "n"
     ]
     loose = [p for p in seen.parameters if p.learns and not p.held and best_step(p) in "fz"]
-    if seen.raised is not None or not stale or not loose:
+    if seen.raised is not None or not loose or not (stale or seen.anew):
         return None
     return other_parameters(seen, loose)
 
@@ -604,6 +693,8 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
     learning = sum(p.learns for p in seen.parameters)
     all_of_them = len(loose) == learning
     kind = built.type if built is not None else "An optimizer"
+    if seen.anew:
+        return explain_anew(seen, loose, f"{kind}{say_where(at, 'built at')}")
     frozen = [p for p in seen.parameters if p.held and p.frozen]
     if built is not None and not built.trainable and frozen:
         line = (
@@ -611,8 +702,8 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
             f" {some_names(frozen)}{say_where(at, 'it is built at')}."
         )
         return make_diagnosis(Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames)
-    if seen.anew:
-        return explain_anew(seen.anew[0], loose, f"{kind}{say_where(at, 'built at')}")
+    called = seen.unheld.frames if seen.unheld is not None else ()
+    direct = built is not None and at is not None and at.user
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -623,12 +714,15 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         if all_of_them
         else "They were left out, or were added to the model after the optimizer was built.",
         led=built.frames if built is not None else (),
+        user=None if direct else next((frame for frame in called if frame.user), None),
     )
 
 
-def explain_anew(anew: Anew, loose: list[Parameter], optimizer: str) -> Diagnosis:
+def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> Diagnosis:
     """The parameters that run were made or copied after the optimizer was built."""
+    anew = seen.anew[0]
     at = innermost_frame(anew.frames)
+    runs = seen.unheld.frames if seen.unheld is not None and anew.how == "copied" else ()
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -637,6 +731,7 @@ def explain_anew(anew: Anew, loose: list[Parameter], optimizer: str) -> Diagnosi
         f" was built{say_where(at, 'at')}.",
         f"The optimizer still holds the parameters of before, and not those that run: {optimizer}.",
         led=anew.frames,
+        user=next((frame for frame in runs if frame.user), None),
         advice="Train the model that the optimizer holds, not a copy of it; or build the optimizer"
         " after the model's last change."
         if anew.how == "copied"

@@ -47,6 +47,8 @@ class BackwardWatch:
         self._loss_of_step: Dict[int, float] = {}
         self._depth = 0
         self._light = False
+        self.another = False
+        """Another training has begun after the audit: its first step is looked at."""
         self._undo_grad: Callable[[], None] = lambda: None
         self._last_roots: List[Any] = []
 
@@ -135,7 +137,11 @@ class BackwardWatch:
         self.before()
         self._last_roots = [self.unscaled(root) for root in roots if root.numel() == 1]
         self._look_at_loss()
-        if not roots or (self._light and all(root.requires_grad for root in roots)):
+        if not roots:
+            return
+        if self._light and all(root.requires_grad for root in roots):
+            if self.another:
+                self.about_to(roots, whole=True, frees=frees)
             return
         step = self.clock()
         loss = total(self._last_roots)

@@ -1,6 +1,7 @@
 """Where parameters were made or copied after the first optimizer was built.
 
-An optimizer cannot hold them unless it is told to.
+An optimizer cannot hold them unless it is told to. What a forward makes anew each time cannot be
+held at all.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .frames import Lines, here, line, mine
 
@@ -18,14 +19,42 @@ if TYPE_CHECKING:
 KEPT = 20_000
 
 
-class BirthWatch:
-    """Watches new parameters from the first optimizer to the end of the audit."""
+class Birth:
+    """A parameter that was made or copied.
 
-    def __init__(self) -> None:
+    Args:
+        parameter: the parameter.
+        how: "made" or "copied".
+        at: the line.
+        owner: the module that has it.
+        within: the module whose forward was running.
+    """
+
+    def __init__(
+        self, parameter: Any, how: str, at: Optional[Lines], owner: Any, within: Any
+    ) -> None:
+        self.reference = weakref.ref(parameter)
+        self.how = how
+        self.at = at
+        self.type = type(owner).__name__
+        self.within = within
+
+
+class BirthWatch:
+    """Watches new parameters from the first optimizer to the end of the audit.
+
+    Args:
+        running: the innermost module that is running, or None.
+    """
+
+    def __init__(self, running: Callable[[], Any]) -> None:
         self.on = False
+        self.running = running
         self._around: Set[CodeType] = set()
         """The user's functions that were running when the optimizer was built."""
-        self._born: Dict[int, Tuple[Any, str, Optional[Lines]]] = {}
+        self._born: Dict[int, Birth] = {}
+        self._inside: Dict[int, Birth] = {}
+        """What a forward made and backward reached, by the parameter's id."""
         self._undo: List[Callable[[], None]] = []
 
     def install(self, built: FrameType) -> Callable[[], None]:
@@ -49,9 +78,9 @@ class BirthWatch:
                 self._note(result, "copied")
             return result
 
-        def registered(_parent: Any, _name: str, parameter: Any) -> None:
+        def registered(owner: Any, _name: str, parameter: Any) -> None:
             if parameter is not None:
-                self._note(parameter, "made")
+                self._note(parameter, "made", owner, self.running())
 
         torch.nn.Parameter.__deepcopy__ = copied
         self._undo = [
@@ -63,16 +92,25 @@ class BirthWatch:
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._born.clear()
+        self._inside.clear()
 
     def remove(self) -> None:
         """Stop."""
         while self._undo:
             self._undo.pop()()
 
-    def _note(self, parameter: Any, how: str) -> None:
+    def _note(self, parameter: Any, how: str, owner: Any = None, within: Any = None) -> None:
         known = self._born.get(id(parameter))
-        if len(self._born) < KEPT and (known is None or known[0]() is not parameter):
-            self._born[id(parameter)] = (weakref.ref(parameter), how, self._line())
+        if len(self._born) < KEPT and (known is None or known.reference() is not parameter):
+            at = self._line() if within is None else here()
+            self._born[id(parameter)] = Birth(parameter, how, at, owner, within)
+
+    def reached(self, leaves: Dict[int, Any]) -> None:
+        """A backward pass reaches ``leaves``, by id."""
+        for identity, leaf in leaves.items():
+            birth = self._born.get(identity)
+            if birth is not None and birth.within is not None and birth.reference() is leaf:
+                self._inside[identity] = birth
 
     def _line(self) -> Optional[Lines]:
         """The line of the function that built the optimizer; else the innermost one."""
@@ -81,13 +119,35 @@ class BirthWatch:
             frame = frame.f_back
         return here() if frame is None else ((frame.f_code, frame.f_lineno),)
 
+    def inside(
+        self, held: Set[int], named: Callable[[List[Any]], List[str]]
+    ) -> List[Dict[str, Any]]:
+        """A layer that a forward made and backward reached, if no optimizer holds it.
+
+        ``held`` are the ids of what optimizers hold; ``named`` gives the names of modules.
+        """
+        loose = [
+            birth
+            for identity, birth in self._inside.items()
+            if identity not in held or birth.reference() is None
+        ]
+        return [
+            {
+                "how": birth.how,
+                "parameters": sum(each.at == birth.at for each in loose),
+                "frames": line(birth.at),
+                "within": named([birth.within])[0],
+                "type": birth.type,
+            }
+            for birth in loose[:1]
+        ]
+
     def facts(self, loose: Set[int]) -> List[Dict[str, Any]]:
         """Where the parameters in no optimizer, ``loose`` (ids), were made, by line."""
         lines: Dict[Any, int] = {}
-        for identity, (reference, how, at) in self._born.items():
-            parameter = reference()
-            if parameter is not None and identity in loose:
-                lines[how, at] = lines.get((how, at), 0) + 1
+        for identity, birth in self._born.items():
+            if birth.reference() is not None and identity in loose:
+                lines[birth.how, birth.at] = lines.get((birth.how, birth.at), 0) + 1
         ordered = sorted(lines.items(), key=lambda item: -item[1])
         return [
             {"how": how, "parameters": count, "frames": line(at)}

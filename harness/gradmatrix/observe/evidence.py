@@ -16,6 +16,7 @@ from .torches import Reach, follow, is_parameter, named, reach, title
 from .unregistered import unregistered
 
 if TYPE_CHECKING:
+    from .births import BirthWatch
     from .forward import ForwardWatch
     from .parameters import ParameterWatch
     from .severing import SeveringWatch
@@ -31,14 +32,15 @@ SHOWN = 8
 class Evidence:
     """Looks at the graph before each audited backward pass and keeps what explains a failure."""
 
-    def __init__(self, forward: ForwardWatch, parameters: ParameterWatch) -> None:
+    def __init__(
+        self, forward: ForwardWatch, parameters: ParameterWatch, births: BirthWatch
+    ) -> None:
         self.forward = forward
         self.parameters = parameters
+        self.births = births
         self._reach = Reach()
         """What all backward passes of this step reach."""
         self.over = False  # whether the audit is over
-        self._reached: Dict[int, Any] = {}
-        """Every parameter that an audited backward pass reached, by id."""
         self._flat: Optional[Dict[str, Any]] = None
         """What explains the zero gradients."""
         self._kept: Optional[Dict[str, Any]] = None
@@ -83,7 +85,7 @@ class Evidence:
         found = reach(roots)
         self._reach.nodes |= found.nodes
         self._reach.leaves.update(found.leaves)
-        self._reached.update(
+        self.parameters.reached.update(
             (identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf)
         )
         self._reached_tensors |= set(found.leaves)
@@ -94,6 +96,7 @@ class Evidence:
                 self._custom[owner] = set(follow(node, Reach()).leaves)
         self._look_for_parts(found)
         self._look_for_added(found)
+        self.births.reached(found.leaves)
         self.forward.severing.dropped.clear()
         for event in self.forward.severing.severed:
             event["early"] = True
@@ -157,7 +160,7 @@ class Evidence:
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
-        for kept in (self._reached, self._custom, self._parts):
+        for kept in (self._custom, self._parts):
             kept.clear()
 
     def new_step(self) -> None:
@@ -403,6 +406,7 @@ class Evidence:
                 "shape": list(leaf.shape),
                 "module": made[identity]["module"] if identity in made else None,
                 "frames": made[identity]["frames"] if identity in made else [],
+                "late": identity in made and made[identity]["late"],
             }
             for identity, leaf in self._reach.leaves.items()
             if identity not in known and not self.parameters.knows(identity)
@@ -448,6 +452,7 @@ class Evidence:
                     "shape": event["shape"],
                     "module": title(event["module"], names)["module"],
                     "frames": event["frames"],
+                    "late": event["late"],
                 }
                 for event in kept["leaves"]
             ],
@@ -521,15 +526,22 @@ class Evidence:
 
         ``held`` are the ids of the parameters that optimizers hold.
         """
-        left = {identity for identity in self._reached if identity not in held}
+        left = {identity for identity in self.parameters.reached if identity not in held}
         owners = [
             m
             for m in self.forward.seen.values()
             if any(id(p) in left for p in m.parameters(recurse=False))
         ]
+        if not owners:
+            return None
         names = self._names(owners)
-        found = list(dict.fromkeys(names[id(module)] for module in owners))[:SHOWN]
-        return {"parameters": len(left), "modules": found} if owners else None
+        first = id(owners[0])
+        return {
+            "parameters": len(left),
+            "modules": list(dict.fromkeys(names[id(module)] for module in owners))[:SHOWN],
+            "frames": line(self.forward.called.get(first)),
+            "of_loss": first in self.forward.scalars,
+        }
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:
         """Whether starving parameters are in the modules of ``group``; True if no step was made."""

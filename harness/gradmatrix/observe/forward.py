@@ -67,6 +67,10 @@ class ForwardWatch:
         """The same in the second passes of checkpoints: identity of the node, and module."""
         self.groups: Dict[Any, Dict[str, Any]] = {}
         """In this step: the modules that lost their gradient, grouped by how they lost it."""
+        self.called: Dict[int, Any] = {}
+        """The line that first called each module with a gradient, by the module's id."""
+        self.scalars: Set[int] = set()
+        """Ids of the modules that gave a single number, such as a loss."""
         self.ran_on: Set[int] = set()
         """In this step: ids of the modules that ended with gradients on."""
         self.outermost: Callable[[Any], None] = lambda _module: None
@@ -203,6 +207,9 @@ class ForwardWatch:
         if root is not None:
             if root.grad_fn is not None and len(self.outputs) < OUTPUTS_KEPT:
                 self.outputs.append((identity(root.grad_fn), module, here()))
+                self.called.setdefault(id(module), self.outputs[-1][2])
+                if not root.dim():
+                    self.scalars.add(id(module))
             return
         learns = self._learns(module)
         fed = [tensor for tensor in inputs if tensor.requires_grad and tensor.grad_fn is not None]

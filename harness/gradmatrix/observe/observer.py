@@ -115,12 +115,12 @@ class Observer:
         self.messages = MessageWatch()
         self.scaler = ScalerWatch()
         self.rates = RateWatch()
-        self.births = BirthWatch()
         self._stepped_at: List[Dict[str, Any]] = []
         """Where an optimizer's step was first called."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
+        self.births = BirthWatch(self.forward.innermost)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
-        self.evidence = Evidence(self.forward, self.parameters)
+        self.evidence = Evidence(self.forward, self.parameters, self.births)
         self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
         self.updates.began = self._began
         self.updates.answered = self._answered
@@ -215,6 +215,7 @@ class Observer:
             self._step_of.pop(id(optimizer), None)  # an optimizer that is gone may have had this id
         self._keep(optimizer)
         self.rates.built(optimizer)
+        self.forward.severing.late = True
         if not self.births.on and self.steps < self.audit:
             self._undo.append(self.births.install(sys._getframe(3)))
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
@@ -229,6 +230,8 @@ class Observer:
         self._phases += 1
         self._phase = id(optimizer)
         self.evidence.before = set(self.forward.seen)
+        self.births.install(sys._getframe(4))
+        self.backward.another = True
         self.forward.switches.remove()
         self.forward.install()
         self.forward.severing.install_early()
@@ -238,6 +241,8 @@ class Observer:
     def _end_phase(self) -> None:
         """The optimizer of this phase has stepped."""
         self._phase = None
+        self.backward.another = False
+        self.births.remove()
         for identity in set(self.forward.seen) - self.evidence.before:
             del self.forward.seen[identity]
             self.forward.trained.discard(identity)
@@ -414,7 +419,8 @@ class Observer:
         if self._settled is None:
             return self._of_objects()
         later = self._or(lambda: self._evidence(learning=True), {})
-        return {**self._settled, **later, "missed": self.missed}
+        made = self._or(lambda: self.births.inside(set(), self.evidence.named), [])
+        return {**self._settled, **later, **({"anew": made} if made else {}), "missed": self.missed}
 
     def _of_objects(self) -> Dict[str, Any]:
         """The facts that are read from modules, parameters and optimizers."""
@@ -474,13 +480,11 @@ class Observer:
         )
 
     def _unheld(self) -> Optional[Dict[str, Any]]:
-        held = {
-            id(p)
-            for optimizer in self._optimizers
-            for group in optimizer.param_groups
-            for p in group["params"]
-        }
-        return self.evidence.unheld(held) if self._optimizers else None
+        held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
+        found = self.evidence.unheld(held) if self._optimizers else None
+        if found is not None:
+            found["built"] = self.parameters.built_at(self._optimizers[0])
+        return found
 
     def _of_optimizers(self) -> List[Dict[str, Any]]:
         found = self.parameters.optimizers(self._optimizers, self._step_of)
@@ -510,7 +514,7 @@ class Observer:
         )
         return {
             **self.evidence.silent(held),
-            "anew": self.births.facts(loose),
+            "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,
             "stepped": [] if self.backward.calls else self._stepped_at,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import protocol
 from .finite import greatest
@@ -73,6 +73,8 @@ class ParameterWatch:
         """How often a GradScaler was asked for an optimizer's step, by id."""
         self._entries: Dict[int, Dict[str, Any]] = {}
         """The facts of each parameter, by its id."""
+        self.reached: Dict[int, Any] = {}
+        """Every parameter that an audited backward pass reached, by id."""
         self.starving: Set[int] = set()
         """Ids of the parameters that got no gradient in the last audited step."""
         self.zero: Set[int] = set()  # the same for a gradient of zeros
@@ -99,6 +101,10 @@ class ParameterWatch:
     def built(self, optimizer: Any, frames: List[Dict[str, Any]]) -> None:
         """An optimizer was built at ``frames``."""
         self._built[id(optimizer)] = frames
+
+    def built_at(self, optimizer: Any) -> List[Dict[str, Any]]:
+        """Where an optimizer was built."""
+        return self._built.get(id(optimizer), [])
 
     @property
     def entries(self) -> Dict[int, Dict[str, Any]]:
@@ -270,6 +276,7 @@ class ParameterWatch:
         """Keep nothing of the script alive."""
         for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
             kept.clear()
+        self.reached.clear()
         for values in (self._before, self._gradients, self._unlearned, self._resting):
             values.clear()
 
@@ -292,7 +299,26 @@ class ParameterWatch:
                     and not uninitialized(parameter)
                 ):
                     found.setdefault(id(parameter), parameter)
+        found.update((id(parameter), parameter) for parameter in self._beside(held))
         return list(found.values())
+
+    def _beside(self, held: Iterable[int]) -> List[Any]:
+        """What backward reached beside something ``held`` (ids) in one tree of modules.
+
+        A library may call its modules past torch's hooks, so that their forward is not seen.
+        """
+        left = {i: p for i, p in self.reached.items() if i not in held and p.requires_grad}
+        if not left:
+            return []
+        owners = [
+            m
+            for m in self.tree.known()
+            if not left.keys().isdisjoint(map(id, m._parameters.values()))
+        ]
+        tops = {id(top): top for top in map(self.tree.top, owners)}
+        trees = [{id(p) for p in top.parameters()} for top in tops.values()]
+        beside = {each for tree in trees if not tree.isdisjoint(held) for each in tree & set(left)}
+        return [parameter for identity, parameter in left.items() if identity in beside]
 
     def keep_unlearned(self) -> None:
         """The audit is over: keep the values of parameters that have not learned yet."""
@@ -451,7 +477,7 @@ class ParameterWatch:
                 ],
                 "scaled": self.scaled.get(id(optimizer), 0),
                 "step": own_place(type(optimizer).step),
-                "frames": self._built.get(id(optimizer), []),
+                "frames": self.built_at(optimizer),
             }
             for optimizer in optimizers
         ]
@@ -556,7 +582,7 @@ class ParameterWatch:
             taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
             loose = list(held.values())
         elif any(set(self._letters.get(identity, {}).values()) - {"n"} for identity in held):
-            taking_part, loose = [], list(held.values())
+            taking_part, loose = [], [*held.values(), *self._beside(held)]
         else:
             taking_part = ran
             loose = (

@@ -111,6 +111,8 @@ class SeveringWatch:
         self._undo: List[Callable[[], None]] = []
         self._functions: List[Callable[[], None]] = []
         self.compiled = False
+        self.late = False
+        """An optimizer was built."""
         self._on = False
 
     def _compiled(self, *_: Any, **__: Any) -> None:
@@ -184,8 +186,9 @@ class SeveringWatch:
 
     def new_step(self) -> None:
         """Forget what happened in the step that is over."""
-        for events in (self.severed, self.flat, self.made):
+        for events in (self.severed, self.flat):
             events.clear()
+        self.made = [event for event in self.made if event["leaf"]() is not None]
         self._followed.clear()
         self.read.clear()
 
@@ -344,6 +347,7 @@ class SeveringWatch:
                     "frames": frames(),
                     "module": self.running(),
                     "of_graph": of_graph,
+                    "late": self.late,
                 }
             )
             del self.made[:-KEPT]
@@ -373,6 +377,7 @@ class SeveringWatch:
                         "frames": frames(),
                         "module": self.running(),
                         "of_graph": False,
+                        "late": self.late,
                     }
                 )
         elif name == "grad" and value is None and tensor.grad is not None:
