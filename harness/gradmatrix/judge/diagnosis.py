@@ -147,7 +147,7 @@ class Diagnosis(Frozen, frozen=True):
     @property
     def route(self) -> tuple[str, ...]:
         """A sentence about the user's line, if it is not the place itself."""
-        if self.user is None:
+        if self.user is None or any(format_frame(self.user) in line for line in self.text):
             return ()
         return (f"The line of your own code that led there: {format_frame(self.user)}.",)
 
@@ -178,6 +178,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         nothing_held,
         never_stepped,
         not_registered,
+        no_rate,
         replaced,
         no_gradient,
         not_updated,
@@ -584,6 +585,17 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     return make_diagnosis(Cause.NEVER_STEPPED, module, at, line, led=idle[0].frames)
 
 
+def no_rate(seen: Observation) -> Diagnosis | None:
+    """Gradients were there, but the learning rate of every step was 0."""
+    stepped = [built for built in seen.optimizers if built.steps]
+    still = [p for p in seen.parameters if p.held and p.learns and best_step(p) == "f"]
+    if seen.raised is not None or not still or any(p.changed for p in seen.parameters):
+        return None
+    if not stepped or any(set(built.learning_rates) != {0.0} for built in stepped):
+        return None
+    return explain_rate(stepped[0], module_of(still[0]), say_what_learns(seen))
+
+
 def replaced(seen: Observation) -> Diagnosis | None:
     """An optimizer holds tensors that belong to no module any more, and not their replacements."""
     stale = [
@@ -857,8 +869,6 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(stepped[0].frames) if stepped else None
     module, built_at = module_of(still[0]), say_where(at, "the optimizer is built at")
     led = stepped[0].frames if stepped else ()
-    if stepped and all(set(built.learning_rates) == {0.0} for built in stepped):
-        return explain_rate(stepped[0], module, say_what_learns(seen))
     if {p.learning_rate for p in still} == {0.0}:
         line = f"The learning rate of the group of {some_names(still)} was 0{built_at}."
         return make_diagnosis(
@@ -895,14 +905,10 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
         advice += " a warm-up that never ends gives 0)."
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
+    led = built.rate_frames or built.frames
+    user = led[1] if built.rate_from == "constructor" and built.rate else None
     return make_diagnosis(
-        Cause.LEARNING_RATE,
-        module,
-        at,
-        line,
-        *learning,
-        led=built.rate_frames or built.frames,
-        advice=advice,
+        Cause.LEARNING_RATE, module, at, line, *learning, led=led, user=user, advice=advice
     )
 
 

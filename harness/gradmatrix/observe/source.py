@@ -7,6 +7,7 @@ standard library. They are read once, at the end, and only if something went wro
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -50,8 +51,8 @@ def found(wanted: Callable[[Any], Optional[Any]], paths: List[str]) -> List[Tupl
         for node, function in nodes(path):
             hit = wanted(node)
             if hit is not None:
-                place = {"file": shown(path) or path, "line": node.lineno, "function": function}
-                hits.append((hit, {**place, "user": mine(path)}))
+                place = {"file": shown(path) or path, "line": getattr(node, "lineno", 0)}
+                hits.append((hit, {**place, "function": function, "user": mine(path)}))
     return hits
 
 
@@ -73,6 +74,10 @@ def dotted(node: Any) -> str:
     return node.id if isinstance(node, ast.Name) else "…"
 
 
+Pairs = Callable[[Any], Iterator[Tuple[str, Any]]]
+"""A function that gives the names in a node, each with the node of its value."""
+
+
 def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
     """The named arguments of a call, or the entries of a dictionary with names as keys."""
     if isinstance(node, ast.Call):
@@ -83,34 +88,77 @@ def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
                 yield key.value, value
 
 
-def keywords(fits: Callable[[str], bool], holds: Callable[[Any], bool]) -> List[Tuple[str, Place]]:
-    """Arguments ``name=value`` of calls and entries ``"name": value`` with a literal value."""
-    hits = []
-    for path in files():
-        for node, function in nodes(path):
-            for name, value in pairs(node):
-                try:
-                    literal = ast.literal_eval(value)
-                except ValueError:
-                    continue
-                if fits(name) and holds(literal):
-                    place = {"file": shown(path) or path, "line": value.lineno}
-                    place = {**place, "function": function, "user": True}
-                    hits.append((f"{name}={literal!r}", place))
-    return hits
+def names(node: Any) -> Iterator[Tuple[str, Any]]:
+    """An assigned name, the defaults of a function's arguments, or of an option of argparse."""
+    if isinstance(node, ast.Assign):
+        yield from ((dotted(target).rpartition(".")[2], node.value) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield dotted(node.target).rpartition(".")[2], node.value
+    elif isinstance(node, ast.arguments):
+        given = [*node.posonlyargs, *node.args]
+        yield from zip((each.arg for each in given[::-1]), node.defaults[::-1])
+        yield from ((a.arg, v) for a, v in zip(node.kwonlyargs, node.kw_defaults) if v is not None)
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "add_argument":
+        options = [each.value for each in node.args if isinstance(each, ast.Constant)]
+        for each in (each for each in node.keywords if each.arg == "default"):
+            yield from ((str(o).lstrip("-").replace("-", "_"), each.value) for o in options)
+
+
+def given(
+    fits: Callable[[str], object], among: Pairs = pairs
+) -> List[Tuple[str, Any, Place]]:
+    """Arguments ``name=value`` of calls and entries ``"name": value`` whose names fit.
+
+    Returns:
+        for each its name, the node of its value, and its place.
+    """
+    return [
+        (name, value, {**at, "line": value.lineno})
+        for each, at in found(lambda node: list(among(node)) or None, files())
+        for name, value in each
+        if fits(name)
+    ]
+
+
+def keywords(
+    fits: Callable[[str], object], holds: Callable[[Any], object], among: Pairs = pairs
+) -> List[Tuple[str, Place]]:
+    """Arguments and entries whose names fit, with a constant value that is wanted."""
+    hits = [(name, value_of(value), at) for name, value, at in given(fits, among)]
+    return [(f"{n}={value!r}", at) for n, value, at in hits if value is not None and holds(value)]
+
+
+def said(fits: Callable[[str], object], holds: Callable[[Any], object]) -> List[Tuple[str, Place]]:
+    """Where names that fit are given such a value: by an argument or entry, else in another way."""
+    return keywords(fits, holds) or keywords(fits, holds, names)
+
+
+def value_of(node: Any) -> Any:
+    """The value of an expression that is made of constants; None for any other."""
+    with contextlib.suppress(ValueError, TypeError):
+        return ast.literal_eval(node)
+    arithmetic = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop)
+    if not all(isinstance(each, arithmetic) for each in ast.walk(node)):
+        return None
+    with contextlib.suppress(ArithmeticError, TypeError):
+        return eval(compile(ast.Expression(node), "<constant>", "eval"))  # noqa: S307
+    return None
 
 
 def settings(name: str, owner: str) -> List[Place]:
     """Where calls are given the argument ``name``; else where ``owner`` is called without it."""
 
-    def given(node: Any) -> Optional[str]:
-        return name if isinstance(node, ast.keyword) and node.arg == name else None
+    return [at for _, _, at in given(name.__eq__)] or [at for _, at in called(owner.__eq__)]
 
-    def made(node: Any) -> Optional[str]:
-        called = dotted(node.func) if isinstance(node, ast.Call) else ""
-        return called if called.rpartition(".")[2] == owner else None
 
-    return [at for _, at in found(given, files()) or found(made, files())]
+def called(fits: Callable[[str], object]) -> List[Tuple[str, Place]]:
+    """Calls of a function, class or method whose name fits."""
+
+    def wanted(node: Any) -> Optional[str]:
+        name = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        return name if name and fits(name) else None
+
+    return found(wanted, files())
 
 
 def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
