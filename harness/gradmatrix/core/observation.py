@@ -408,7 +408,7 @@ class Observation(Frozen, frozen=True):
     ignored_by: tuple[Frame, ...] = ()
     """Where the script writes that label."""
     stepped: tuple[Frame, ...] = ()
-    """Where an optimizer's step was called, if nothing ever asked for gradients."""
+    """Where an optimizer's step was called, if nothing asked for gradients or cleared them."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     spoiled: Spoiled | None = None

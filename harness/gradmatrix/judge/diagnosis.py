@@ -412,12 +412,14 @@ def never_zeroed(seen: Observation) -> Diagnosis | None:
     if missing is not None:
         return not_called(seen)
     at = innermost_frame(seen.kept.frames)
+    step = next((frame for frame in seen.stepped if frame.user), None)
     line = (
         f"Gradients are never cleared: in each step backward added to those of the steps before"
         f" ({seen.kept.parameters} of {counted(seen.kept.learning, 'parameter')})"
-        f"{say_where(at, 'backward is called at')}."
+        f"{say_where(at, 'backward is called at')}"
+        f"{say_where(step, 'the optimizer steps at') if at and at.user else ''}."
     )
-    return make_diagnosis(Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames)
+    return make_diagnosis(Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames, user=step)
 
 
 def drifted(seen: Observation) -> Diagnosis | None:
@@ -906,9 +908,16 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
     led = built.rate_frames or built.frames
-    user = led[1] if built.rate_from == "constructor" and built.rate else None
+    given = led[1:2] if built.rate_from == "constructor" and built.rate else ()
     return make_diagnosis(
-        Cause.LEARNING_RATE, module, at, line, *learning, led=led, user=user, advice=advice
+        Cause.LEARNING_RATE,
+        module,
+        at,
+        line,
+        *learning,
+        led=led,
+        user=innermost_frame(given),
+        advice=advice,
     )
 
 

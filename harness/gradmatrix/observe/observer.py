@@ -512,7 +512,7 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.facts(loose),
             "kept": kept,
-            "stepped": [] if self.backward.calls else self._stepped_at,
+            "stepped": [] if self.backward.calls and kept is None else self._stepped_at,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT
             ]
