@@ -327,6 +327,17 @@ class Missed(Frozen, frozen=True):
     """Where the optimizer was built."""
 
 
+class Unmoved(Frozen, frozen=True):
+    """Why the updates of a script without an optimizer of torch change nothing."""
+
+    how: Literal["rate", "rebound", "unused", "used-up"]
+    """A learning rate of 0, a name that is bound to a new tensor, a result that is not used, or a
+    generator of parameters that is gone through once."""
+    text: str
+    """What sets the rate, the name, or the attribute that holds the generator."""
+    frames: tuple[Frame, ...]
+
+
 class Diverged(Frozen, frozen=True):
     """Ranks that began with equal parameters and have different ones after their steps."""
 
@@ -421,6 +432,9 @@ class Observation(Frozen, frozen=True):
     requests: int = 0
     """How often gradients were asked for, if no optimizer ever stepped: calls of backward and of
     ``torch.autograd.grad``, which torch.func uses too."""
+    asked: tuple[Frame, ...] = ()
+    """Where gradients were first asked for, if no optimizer ever stepped."""
+    unmoved: Unmoved | None = None
     unread: bool = False
     """The observer failed, and knows no parameter that should learn."""
 

@@ -163,7 +163,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        silent = (not_called, not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
+        silent = (not_called, unmoved, not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
         return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,
@@ -438,6 +438,8 @@ def not_trained(seen: Observation) -> Diagnosis | None:
     """The script made no step of an optimizer, and its updates by hand left something out."""
     if seen.raised is not None or seen.steps:
         return None
+    if seen.unmoved is not None:
+        return unmoved(seen)
     if seen.updates:
         still = [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
         line = (
@@ -454,8 +456,37 @@ def not_trained(seen: Observation) -> Diagnosis | None:
             f"Gradients were asked for {counted(seen.requests or len(seen.backward), 'time')}, but"
             " no optimizer was built, and no value that has a gradient changed."
         )
-        return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
+        at = innermost_frame(seen.asked)
+        where = [f"They are asked for at {format_frame(at)}."] if at is not None else []
+        return make_diagnosis(Cause.NOT_TRAINED, None, at, line, *where, led=seen.asked)
     return None
+
+
+def unmoved(seen: Observation) -> Diagnosis | None:
+    """The updates of a script without an optimizer of torch change nothing."""
+    found = seen.unmoved
+    if found is None or seen.raised is not None:
+        return None
+    at = innermost_frame(found.frames)
+    where = say_where(at, "at")
+    cause, advice = Cause.NOT_TRAINED, ""
+    line = f"The learning rate was 0: {found.text}{where}."
+    if found.how == "rate":
+        cause = Cause.LEARNING_RATE
+    elif found.how == "used-up":
+        name = f"`{found.text}`" if found.text else "A variable"
+        line = (
+            f"{name} is the generator of a model's parameters, and it can be gone through only"
+            f" once: later loops find no parameter{say_where(at, 'it is assigned at')}."
+        )
+        advice = "Keep a list of the parameters, such as list(model.parameters()): each update then"
+        advice += " finds them all."
+    else:
+        what = f"and binds the name `{found.text}` to it" if found.text else "that nothing uses"
+        line = f"The update makes a new tensor {what}; the parameter itself never changes{where}."
+        advice = "Update the parameter in place, under torch.no_grad(): p -= rate * p.grad, or"
+        advice += " p.add_(...)."
+    return make_diagnosis(cause, None, at, line, led=found.frames, advice=advice)
 
 
 def not_finite(seen: Observation) -> Diagnosis | None:

@@ -15,7 +15,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import frames, machine, protocol, severing, source
+from . import frames, machine, protocol, severing, source, unmoved
 from .backward import BackwardWatch
 from .births import BirthWatch
 from .evidence import Evidence
@@ -116,6 +116,8 @@ class Observer:
         self.scaler = ScalerWatch()
         self.rates = RateWatch()
         self.births = BirthWatch()
+        self._unmoved: Optional[Dict[str, Any]] = None
+        """Why the updates of a script without an optimizer change nothing."""
         self._stepped_at: List[Dict[str, Any]] = []
         """Where an optimizer's step was first called."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
@@ -292,7 +294,17 @@ class Observer:
         if self.forward.innermost() is None:
             self.evidence.new_step()
         if not self.updates.auditing and not self._optimizers:
+            self._look_for_unmoved()
             self._lighten()
+
+    def _look_for_unmoved(self) -> None:
+        """Look for the reason if updates by hand change nothing, or change something only once."""
+        updates = self.updates
+        if self._unmoved is None and not self.steps and updates.requests > updates.updates:
+            if not updates.updates:
+                self._unmoved = unmoved.unmoved()
+            elif updates.updates == 1 and updates.requests >= self.audit:
+                self._unmoved = unmoved.used_up()
 
     def _missed(self, optimizer: Any) -> None:
         """Note a step that finds no gradient, beside modules that got one."""
@@ -419,6 +431,7 @@ class Observer:
     def _of_objects(self) -> Dict[str, Any]:
         """The facts that are read from modules, parameters and optimizers."""
         self._guarded(self.updates.look)
+        self._guarded(self._look_for_unmoved)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
         late = [
@@ -433,6 +446,8 @@ class Observer:
             and self.steps + self.updates.updates > 0
         )
         return {
+            "unmoved": self._unmoved,
+            "asked": [] if self.steps else self.updates.asked_at,
             "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),

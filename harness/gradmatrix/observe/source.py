@@ -10,11 +10,16 @@ import ast
 import contextlib
 import sys
 from functools import cache
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .frames import mine, shown
 
 Place = Dict[str, Any]
+ASKING = ("backward", "grad", "manual_backward")
+"""Functions that compute gradients."""
+ARITHMETIC = ("add", "sub", "subtract", "mul", "addcmul", "addcdiv")
+"""Functions of a tensor that make a new one; with an underscore they change it."""
+GENERATORS = ("parameters", "named_parameters")
 
 
 def files() -> List[str]:
@@ -204,6 +209,85 @@ def writes(key: str) -> List[Tuple[str, Place]]:
     return found(wanted, files())
 
 
+def without_effect() -> List[Tuple[str, Place]]:
+    """Updates of a tensor that only make a new one: ``p = p - …`` in a loop over parameters.
+
+    Also the same with the parameter of a function that returns nothing, and expressions such as
+    ``p.sub(…)`` whose result is not used.
+    """
+    hits: Dict[Tuple[Optional[str], int], Tuple[str, Place]] = {}
+    for (scope, local), at in found(bound, files()):
+        for node in ast.walk(scope):
+            if makes_new(node, local):
+                place = {**at, "line": node.lineno}
+                if isinstance(scope, ast.FunctionDef):
+                    place["function"] = scope.name
+                name = dotted(node.targets[0]) if isinstance(node, ast.Assign) else ""
+                hits[place["file"], node.lineno] = name, place
+    return list(hits.values())
+
+
+def bound(node: Any) -> Optional[Tuple[Any, Set[str]]]:
+    """A loop or a function without a result, in which no gradient is asked for, and its names."""
+    if isinstance(node, ast.For):
+        local = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
+    elif isinstance(node, ast.FunctionDef) and not any(
+        isinstance(each, (ast.Return, ast.Yield)) for each in ast.walk(node)
+    ):
+        local = {each.arg for each in node.args.args}
+    else:
+        return None
+    asks = any(getattr(each, "attr", None) in ASKING for each in calls_in(node))
+    return None if asks else (node, local)
+
+
+def calls_in(node: ast.AST) -> Iterator[Any]:
+    """What is called below ``node``."""
+    return (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+
+
+def makes_new(node: Any, local: Set[str]) -> bool:
+    """Whether a statement computes from one of the ``local`` names, and keeps no other name."""
+    if isinstance(node, ast.Assign):
+        targets = {dotted(target) for target in node.targets} & local
+    elif isinstance(node, ast.Expr):
+        targets = local
+    else:
+        return False
+    value = node.value
+    if isinstance(value, ast.BinOp):
+        first = value
+        while isinstance(first, ast.BinOp):
+            first = first.left
+        return dotted(first).partition(".")[0] in targets
+    owner, _, method = dotted(getattr(value, "func", None)).rpartition(".")
+    if method not in ARITHMETIC:
+        return False
+    if owner == "torch" and value.args:
+        return dotted(value.args[0]).partition(".")[0] in targets
+    return owner.partition(".")[0] in targets
+
+
+def kept_generators() -> List[Place]:
+    """Names that loops go through and that are given ``….parameters()`` itself, not a list of it.
+    """
+
+    def looped(node: Any) -> Optional[Set[str]]:
+        if not isinstance(node, (ast.For, ast.comprehension)):
+            return None
+        return {each.id for each in ast.walk(node.iter) if isinstance(each, ast.Name)} or None
+
+    names = {name for each, _ in found(looped, files()) for name in each}
+
+    def wanted(node: Any) -> Optional[bool]:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            return None
+        made = dotted(node.value.func).rpartition(".")[2] in GENERATORS
+        return True if made and names & {dotted(target) for target in node.targets} else None
+
+    return [at for _, at in found(wanted, files())]
+
+
 def subscript(target: Any) -> Any:
     """The literal key of ``…[key]``; None for anything else."""
     if not isinstance(target, ast.Subscript):
@@ -219,7 +303,9 @@ def attribute(kind: type, name: str) -> List[Place]:
     def wanted(node: Any) -> Optional[str]:
         targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
         is_it = isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
-            isinstance(target, ast.Attribute) and target.attr == name for target in targets
+            isinstance(each, ast.Attribute) and each.attr == name
+            for target in targets
+            for each in (target.elts if isinstance(target, ast.Tuple) else [target])
         )
         return name if is_it else None
 
