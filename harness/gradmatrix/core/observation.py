@@ -346,6 +346,8 @@ class Diverged(Frozen, frozen=True):
     ranks: int
     frames: tuple[Frame, ...]
     """The call of the optimizer's step."""
+    past: tuple[Frame, ...] = ()
+    """Calls in the script that go past a wrapper such as DistributedDataParallel."""
 
 
 class Warned(Frozen, frozen=True):
@@ -433,7 +435,10 @@ class Observation(Frozen, frozen=True):
     """How often gradients were asked for, if no optimizer ever stepped: calls of backward and of
     ``torch.autograd.grad``, which torch.func uses too."""
     asked: tuple[Frame, ...] = ()
-    """Where gradients were first asked for, if no optimizer ever stepped."""
+    """Where gradients were first asked for, if something that should learn does not."""
+    arguments: tuple[Written, ...] = ()
+    """What the script writes that may explain it: if no optimizer stepped, arguments that put off
+    the first step; if all gradients are zero, functions that return rewards."""
     unmoved: Unmoved | None = None
     unread: bool = False
     """The observer failed, and knows no parameter that should learn."""

@@ -81,6 +81,10 @@ ADVICE_OF = {
     "torch.as_tensor": "Use torch.stack(...) in place of a new tensor: it keeps the graph.",
 }
 """What to do about an operation by which a tensor left the graph."""
+REWARDS = (
+    "Check the rewards: if they are all equal, every advantage is zero. Use a reward that differs"
+    " between the answers to a prompt."
+)
 ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
 """Operations whose derivative can be infinite at 0."""
 ROOT = "Its derivative is infinite at 0: add a small eps such as 1e-12 before it."
@@ -163,7 +167,16 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        silent = (not_called, unmoved, not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
+        silent = (
+            not_called,
+            unmoved,
+            not_registered,
+            missed,
+            adapted,
+            rebuilt_part,
+            never_zeroed,
+            drifted,
+        )
         return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,
@@ -431,7 +444,13 @@ def drifted(seen: Observation) -> Diagnosis | None:
         f"The {seen.drift.ranks} ranks began with equal parameters and have different ones after"
         f" step {seen.drift.step}: nothing averages their gradients{say_where(at, 'the step is')}."
     )
-    return make_diagnosis(Cause.RANKS_DIFFER, None, at, line, led=seen.drift.frames)
+    past = innermost_frame(seen.drift.past)
+    if past is None:
+        return make_diagnosis(Cause.RANKS_DIFFER, None, at, line, led=seen.drift.frames)
+    why = f"A call goes past the wrapper that averages them, at {format_frame(past)}."
+    advice = "Call the DistributedDataParallel wrapper itself, not its module, and do not keep it"
+    advice += " under no_sync() when the optimizer steps."
+    return make_diagnosis(Cause.RANKS_DIFFER, None, past, line, why, advice=advice)
 
 
 def not_trained(seen: Observation) -> Diagnosis | None:
@@ -450,7 +469,8 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         return make_diagnosis(Cause.NOT_TRAINED, known, None, line) if still else None
     if not seen.backward and not seen.requests:
         line = "Nothing was trained: backward was never called, and no optimizer stepped."
-        return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
+        built = seen.optimizers[0].frames if seen.optimizers else ()
+        return explain_delay(seen, Cause.NOT_TRAINED, line, innermost_frame(built), built)
     if not seen.optimizers and all(call.requires_grad for call in seen.backward):
         line = (
             f"Gradients were asked for {counted(seen.requests or len(seen.backward), 'time')}, but"
@@ -460,6 +480,19 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         where = [f"They are asked for at {format_frame(at)}."] if at is not None else []
         return make_diagnosis(Cause.NOT_TRAINED, None, at, line, *where, led=seen.asked)
     return None
+
+
+def explain_delay(
+    seen: Observation, cause: Cause, line: str, at: Frame | None, led: Sequence[Frame]
+) -> Diagnosis:
+    """No step was made; an argument may put it off beyond the end of the run."""
+    texts = [written.text for written in seen.arguments]
+    user = innermost_frame(seen.arguments[0].frames) if seen.arguments else None
+    if not texts:
+        return make_diagnosis(cause, None, at, line, led=led)
+    advice = f"Lower {' or '.join(texts)}, or train for longer: the run ended before the first"
+    advice += " optimizer step."
+    return make_diagnosis(cause, None, at, line, led=led, user=user, advice=advice)
 
 
 def unmoved(seen: Observation) -> Diagnosis | None:
@@ -615,7 +648,17 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         f" step never ran{say_where(at, 'it is built at')}."
     )
     module = module_of(still[0]) if still else None
-    return make_diagnosis(Cause.NEVER_STEPPED, module, at, line, led=idle[0].frames)
+    if seen.arguments and not seen.steps:
+        return explain_delay(seen, Cause.NEVER_STEPPED, line, at, idle[0].frames)
+    asked = next((frame for frame in seen.asked if frame.user), None)
+    return make_diagnosis(
+        Cause.NEVER_STEPPED,
+        module,
+        at,
+        line,
+        led=idle[0].frames,
+        user=asked if at is not None and at.user else None,
+    )
 
 
 def no_rate(seen: Observation) -> Diagnosis | None:
@@ -1022,7 +1065,12 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
             led=event.frames,
             advice=ADVICE_OF.get(event.how, "").format(how=event.how),
         )
-    return make_diagnosis(Cause.ZERO, module, None)
+    rewards = seen.arguments[:1] if everything else ()
+    at = innermost_frame(rewards[0].frames) if rewards else None
+    given = [
+        f"`{each.text}` gives the rewards{say_where(at, 'it returns them at')}." for each in rewards
+    ]
+    return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
 
 
 def exception(seen: Observation) -> Diagnosis | None:

@@ -300,7 +300,9 @@ class Observer:
     def _look_for_unmoved(self) -> None:
         """Look for the reason if updates by hand change nothing, or change something only once."""
         updates = self.updates
-        if self._unmoved is None and not self.steps and updates.requests > updates.updates:
+        if self._optimizers or updates.requests <= updates.updates:
+            return
+        if self._unmoved is None:
             if not updates.updates:
                 self._unmoved = unmoved.unmoved()
             elif updates.updates == 1 and updates.requests >= self.audit:
@@ -447,7 +449,8 @@ class Observer:
         )
         return {
             "unmoved": self._unmoved,
-            "asked": [] if self.steps else self.updates.asked_at,
+            "asked": [] if well else self.updates.asked_at,
+            "arguments": [] if self.light or well else self._or(self._arguments, []),
             "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
@@ -460,6 +463,16 @@ class Observer:
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             **({} if self.light else self._or(self._silent, {})),
         }
+
+    def _arguments(self) -> List[Dict[str, Any]]:
+        """The arguments in the script that may explain it if no step is made or nothing learns."""
+        if not self.steps:
+            said = [] if self.updates.updates else source.delays()
+        else:
+            learning = [fact for fact in self.parameters.entries.values() if fact["learns"]]
+            flat = self.parameters.zeroed and not any("f" in f["gradients"] for f in learning)
+            said = source.rewards() if flat else []
+        return [{"text": text, "frames": [at]} for text, at in said[:KEPT]]
 
     def _let_go(self) -> None:
         """Keep no module, parameter or optimizer alive if all that should learn does.
@@ -517,8 +530,11 @@ class Observer:
         missing = tuple(
             name
             for name, missed in (
-                ("backward", not self.backward.calls),
-                ("step", any(id(each) not in self._step_of for each in self._optimizers)),
+                ("backward", not (self._well and self.backward.calls)),
+                (
+                    "step",
+                    not (self._well and self._step_of.keys() >= set(map(id, self._optimizers))),
+                ),
                 ("zero_grad", kept is not None),
             )
             if missed

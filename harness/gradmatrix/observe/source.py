@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 import sys
 from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
@@ -19,6 +20,8 @@ ASKING = ("backward", "grad", "manual_backward")
 """Functions that compute gradients."""
 ARITHMETIC = ("add", "sub", "subtract", "mul", "addcmul", "addcdiv")
 """Functions of a tensor that make a new one; with an underscore they change it."""
+DELAY = re.compile(r"start|begin|delay|after|warm_?up|accum", re.IGNORECASE)
+REWARD = re.compile(r"reward", re.IGNORECASE)
 GENERATORS = ("parameters", "named_parameters")
 
 
@@ -109,9 +112,7 @@ def names(node: Any) -> Iterator[Tuple[str, Any]]:
             yield from ((str(o).lstrip("-").replace("-", "_"), each.value) for o in options)
 
 
-def given(
-    fits: Callable[[str], object], among: Pairs = pairs
-) -> List[Tuple[str, Any, Place]]:
+def given(fits: Callable[[str], object], among: Pairs = pairs) -> List[Tuple[str, Any, Place]]:
     """Arguments ``name=value`` of calls and entries ``"name": value`` whose names fit.
 
     Returns:
@@ -152,7 +153,6 @@ def value_of(node: Any) -> Any:
 
 def settings(name: str, owner: str) -> List[Place]:
     """Where calls are given the argument ``name``; else where ``owner`` is called without it."""
-
     return [at for _, _, at in given(name.__eq__)] or [at for _, at in called(owner.__eq__)]
 
 
@@ -217,7 +217,8 @@ def without_effect() -> List[Tuple[str, Place]]:
     """
     hits: Dict[Tuple[Optional[str], int], Tuple[str, Place]] = {}
     for (scope, local), at in found(bound, files()):
-        for node in ast.walk(scope):
+        lines: Iterator[Any] = ast.walk(scope)
+        for node in lines:
             if makes_new(node, local):
                 place = {**at, "line": node.lineno}
                 if isinstance(scope, ast.FunctionDef):
@@ -254,12 +255,11 @@ def makes_new(node: Any, local: Set[str]) -> bool:
         targets = local
     else:
         return False
-    value = node.value
+    value: Any = node.value
     if isinstance(value, ast.BinOp):
-        first = value
-        while isinstance(first, ast.BinOp):
-            first = first.left
-        return dotted(first).partition(".")[0] in targets
+        while isinstance(value, ast.BinOp):
+            value = value.left
+        return dotted(value).partition(".")[0] in targets
     owner, _, method = dotted(getattr(value, "func", None)).rpartition(".")
     if method not in ARITHMETIC:
         return False
@@ -269,8 +269,7 @@ def makes_new(node: Any, local: Set[str]) -> bool:
 
 
 def kept_generators() -> List[Place]:
-    """Names that loops go through and that are given ``….parameters()`` itself, not a list of it.
-    """
+    """Where a name that loops go through is given ``….parameters()``, and not a list of it."""
 
     def looped(node: Any) -> Optional[Set[str]]:
         if not isinstance(node, (ast.For, ast.comprehension)):
@@ -284,6 +283,34 @@ def kept_generators() -> List[Place]:
             return None
         made = dotted(node.value.func).rpartition(".")[2] in GENERATORS
         return True if made and names & {dotted(target) for target in node.targets} else None
+
+    return [at for _, at in found(wanted, files())]
+
+
+def delays() -> List[Tuple[str, Place]]:
+    """Arguments that put off the first step of an optimizer, such as ``learning_starts=1000``."""
+    return keywords(DELAY.search, lambda value: type(value) is int and value > 1)
+
+
+def rewards() -> List[Tuple[str, Place]]:
+    """Where functions of the script return what they give to a library as rewards."""
+    given_to = [node for _, value, _ in given(REWARD.search) for node in ast.walk(value)]
+    names = {node.id for node in given_to if isinstance(node, ast.Name)}
+    hits = []
+    for path in files():
+        for node, _ in nodes(path):
+            if isinstance(node, ast.FunctionDef) and node.name in names:
+                place = {"file": shown(path) or path, "line": returned(path, node.lineno)}
+                hits.append((node.name, {**place, "function": node.name, "user": True}))
+    return hits
+
+
+def past_wrapper() -> List[Place]:
+    """Calls that go past a wrapper such as DistributedDataParallel, or stop its exchange."""
+
+    def wanted(node: Any) -> Optional[bool]:
+        name = dotted(node.func) if isinstance(node, ast.Call) else ""
+        return True if name.endswith((".module", ".module.forward", ".no_sync")) else None
 
     return [at for _, at in found(wanted, files())]
 

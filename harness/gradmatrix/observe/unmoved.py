@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import re
 from types import GeneratorType
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from . import source
 from .rates import RATE
 
-OF_OWN = re.compile(r"(?:^|_)(?:lr|learning_rate|step_size)(?:_(?!min|end|final|decay|init)|$)", re.I)
+OF_OWN = re.compile(
+    r"(?:^|_)(?:lr|learning_rate|step_size)(?:_(?!min|end|final|decay|init)|$)", re.IGNORECASE
+)
 """The names of learning rates in libraries that have optimizers of their own, such as lr_max."""
 FEW = 64
 
@@ -36,7 +38,7 @@ def at_rest() -> Optional[Dict[str, Any]]:
             if rates and not any(rates):
                 said = source.said(OF_OWN.search, is_zero)
                 given = said or [(name, at) for name, _, at in source.given(OF_OWN.search)]
-                text = f"{kind.__name__}: {said[0][0]}" if said else kind.__name__
+                text = " for ".join([*(text for text, _ in said[:1]), kind.__name__])
                 return {"how": "rate", "text": text, "frames": [at for _, at in given[:1]]}
     return None
 
@@ -44,11 +46,11 @@ def at_rest() -> Optional[Dict[str, Any]]:
 def rates_of(owner: Any) -> Iterator[float]:
     """The learning rates in the attributes of an object, and in those that are lists of groups."""
     for name, value in vars(owner).items() if hasattr(owner, "__dict__") else ():
-        groups = [{name: value}]
+        groups: List[Any] = [{name: value}]
         if not isinstance(value, (str, bytes, dict)) and hasattr(value, "__getitem__"):
             groups = list(value) if hasattr(value, "__len__") and 0 < len(value) <= FEW else []
         for group in groups:
-            pairs = group.items() if isinstance(group, dict) else ()
+            pairs = list(group.items()) if isinstance(group, dict) else []
             yield from (v for k, v in pairs if RATE.search(str(k)) and isinstance(v, (int, float)))
 
 
