@@ -339,6 +339,17 @@ class Missed(Frozen, frozen=True):
     """Where the optimizer was built."""
 
 
+class Unmoved(Frozen, frozen=True):
+    """Why the updates of a script without an optimizer of torch change nothing."""
+
+    how: Literal["rate", "rebound", "unused", "used-up"]
+    """A learning rate of 0, a name that is bound to a new tensor, a result that is not used, or a
+    generator of parameters that is gone through once."""
+    text: str
+    """What sets the rate, the name, or the attribute that holds the generator."""
+    frames: tuple[Frame, ...]
+
+
 class Diverged(Frozen, frozen=True):
     """Ranks that began with equal parameters and have different ones after their steps."""
 
@@ -347,6 +358,8 @@ class Diverged(Frozen, frozen=True):
     ranks: int
     frames: tuple[Frame, ...]
     """The call of the optimizer's step."""
+    past: tuple[Frame, ...] = ()
+    """Calls in the script that go past a wrapper such as DistributedDataParallel."""
 
 
 class Warned(Frozen, frozen=True):
@@ -420,7 +433,7 @@ class Observation(Frozen, frozen=True):
     ignored_by: tuple[Frame, ...] = ()
     """Where the script writes that label."""
     stepped: tuple[Frame, ...] = ()
-    """Where an optimizer's step was called, if nothing ever asked for gradients."""
+    """Where an optimizer's step was called, if nothing asked for gradients or cleared them."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     spoiled: Spoiled | None = None
@@ -433,6 +446,12 @@ class Observation(Frozen, frozen=True):
     requests: int = 0
     """How often gradients were asked for, if no optimizer ever stepped: calls of backward and of
     ``torch.autograd.grad``, which torch.func uses too."""
+    asked: tuple[Frame, ...] = ()
+    """Where gradients were first asked for, if something that should learn does not."""
+    arguments: tuple[Written, ...] = ()
+    """What the script writes that may explain it: if no optimizer stepped, arguments that put off
+    the first step; if all gradients are zero, functions that return rewards."""
+    unmoved: Unmoved | None = None
     unread: bool = False
     """The observer failed, and knows no parameter that should learn."""
 

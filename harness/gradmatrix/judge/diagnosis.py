@@ -81,6 +81,10 @@ ADVICE_OF = {
     "torch.as_tensor": "Use torch.stack(...) in place of a new tensor: it keeps the graph.",
 }
 """What to do about an operation by which a tensor left the graph."""
+REWARDS = (
+    "Check the rewards: if they are all equal, every advantage is zero. Use a reward that differs"
+    " between the answers to a prompt."
+)
 ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
 """Operations whose derivative can be infinite at 0."""
 ROOT = "Its derivative is infinite at 0: add a small eps such as 1e-12 before it."
@@ -147,7 +151,7 @@ class Diagnosis(Frozen, frozen=True):
     @property
     def route(self) -> tuple[str, ...]:
         """A sentence about the user's line, if it is not the place itself."""
-        if self.user is None:
+        if self.user is None or any(format_frame(self.user) in line for line in self.text):
             return ()
         return (f"The line of your own code that led there: {format_frame(self.user)}.",)
 
@@ -165,6 +169,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if outcome.trains:
         silent = (
             not_called,
+            unmoved,
             not_registered,
             made_in_forward,
             left_out,
@@ -190,6 +195,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         holds_a_copy,
         never_stepped,
         not_registered,
+        no_rate,
         replaced,
         no_gradient,
         not_updated,
@@ -461,12 +467,14 @@ def never_zeroed(seen: Observation) -> Diagnosis | None:
     if missing is not None:
         return not_called(seen)
     at = innermost_frame(seen.kept.frames)
+    step = next((frame for frame in seen.stepped if frame.user), None)
     line = (
         f"Gradients are never cleared: in each step backward added to those of the steps before"
         f" ({seen.kept.parameters} of {counted(seen.kept.learning, 'parameter')})"
-        f"{say_where(at, 'backward is called at')}."
+        f"{say_where(at, 'backward is called at')}"
+        f"{say_where(step, 'the optimizer steps at') if at and at.user else ''}."
     )
-    return make_diagnosis(Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames)
+    return make_diagnosis(Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames, user=step)
 
 
 def drifted(seen: Observation) -> Diagnosis | None:
@@ -478,13 +486,21 @@ def drifted(seen: Observation) -> Diagnosis | None:
         f"The {seen.drift.ranks} ranks began with equal parameters and have different ones after"
         f" step {seen.drift.step}: nothing averages their gradients{say_where(at, 'the step is')}."
     )
-    return make_diagnosis(Cause.RANKS_DIFFER, None, at, line, led=seen.drift.frames)
+    past = innermost_frame(seen.drift.past)
+    if past is None:
+        return make_diagnosis(Cause.RANKS_DIFFER, None, at, line, led=seen.drift.frames)
+    why = f"A call goes past the wrapper that averages them, at {format_frame(past)}."
+    advice = "Call the DistributedDataParallel wrapper itself, not its module, and do not keep it"
+    advice += " under no_sync() when the optimizer steps."
+    return make_diagnosis(Cause.RANKS_DIFFER, None, past, line, why, advice=advice)
 
 
 def not_trained(seen: Observation) -> Diagnosis | None:
     """The script made no step of an optimizer, and its updates by hand left something out."""
     if seen.raised is not None or seen.steps:
         return None
+    if seen.unmoved is not None:
+        return unmoved(seen)
     if seen.updates:
         still = [p for p in seen.parameters if p.learns and not p.changed and best_step(p) == "f"]
         line = (
@@ -495,14 +511,57 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         return make_diagnosis(Cause.NOT_TRAINED, known, None, line) if still else None
     if not seen.backward and not seen.requests:
         line = "Nothing was trained: backward was never called, and no optimizer stepped."
-        return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
+        built = seen.optimizers[0].frames if seen.optimizers else ()
+        return explain_delay(seen, Cause.NOT_TRAINED, line, innermost_frame(built), built)
     if not seen.optimizers and all(call.requires_grad for call in seen.backward):
         line = (
             f"Gradients were asked for {counted(seen.requests or len(seen.backward), 'time')}, but"
             " no optimizer was built, and no value that has a gradient changed."
         )
-        return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
+        at = innermost_frame(seen.asked)
+        where = [f"They are asked for at {format_frame(at)}."] if at is not None else []
+        return make_diagnosis(Cause.NOT_TRAINED, None, at, line, *where, led=seen.asked)
     return None
+
+
+def explain_delay(
+    seen: Observation, cause: Cause, line: str, at: Frame | None, led: Sequence[Frame]
+) -> Diagnosis:
+    """No step was made; an argument may put it off beyond the end of the run."""
+    texts = [written.text for written in seen.arguments]
+    user = innermost_frame(seen.arguments[0].frames) if seen.arguments else None
+    if not texts:
+        return make_diagnosis(cause, None, at, line, led=led)
+    advice = f"Lower {' or '.join(texts)}, or train for longer: the run ended before the first"
+    advice += " optimizer step."
+    return make_diagnosis(cause, None, at, line, led=led, user=user, advice=advice)
+
+
+def unmoved(seen: Observation) -> Diagnosis | None:
+    """The updates of a script without an optimizer of torch change nothing."""
+    found = seen.unmoved
+    if found is None or seen.raised is not None:
+        return None
+    at = innermost_frame(found.frames)
+    where = say_where(at, "at")
+    cause, advice = Cause.NOT_TRAINED, ""
+    line = f"The learning rate was 0: {found.text}{where}."
+    if found.how == "rate":
+        cause = Cause.LEARNING_RATE
+    elif found.how == "used-up":
+        name = f"`{found.text}`" if found.text else "A variable"
+        line = (
+            f"{name} is the generator of a model's parameters, and it can be gone through only"
+            f" once: later loops find no parameter{say_where(at, 'it is assigned at')}."
+        )
+        advice = "Keep a list of the parameters, such as list(model.parameters()): each update then"
+        advice += " finds them all."
+    else:
+        what = f"and binds the name `{found.text}` to it" if found.text else "that nothing uses"
+        line = f"The update makes a new tensor {what}; the parameter itself never changes{where}."
+        advice = "Update the parameter in place, under torch.no_grad(): p -= rate * p.grad, or"
+        advice += " p.add_(...)."
+    return make_diagnosis(cause, None, at, line, led=found.frames, advice=advice)
 
 
 def not_finite(seen: Observation) -> Diagnosis | None:
@@ -631,7 +690,28 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
         f" step never ran{say_where(at, 'it is built at')}."
     )
     module = module_of(still[0]) if still else None
-    return make_diagnosis(Cause.NEVER_STEPPED, module, at, line, led=idle[0].frames)
+    if seen.arguments and not seen.steps:
+        return explain_delay(seen, Cause.NEVER_STEPPED, line, at, idle[0].frames)
+    asked = next((frame for frame in seen.asked if frame.user), None)
+    return make_diagnosis(
+        Cause.NEVER_STEPPED,
+        module,
+        at,
+        line,
+        led=idle[0].frames,
+        user=asked if at is not None and at.user else None,
+    )
+
+
+def no_rate(seen: Observation) -> Diagnosis | None:
+    """Gradients were there, but the learning rate of every step was 0."""
+    stepped = [built for built in seen.optimizers if built.steps]
+    still = [p for p in seen.parameters if p.held and p.learns and best_step(p) == "f"]
+    if seen.raised is not None or not still or any(p.changed for p in seen.parameters):
+        return None
+    if not stepped or any(set(built.learning_rates) != {0.0} for built in stepped):
+        return None
+    return explain_rate(stepped[0], module_of(still[0]), say_what_learns(seen))
 
 
 def holds_a_copy(seen: Observation) -> Diagnosis | None:
@@ -952,8 +1032,6 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(stepped[0].frames) if stepped else None
     module, built_at = module_of(still[0]), say_where(at, "the optimizer is built at")
     led = stepped[0].frames if stepped else ()
-    if stepped and all(set(built.learning_rates) == {0.0} for built in stepped):
-        return explain_rate(stepped[0], module, say_what_learns(seen))
     if {p.learning_rate for p in still} == {0.0}:
         line = f"The learning rate of the group of {some_names(still)} was 0{built_at}."
         return make_diagnosis(
@@ -990,13 +1068,16 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
         advice += " a warm-up that never ends gives 0)."
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
+    led = built.rate_frames or built.frames
+    given = led[1:2] if built.rate_from == "constructor" and built.rate else ()
     return make_diagnosis(
         Cause.LEARNING_RATE,
         module,
         at,
         line,
         *learning,
-        led=built.rate_frames or built.frames,
+        led=led,
+        user=innermost_frame(given),
         advice=advice,
     )
 
@@ -1071,7 +1152,12 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
             led=event.frames,
             advice=ADVICE_OF.get(event.how, "").format(how=event.how),
         )
-    return make_diagnosis(Cause.ZERO, module, None)
+    rewards = seen.arguments[:1] if everything else ()
+    at = innermost_frame(rewards[0].frames) if rewards else None
+    given = [
+        f"`{each.text}` gives the rewards{say_where(at, 'it returns them at')}." for each in rewards
+    ]
+    return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
 
 
 def exception(seen: Observation) -> Diagnosis | None:

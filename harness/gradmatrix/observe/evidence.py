@@ -6,6 +6,7 @@ that left the graph, new leaves, gradients that were dropped, frozen parameters.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 
 from . import source
@@ -65,6 +66,7 @@ class Evidence:
         """Ids of parameters whose gradient was still there when backward reached them again."""
         self._cleared: Set[int] = set()  # the same for those without one
         self._adding: Any = None
+        """Where backward last added to such a gradient."""
 
     def about_to(
         self, roots: List[Any], *, whole: bool, frees: bool = True
@@ -122,6 +124,7 @@ class Evidence:
         """Note which parameters still have the gradient of an earlier step."""
         if self.forward.clock() == 1:
             return
+        at = here()
         for identity, leaf in found.leaves.items():
             if not is_parameter(leaf) and not self.parameters.knows(identity):
                 continue
@@ -129,7 +132,7 @@ class Evidence:
                 continue
             if leaf.grad is not None and greatest(leaf.grad):
                 self._added.add(identity)
-                self._adding = self._adding or here()
+                self._adding = at
             else:
                 self._cleared.add(identity)
 
@@ -420,7 +423,8 @@ class Evidence:
         wrong = starving or not learning or self.without_graph
         kept = (self._kept or self._explain(starving)) if wrong else NOTHING
         if self._flat is not None and self._flat["parameters"] & zero:
-            kept = {**kept, "step": kept["step"] or 1, "severed": [*kept["severed"], self._flat]}
+            flat = {**self._flat, "frames": argued(self._flat)}
+            kept = {**kept, "step": kept["step"] or 1, "severed": [*kept["severed"], flat]}
         modules = [
             e[k]
             for part in ("groups", "severed", "leaves")
@@ -587,8 +591,19 @@ class Evidence:
         return named(list(tops.values()))[0]
 
 
+CLIP = re.compile(r"clip|max_(?:grad_)?norm|grad(?:ient)?_norm", re.IGNORECASE)
+"""The names of arguments that say to what gradients are clipped."""
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
 """The task types for which PEFT trains the head of such a model, and saves it."""
+
+
+def argued(event: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """The frames of ``event``, with the argument by which a library was told to clip to 0."""
+    frames: List[Dict[str, Any]] = event["frames"]
+    if event["how"] != "clip_grad_norm_" or frames[0]["user"]:
+        return frames
+    told = source.said(CLIP.search, lambda value: value == 0)
+    return [frames[0], *(at for _, at in told[:1]), *frames[1:]]
 
 
 def together(events: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

@@ -15,7 +15,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import frames, machine, protocol, severing, source
+from . import frames, machine, protocol, severing, source, unmoved
 from .backward import BackwardWatch
 from .births import BirthWatch
 from .evidence import Evidence
@@ -115,6 +115,8 @@ class Observer:
         self.messages = MessageWatch()
         self.scaler = ScalerWatch()
         self.rates = RateWatch()
+        self._unmoved: Optional[Dict[str, Any]] = None
+        """Why the updates of a script without an optimizer change nothing."""
         self._stepped_at: List[Dict[str, Any]] = []
         """Where an optimizer's step was first called."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
@@ -297,7 +299,19 @@ class Observer:
         if self.forward.innermost() is None:
             self.evidence.new_step()
         if not self.updates.auditing and not self._optimizers:
+            self._look_for_unmoved()
             self._lighten()
+
+    def _look_for_unmoved(self) -> None:
+        """Look for the reason if updates by hand change nothing, or change something only once."""
+        updates = self.updates
+        if self._optimizers or updates.requests <= updates.updates:
+            return
+        if self._unmoved is None:
+            if not updates.updates:
+                self._unmoved = unmoved.unmoved()
+            elif updates.updates == 1 and updates.requests >= self.audit:
+                self._unmoved = unmoved.used_up()
 
     def _missed(self, optimizer: Any) -> None:
         """Note a step that finds no gradient, beside modules that got one."""
@@ -425,6 +439,7 @@ class Observer:
     def _of_objects(self) -> Dict[str, Any]:
         """The facts that are read from modules, parameters and optimizers."""
         self._guarded(self.updates.look)
+        self._guarded(self._look_for_unmoved)
         parameters = [] if self.light else self._or(self._parameters, [])
         learning = [parameter for parameter in parameters if parameter["learns"]]
         late = [
@@ -439,6 +454,9 @@ class Observer:
             and self.steps + self.updates.updates > 0
         )
         return {
+            "unmoved": self._unmoved,
+            "asked": [] if well else self.updates.asked_at,
+            "arguments": [] if self.light or well else self._or(self._arguments, []),
             "unread": not any(p["learns"] for p in parameters) and bool(self.trouble.errors),
             "parameters": parameters,
             **self._or(lambda: self._evidence(learning=bool(learning)), {"lost": []}),
@@ -451,6 +469,16 @@ class Observer:
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),
             **({} if self.light else self._or(self._silent, {})),
         }
+
+    def _arguments(self) -> List[Dict[str, Any]]:
+        """The arguments in the script that may explain it if no step is made or nothing learns."""
+        if not self.steps:
+            said = [] if self.updates.updates else source.delays()
+        else:
+            learning = [fact for fact in self.parameters.entries.values() if fact["learns"]]
+            flat = self.parameters.zeroed and not any("f" in f["gradients"] for f in learning)
+            said = source.rewards() if flat else []
+        return [{"text": text, "frames": [at]} for text, at in said[:KEPT]]
 
     def _let_go(self) -> None:
         """Keep no module, parameter or optimizer alive if all that should learn does.
@@ -506,8 +534,11 @@ class Observer:
         missing = tuple(
             name
             for name, missed in (
-                ("backward", not self.backward.calls),
-                ("step", any(id(each) not in self._step_of for each in self._optimizers)),
+                ("backward", not (self._well and self.backward.calls)),
+                (
+                    "step",
+                    not (self._well and self._step_of.keys() >= set(map(id, self._optimizers))),
+                ),
                 ("zero_grad", kept is not None),
             )
             if missed
@@ -516,7 +547,7 @@ class Observer:
             **self.evidence.silent(held),
             "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,
-            "stepped": [] if self.backward.calls else self._stepped_at,
+            "stepped": [] if self.backward.calls and kept is None else self._stepped_at,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT
             ]

@@ -11,7 +11,9 @@ from . import source
 from .frames import frames
 from .torches import highest_rate
 
-RATE = re.compile(r"(?:^|_)(?:lr|learning_rate)$")
+RATE = re.compile(r"(?:^|_)(?:lr|learning_rate)$", re.IGNORECASE)
+SCHEDULER = re.compile(r"sched|warm_?up|anneal|lr$", re.IGNORECASE)
+"""The names of classes and functions that make a scheduler, and of arguments that set one."""
 
 
 class RateWatch:
@@ -50,16 +52,35 @@ class RateWatch:
     def facts(self, optimizer: Any, built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
         """What set the learning rate of ``optimizer`` to 0."""
         if self._first.get(id(optimizer)) == 0:
-            said = source.keywords(lambda name: bool(RATE.search(name)), lambda value: value == 0)
-            text, at = said[0] if said else ("", None)
-            found = [*built_at[:1], *([at] if at is not None else []), *built_at[1:]]
-            return {"rate_from": "constructor", "rate": text, "rate_frames": found}
+            return {"rate_from": "constructor", **said(built_at)}
         for scheduler, at in reversed(self._schedulers.get(id(optimizer), [])):
             if not any(map(float, getattr(scheduler, "_last_lr", [1.0]))):
                 name = type(scheduler).__name__
-                return {"rate_from": "scheduler", "rate": name, "rate_frames": at}
+                found = [*at[:1], *set_by(at), *at[1:]]
+                return {"rate_from": "scheduler", "rate": name, "rate_frames": found}
         written = [[at] for _, at in source.writes("lr")]
+        made = [] if written else source.called(SCHEDULER.search)
+        if made:
+            name, at = made[-1]
+            return {"rate_from": "scheduler", "rate": name, "rate_frames": [at]}
         return {"rate_from": "assignment", "rate_frames": written[-1] if written else []}
+
+
+def said(built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Where the script gives a learning rate of 0; else where it gives any."""
+    zero = source.said(RATE.search, lambda value: value == 0)
+    text, at = zero[0] if zero else ("", None)
+    places = [at] if at is not None else [each for _, _, each in source.given(RATE.search)[:1]]
+    return {"rate": text, "rate_frames": [*built_at[:1], *places, *built_at[1:]]}
+
+
+def set_by(at: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The argument that sets a scheduler which a library built ``at`` these frames."""
+    user = next((frame for frame in at if frame["user"]), None)
+    own = [place for _, place in source.called(SCHEDULER.search)]
+    if user in (None, *at[:1], *own):
+        return []
+    return [place for _, _, place in source.given(SCHEDULER.search)[:1]]
 
 
 def outside(frame: Any, built: Any) -> Any:

@@ -7,13 +7,22 @@ standard library. They are read once, at the end, and only if something went wro
 from __future__ import annotations
 
 import ast
+import contextlib
+import re
 import sys
 from functools import cache
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from .frames import mine, shown
 
 Place = Dict[str, Any]
+ASKING = ("backward", "grad", "manual_backward")
+"""Functions that compute gradients."""
+ARITHMETIC = ("add", "sub", "subtract", "mul", "addcmul", "addcdiv")
+"""Functions of a tensor that make a new one; with an underscore they change it."""
+DELAY = re.compile(r"start|begin|delay|after|warm_?up|accum", re.IGNORECASE)
+REWARD = re.compile(r"reward", re.IGNORECASE)
+GENERATORS = ("parameters", "named_parameters")
 
 
 def files() -> List[str]:
@@ -50,8 +59,8 @@ def found(wanted: Callable[[Any], Optional[Any]], paths: List[str]) -> List[Tupl
         for node, function in nodes(path):
             hit = wanted(node)
             if hit is not None:
-                place = {"file": shown(path) or path, "line": node.lineno, "function": function}
-                hits.append((hit, {**place, "user": mine(path)}))
+                place = {"file": shown(path) or path, "line": getattr(node, "lineno", 0)}
+                hits.append((hit, {**place, "function": function, "user": mine(path)}))
     return hits
 
 
@@ -73,6 +82,10 @@ def dotted(node: Any) -> str:
     return node.id if isinstance(node, ast.Name) else "…"
 
 
+Pairs = Callable[[Any], Iterator[Tuple[str, Any]]]
+"""A function that gives the names in a node, each with the node of its value."""
+
+
 def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
     """The named arguments of a call, or the entries of a dictionary with names as keys."""
     if isinstance(node, ast.Call):
@@ -83,34 +96,74 @@ def pairs(node: Any) -> Iterator[Tuple[str, Any]]:
                 yield key.value, value
 
 
-def keywords(fits: Callable[[str], bool], holds: Callable[[Any], bool]) -> List[Tuple[str, Place]]:
-    """Arguments ``name=value`` of calls and entries ``"name": value`` with a literal value."""
-    hits = []
-    for path in files():
-        for node, function in nodes(path):
-            for name, value in pairs(node):
-                try:
-                    literal = ast.literal_eval(value)
-                except ValueError:
-                    continue
-                if fits(name) and holds(literal):
-                    place = {"file": shown(path) or path, "line": value.lineno}
-                    place = {**place, "function": function, "user": True}
-                    hits.append((f"{name}={literal!r}", place))
-    return hits
+def names(node: Any) -> Iterator[Tuple[str, Any]]:
+    """An assigned name, the defaults of a function's arguments, or of an option of argparse."""
+    if isinstance(node, ast.Assign):
+        yield from ((dotted(target).rpartition(".")[2], node.value) for target in node.targets)
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        yield dotted(node.target).rpartition(".")[2], node.value
+    elif isinstance(node, ast.arguments):
+        given = [*node.posonlyargs, *node.args]
+        yield from zip((each.arg for each in given[::-1]), node.defaults[::-1])
+        yield from ((a.arg, v) for a, v in zip(node.kwonlyargs, node.kw_defaults) if v is not None)
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "add_argument":
+        options = [each.value for each in node.args if isinstance(each, ast.Constant)]
+        for each in (each for each in node.keywords if each.arg == "default"):
+            yield from ((str(o).lstrip("-").replace("-", "_"), each.value) for o in options)
+
+
+def given(fits: Callable[[str], object], among: Pairs = pairs) -> List[Tuple[str, Any, Place]]:
+    """Arguments ``name=value`` of calls and entries ``"name": value`` whose names fit.
+
+    Returns:
+        for each its name, the node of its value, and its place.
+    """
+    return [
+        (name, value, {**at, "line": value.lineno})
+        for each, at in found(lambda node: list(among(node)) or None, files())
+        for name, value in each
+        if fits(name)
+    ]
+
+
+def keywords(
+    fits: Callable[[str], object], holds: Callable[[Any], object], among: Pairs = pairs
+) -> List[Tuple[str, Place]]:
+    """Arguments and entries whose names fit, with a constant value that is wanted."""
+    hits = [(name, value_of(value), at) for name, value, at in given(fits, among)]
+    return [(f"{n}={value!r}", at) for n, value, at in hits if value is not None and holds(value)]
+
+
+def said(fits: Callable[[str], object], holds: Callable[[Any], object]) -> List[Tuple[str, Place]]:
+    """Where names that fit are given such a value: by an argument or entry, else in another way."""
+    return keywords(fits, holds) or keywords(fits, holds, names)
+
+
+def value_of(node: Any) -> Any:
+    """The value of an expression that is made of constants; None for any other."""
+    with contextlib.suppress(ValueError, TypeError):
+        return ast.literal_eval(node)
+    arithmetic = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop)
+    if not all(isinstance(each, arithmetic) for each in ast.walk(node)):
+        return None
+    with contextlib.suppress(ArithmeticError, TypeError):
+        return eval(compile(ast.Expression(node), "<constant>", "eval"))  # noqa: S307
+    return None
 
 
 def settings(name: str, owner: str) -> List[Place]:
     """Where calls are given the argument ``name``; else where ``owner`` is called without it."""
+    return [at for _, _, at in given(name.__eq__)] or [at for _, at in called(owner.__eq__)]
 
-    def given(node: Any) -> Optional[str]:
-        return name if isinstance(node, ast.keyword) and node.arg == name else None
 
-    def made(node: Any) -> Optional[str]:
-        called = dotted(node.func) if isinstance(node, ast.Call) else ""
-        return called if called.rpartition(".")[2] == owner else None
+def called(fits: Callable[[str], object]) -> List[Tuple[str, Place]]:
+    """Calls of a function, class or method whose name fits."""
 
-    return [at for _, at in found(given, files()) or found(made, files())]
+    def wanted(node: Any) -> Optional[str]:
+        name = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+        return name if name and fits(name) else None
+
+    return found(wanted, files())
 
 
 def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
@@ -156,6 +209,112 @@ def writes(key: str) -> List[Tuple[str, Place]]:
     return found(wanted, files())
 
 
+def without_effect() -> List[Tuple[str, Place]]:
+    """Updates of a tensor that only make a new one: ``p = p - …`` in a loop over parameters.
+
+    Also the same with the parameter of a function that returns nothing, and expressions such as
+    ``p.sub(…)`` whose result is not used.
+    """
+    hits: Dict[Tuple[Optional[str], int], Tuple[str, Place]] = {}
+    for (scope, local), at in found(bound, files()):
+        lines: Iterator[Any] = ast.walk(scope)
+        for node in lines:
+            if makes_new(node, local):
+                place = {**at, "line": node.lineno}
+                if isinstance(scope, ast.FunctionDef):
+                    place["function"] = scope.name
+                name = dotted(node.targets[0]) if isinstance(node, ast.Assign) else ""
+                hits[place["file"], node.lineno] = name, place
+    return list(hits.values())
+
+
+def bound(node: Any) -> Optional[Tuple[Any, Set[str]]]:
+    """A loop or a function without a result, in which no gradient is asked for, and its names."""
+    if isinstance(node, ast.For):
+        local = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
+    elif isinstance(node, ast.FunctionDef) and not any(
+        isinstance(each, (ast.Return, ast.Yield)) for each in ast.walk(node)
+    ):
+        local = {each.arg for each in node.args.args}
+    else:
+        return None
+    asks = any(getattr(each, "attr", None) in ASKING for each in calls_in(node))
+    return None if asks else (node, local)
+
+
+def calls_in(node: ast.AST) -> Iterator[Any]:
+    """What is called below ``node``."""
+    return (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+
+
+def makes_new(node: Any, local: Set[str]) -> bool:
+    """Whether a statement computes from one of the ``local`` names, and keeps no other name."""
+    if isinstance(node, ast.Assign):
+        targets = {dotted(target) for target in node.targets} & local
+    elif isinstance(node, ast.Expr):
+        targets = local
+    else:
+        return False
+    value: Any = node.value
+    if isinstance(value, ast.BinOp):
+        while isinstance(value, ast.BinOp):
+            value = value.left
+        return dotted(value).partition(".")[0] in targets
+    owner, _, method = dotted(getattr(value, "func", None)).rpartition(".")
+    if method not in ARITHMETIC:
+        return False
+    if owner == "torch" and value.args:
+        return dotted(value.args[0]).partition(".")[0] in targets
+    return owner.partition(".")[0] in targets
+
+
+def kept_generators() -> List[Place]:
+    """Where a name that loops go through is given ``….parameters()``, and not a list of it."""
+
+    def looped(node: Any) -> Optional[Set[str]]:
+        if not isinstance(node, (ast.For, ast.comprehension)):
+            return None
+        return {each.id for each in ast.walk(node.iter) if isinstance(each, ast.Name)} or None
+
+    names = {name for each, _ in found(looped, files()) for name in each}
+
+    def wanted(node: Any) -> Optional[bool]:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            return None
+        made = dotted(node.value.func).rpartition(".")[2] in GENERATORS
+        return True if made and names & {dotted(target) for target in node.targets} else None
+
+    return [at for _, at in found(wanted, files())]
+
+
+def delays() -> List[Tuple[str, Place]]:
+    """Arguments that put off the first step of an optimizer, such as ``learning_starts=1000``."""
+    return keywords(DELAY.search, lambda value: type(value) is int and value > 1)
+
+
+def rewards() -> List[Tuple[str, Place]]:
+    """Where functions of the script return what they give to a library as rewards."""
+    given_to = [node for _, value, _ in given(REWARD.search) for node in ast.walk(value)]
+    names = {node.id for node in given_to if isinstance(node, ast.Name)}
+    hits = []
+    for path in files():
+        for node, _ in nodes(path):
+            if isinstance(node, ast.FunctionDef) and node.name in names:
+                place = {"file": shown(path) or path, "line": returned(path, node.lineno)}
+                hits.append((node.name, {**place, "function": node.name, "user": True}))
+    return hits
+
+
+def past_wrapper() -> List[Place]:
+    """Calls that go past a wrapper such as DistributedDataParallel, or stop its exchange."""
+
+    def wanted(node: Any) -> Optional[bool]:
+        name = dotted(node.func) if isinstance(node, ast.Call) else ""
+        return True if name.endswith((".module", ".module.forward", ".no_sync")) else None
+
+    return [at for _, at in found(wanted, files())]
+
+
 def subscript(target: Any) -> Any:
     """The literal key of ``…[key]``; None for anything else."""
     if not isinstance(target, ast.Subscript):
@@ -171,7 +330,9 @@ def attribute(kind: type, name: str) -> List[Place]:
     def wanted(node: Any) -> Optional[str]:
         targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
         is_it = isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
-            isinstance(target, ast.Attribute) and target.attr == name for target in targets
+            isinstance(each, ast.Attribute) and each.attr == name
+            for target in targets
+            for each in (target.elts if isinstance(target, ast.Tuple) else [target])
         )
         return name if is_it else None
 

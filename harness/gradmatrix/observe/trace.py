@@ -9,9 +9,10 @@ the environment variable GRADMATRIX_TRACE:
       each process that trained or raised. It is replaced as a whole: a second after the first step,
       every ten seconds, and at the end
   PID.trouble    why a process could not be watched
-  PID.rank       {"rank": int, "ranks": int, "sums": [[number, ...], ...], "frames": [Frame, ...]},
+  PID.rank       {"rank": int, "ranks": int, "sums": [[number, ...], ...], "frames": [Frame, ...],
+                 "past": [Frame, ...]},
       from each of several ranks that train together: sums over its parameters before the first
-      audited step and after each of them, and the call of the step
+      audited step and after each of them, the call of the step, and calls that go past a wrapper
   enough         exists once a process was stopped after "stop_after" optimizer steps
   PID.enough     a rank is about to be stopped and waits for the others
 """
@@ -26,7 +27,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
-from . import machine, protocol
+from . import machine, protocol, source
 from .frames import frames, of_error
 from .observer import Enough, Observer
 from .torches import held_by
@@ -245,6 +246,7 @@ class Trace:
         """Write for the host the sums over this rank's parameters."""
         assert self._together is not None
         facts = {key: value for key, value in self._together.items() if key != "optimizer"}
+        facts["past"] = [] if self.rank else source.past_wrapper()
         protocol.write(os.path.join(self.folder, f"{os.getpid()}.rank"), facts)
 
     def write(self, reached: str, error: Optional[BaseException]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from .frames import here
+from .frames import frames, here
 from .parameters import Change
 from .torches import Kept, is_parameter, reach, reading, unwrapped
 
@@ -56,6 +56,8 @@ class UpdateWatch:
         """Called when the gradients of a request were read."""
         self.requests = 0
         """How often gradients were asked for before an optimizer of torch stepped."""
+        self.asked_at: List[Dict[str, Any]] = []
+        """Where they were first asked for."""
         self.read = 0
         """How many of these requests were looked at."""
         self.updates = 0
@@ -94,6 +96,7 @@ class UpdateWatch:
         if self.over:
             return None
         self.requests += 1
+        self.asked_at = self.asked_at or frames()
         if self.pending() and self.requests <= PATIENCE:
             return None
         if not self.read:

@@ -94,6 +94,8 @@ class Rank(Frozen, frozen=True):
     sums: tuple[tuple[str, ...], ...]
     """Before the first step, and after each of the first few."""
     frames: tuple[Frame, ...]
+    past: tuple[Frame, ...] = ()
+    """Calls in the script that go past a wrapper such as DistributedDataParallel."""
 
 
 class Left(Frozen, frozen=True):
@@ -168,7 +170,7 @@ def drift(ranks: Sequence[Rank]) -> Diverged | None:
     if len(differ) < 2 or not ranks[0].sums[0] or differ[0] or not differ[-1]:  # noqa: PLR2004
         return None
     first = min(ranks, key=lambda rank: rank.rank)
-    return Diverged(step=differ.index(True), ranks=len(ranks), frames=first.frames)
+    return Diverged(step=differ.index(True), ranks=len(ranks), frames=first.frames, past=first.past)
 
 
 def conclude(
