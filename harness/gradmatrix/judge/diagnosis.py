@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import (
         Anew,
         Built,
+        Checkpointed,
         Lost,
         Nonfinite,
         Observation,
@@ -66,9 +67,14 @@ SOFT = (
     "`{how}` has no gradient. Use a soft form of it (softmax weights, Gumbel-softmax), or a"
     " straight-through estimator: x + (hard(x) - x).detach()."
 )
+WHOLE = (
+    "`{how}` makes whole numbers, which have no gradient. Keep floating-point values up to the"
+    " loss, or use a straight-through estimator: x + (hard(x) - x).detach()."
+)
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
-    **dict.fromkeys(("argmax", "argmin", "argsort", "int", "long", "bool"), SOFT),
+    **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), SOFT),
+    **dict.fromkeys(("int", "long", "byte", "char", "short", "to", "type"), WHOLE),
     **dict.fromkeys(
         ("__gt__", "__lt__", "__ge__", "__le__"), SOFT.replace("`{how}`", "A comparison")
     ),
@@ -116,6 +122,8 @@ NOT_FOR_BACKWARD = (
 )
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
+HIDING = ("requires_grad_", "requires_grad")
+"""What makes a tensor without a graph require a gradient, so that backward raises no error."""
 NOT_SEVERED = (
     "unknown",
     "grad = None",
@@ -783,17 +791,32 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
     if not seen.leaves or got_gradients(seen):
         return None
     made = seen.leaves[0]
+    if made.how in HIDING and (off := off_everywhere(seen)) is not None:
+        return off
     at = innermost_frame(made.frames)
     by = "" if made.how == "unknown" else f" by {made.how}"
     read = next((event for event in seen.severed if event.frames), None)
+    why = (
+        "A tensor made of values has no link to where the values came from, with or without"
+        " requires_grad=True."
+    )
+    advice = ""
+    if made.how in HIDING and read is not None:
+        name = name_module(read.module, read.type) if read.module else "the model"
+        cut = innermost_frame(read.frames)
+        why = (
+            f"`{read.how}` took the output of {name} out of the graph{say_where(cut, 'at')};"
+            f" {made.how} does not put it back and only hides the error."
+        )
+        advice = ADVICE_OF.get(read.how, Cause.DETACHED.advice).format(how=read.how)
     return make_diagnosis(
         Cause.REBUILT,
         made.module or (read.module if read is not None else None),
         at,
         f"The loss does not lead back to any parameter: its graph begins at a new tensor of shape"
         f" {list(made.shape)}, made{by}{say_where(at, 'at')}.",
-        "A tensor made of values has no link to where the values came from, with or without"
-        " requires_grad=True.",
+        why,
+        advice=advice,
     )
 
 
@@ -816,6 +839,8 @@ def off_everywhere(seen: Observation) -> Diagnosis | None:
     for lost in reversed(seen.lost):
         if lost.only and not lost.entered and lost.switch is not None:
             return explain_switch(lost)
+        if lost.only and not lost.entered and lost.checkpoint is not None:
+            return explain_function(lost, lost.checkpoint)
     return None
 
 
@@ -1083,6 +1108,25 @@ def explain_checkpoint(lost: Lost) -> Diagnosis:
         f" ({format_frame(at)}), and none of its inputs requires a gradient{origin}.",
         "Reentrant checkpointing runs a layer under no_grad, and repeats it in backward only if an"
         f" input requires a gradient: nothing inside learns{first}.",
+    )
+
+
+def explain_function(lost: Lost, function: Checkpointed) -> Diagnosis:
+    """Modules ran only inside a differentiable function that was given none of their parameters."""
+    at = innermost_frame(function.frames)
+    if at is None or at.function != "forward":
+        return explain_checkpoint(lost)
+    return make_diagnosis(
+        Cause.GRAD_MODE_OFF,
+        lost.module,
+        at,
+        f"{name_module(lost.module, lost.type)} ran only inside a torch.autograd.Function"
+        f" ({format_frame(at)}), which builds no graph.",
+        "Such a function gives gradients to the tensors that it is called with, and none of them"
+        " requires one.",
+        led=function.frames,
+        advice="Give the function the parameters too: make the network a submodule of the module"
+        " that it calls, or pass its parameters as an argument.",
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 from . import source
 from .finite import greatest
 from .frames import here, line, shown, written
-from .severing import LIKE, WEAK
+from .severing import CASTS, LIKE, WEAK
 from .torches import Reach, follow, is_parameter, named, reach, title
 from .unregistered import unregistered
 
@@ -326,9 +326,26 @@ class Evidence:
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
                 found.append({**event, "behind": None, "module": module, "parameters": parameters})
-        # Operations that only copy a shape or compare come last; of equals, the latest comes first.
-        found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
+        # Of equals, the latest comes first.
+        found.sort(key=lambda event: (self._telling(event), -len(event["parameters"])))
         return found
+
+    def _telling(self, event: Dict[str, Any]) -> int:
+        """The rank of what took a tensor out of the graph: 0 tells most.
+
+        What only copies a shape or compares comes last, and before it what a library does inside a
+        module that went on with a graph.
+        """
+        if event["how"] in CASTS:
+            return 1
+        if event["how"] in WEAK:
+            return 3
+        return 0 if event["frames"][0]["user"] or not self._went_on(event) else 2
+
+    def _went_on(self, event: Dict[str, Any]) -> bool:
+        """Whether the module that ran gave an output with a graph after this."""
+        after = self.forward.outputs[event["stamp"] :]
+        return any(module is event["module"] for _, module, _ in after)
 
     def _resting(self) -> Set[int]:
         """Ids of the parameters of modules that never ran, such as an expert without a token."""
@@ -356,13 +373,12 @@ class Evidence:
         given = next((module for node, module in reversed(givers) if node in behind.nodes), None)
         if running is None:
             return given or (outputs[-1][1] if outputs else None)
-        went_on = any(module is running for _, module, _ in outputs[event["stamp"] :])
         inner = (
             given is not None
             and given is not running
             and any(module is given for module in running.modules())
         )
-        return given if went_on and inner else running
+        return given if inner and self._went_on(event) else running
 
     def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The last starving module before one that the loss reaches: the graph was cut between."""
@@ -533,7 +549,11 @@ class Evidence:
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:
         """Whether starving parameters are in the modules of ``group``; True if no step was made."""
-        return not starving or any(id(p) in starving for p in group["within"].parameters())
+        return not starving or any(
+            id(p) in starving
+            for module in (group["within"], group["module"])
+            for p in module.parameters()
+        )
 
     def _lost(self, group: Dict[str, Any], names: Dict[int, str]) -> Dict[str, Any]:
         switch, module, within = group["switch"], group["module"], group["within"]

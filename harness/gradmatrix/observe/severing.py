@@ -42,9 +42,15 @@ NO_DERIVATIVE = (
     "bool",
     "int",
     "long",
+    "byte",
+    "char",
+    "short",
 )
 """They return truth values or whole numbers, which have no gradient."""
-WEAK = (*LIKE, *NO_DERIVATIVE)
+CASTING = ("to", "type")
+"""They do so if they are given such a type."""
+CASTS = ("int", "long", "byte", "char", "short", *CASTING)
+WEAK = (*LIKE, *NO_DERIVATIVE, *CASTING)
 """These are common, and are suspected only if nothing else explains a lost gradient."""
 COMPARED = ("sum", "mean", "prod", "nanmean", "std", "var", "norm")
 """Functions of torch that libraries keep and compare by identity: Lightning's ``reduce_fx``."""
@@ -151,6 +157,8 @@ class SeveringWatch:
         self._on = True
         for name in (*LEAVING, *NO_DERIVATIVE):
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
+        for name in CASTING:
+            self._replace(torch.Tensor, name, self._casting(name), after=True)
         for name in FLAT:
             self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
         self._follow_operations(torch.Tensor)
@@ -285,6 +293,17 @@ class SeveringWatch:
                 module = self.running() if self._torch.is_grad_enabled() else None
                 if module is not None and not plumbing(sys._getframe(3)):
                     self.read[id(source)] = how, module, here()
+
+        return note
+
+    def _casting(self, how: str) -> Callable[..., None]:
+        leaving = self._leaving(how)
+
+        def note(result: Any, source: Any, *_: Any, **__: Any) -> None:
+            if isinstance(result, self._torch.Tensor) and not (
+                result.is_floating_point() or result.is_complex()
+            ):
+                leaving(source)
 
         return note
 
