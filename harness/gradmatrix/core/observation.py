@@ -183,6 +183,20 @@ class Leaf(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
+class ConstantPart(Frozen, frozen=True):
+    """A number that was added to the loss, differs between steps, and has no graph."""
+
+    step: int
+    how: str
+    """What took it out of the graph."""
+    module: str | None
+    """The innermost module that was running then."""
+    frames: tuple[Frame, ...]
+    """Where it left the graph."""
+    added: tuple[Frame, ...]
+    """Where it was added to the rest of the loss."""
+
+
 class Nonfinite(Frozen, frozen=True):
     """The first NaN or infinity: in an output, a gradient, or a parameter after the step."""
 
@@ -411,6 +425,7 @@ class Observation(Frozen, frozen=True):
     """Where an optimizer's step was called, if nothing ever asked for gradients."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
+    constant_parts: tuple[ConstantPart, ...] = ()
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None

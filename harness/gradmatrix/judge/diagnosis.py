@@ -171,7 +171,8 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        silent = (not_called, not_registered, missed, adapted, rebuilt_part, never_zeroed, drifted)
+        silent = (not_called, not_registered, missed, adapted, rebuilt_part, constant_part)
+        silent += (never_zeroed, drifted)
         return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,
@@ -408,6 +409,27 @@ def rebuilt_part(seen: Observation) -> Diagnosis | None:
     )
     return make_diagnosis(
         Cause.DETACHED, part.module, at, line, led=part.frames, advice=ADVICE_OF["torch.tensor"]
+    )
+
+
+def constant_part(seen: Observation) -> Diagnosis | None:
+    """A part of the loss is a number that left the graph; the rest has a graph."""
+    if not seen.constant_parts:
+        return None
+    part = seen.constant_parts[0]
+    at, sum_at = innermost_frame(part.frames), innermost_frame(part.added)
+    line = (
+        f"A part of the loss has no graph{say_where(sum_at, 'it is added at')}. `{part.how}` took"
+        f" it out{say_where(at, 'at')}."
+    )
+    return make_diagnosis(
+        Cause.DETACHED,
+        part.module,
+        at,
+        line,
+        "It changes the value of the loss, but only the rest of the loss is trained.",
+        led=part.frames,
+        advice=ADVICE_OF.get(part.how, "").format(how=part.how),
     )
 
 

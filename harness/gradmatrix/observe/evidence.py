@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 from . import source
 from .finite import greatest
 from .frames import here, line, shown, written
-from .severing import CASTS, LIKE, WEAK
-from .torches import Reach, follow, is_parameter, named, reach, title
+from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
+from .torches import Reach, follow, is_parameter, named, reach, summands, title
 from .unregistered import unregistered
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class Evidence:
         """The script's own differentiable functions, with the ids of the leaves behind each."""
         self._parts: Dict[Any, Dict[str, Any]] = {}
         """Leaves of the loss that were made of values of the graph, by their line."""
+        self._constants: Dict[Any, Dict[str, Any]] = {}
+        """Parts of the loss without a graph, by their line: the value in each step, and what took
+        the last one out of the graph."""
         self._added: Set[int] = set()
         """Ids of parameters whose gradient was still there when backward reached them again."""
         self._cleared: Set[int] = set()  # the same for those without one
@@ -93,6 +96,7 @@ class Evidence:
             if owner not in self._custom and len(self._custom) < SHOWN:
                 self._custom[owner] = set(follow(node, Reach()).leaves)
         self._look_for_parts(found)
+        self._look_for_constants(roots)
         self._look_for_added(found)
         self.forward.severing.dropped.clear()
         for event in self.forward.severing.severed:
@@ -114,6 +118,42 @@ class Evidence:
                 shape = list(event["leaf"]().shape)
                 kept = {**event, "leaf": None, "shape": shape, "step": self.forward.clock()}
                 self._parts.setdefault((first["file"], first["line"]), kept)
+
+    def _look_for_constants(self, roots: List[Any]) -> None:
+        """Keep the parts of the loss that have no graph although they were computed from one.
+
+        A constant is added in healthy scripts, too: as a part that is frozen, or to report another
+        value for the loss. So something must have left the graph before, that is not computed from
+        the rest of the loss.
+        """
+        severing = self.forward.severing
+        nodes = summands(roots) if severing.added else set()
+        for event in severing.added:
+            if event["node"] in nodes:
+                cut = self._cut_before(event)
+                if cut is not None:
+                    first = event["frames"][0]
+                    known = self._constants.setdefault((first["file"], first["line"]), {"values": []})
+                    known["values"].append(float(event["value"]))
+                    known.update(how=cut["how"], module=cut["module"], frames=cut["frames"])
+                    known.update(step=self.forward.clock(), added=event["frames"])
+        severing.added.clear()
+
+    def _cut_before(self, added: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """What took from the graph a part of the loss that was ``added``."""
+        events = [
+            event
+            for event in self.forward.severing.severed
+            if not event["early"]
+            and event["behind"] is not None
+            and event["how"] not in LIKE
+            and (event["how"] in OF_NUMBERS) == added["number"]
+            and (not added["number"] or event["frames"][0] == added["frames"][0])
+        ]
+        cuts = together(events)
+        if any(added["others"] & cut["behind"].whole().nodes for cut in cuts):
+            return None  # another value is reported for the loss, or a part of it is logged
+        return min(reversed(cuts), key=self._telling, default=None)
 
     def _look_for_added(self, found: Reach) -> None:
         """Note which parameters still have the gradient of an earlier step."""
@@ -157,7 +197,7 @@ class Evidence:
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
-        for kept in (self._reached, self._custom, self._parts):
+        for kept in (self._reached, self._custom, self._parts, self._constants):
             kept.clear()
 
     def new_step(self) -> None:
@@ -525,6 +565,14 @@ class Evidence:
                 }
                 for event in list(self._parts.values())[:SHOWN]
             ],
+            "constant_parts": [
+                {
+                    **{key: event[key] for key in ("step", "how", "frames", "added")},
+                    "module": title(event["module"], names)["module"],
+                }
+                for event in self._constants.values()
+                if len({value for value in event["values"] if value}) > 1
+            ][:SHOWN],
             "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]

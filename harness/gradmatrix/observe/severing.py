@@ -28,6 +28,7 @@ KEPT = 256
 ALIKE_KEPT = 16
 """At most this many of them by the same line: one for each expert of a loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
+OF_NUMBERS = ("item", "tolist", "__float__")
 READING = ("detach", "data")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
@@ -57,6 +58,8 @@ COMPARED = ("sum", "mean", "prod", "nanmean", "std", "var", "norm")
 FLAT = ("round", "floor", "ceil", "trunc", "sign")
 """Their gradient is zero everywhere."""
 MAKING = ("tensor", "as_tensor")
+ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
+"""Methods by which a part is added to a loss; ``+=`` is among the operations in place."""
 LOSSES = ("cross_entropy", "nll_loss")
 TO_FREEZE = re.compile(r"infer|free?z|frozen")
 """Arguments that freeze parameters if they are true."""
@@ -90,6 +93,8 @@ class SeveringWatch:
         """The nodes behind the severed tensors of this step."""
         self.flat: List[Dict[str, Any]] = []
         """Tensors whose gradient became zero through a function that is flat everywhere."""
+        self.added: List[Dict[str, Any]] = []
+        """Numbers without a graph that were added to one that has a graph."""
         self.made: List[Dict[str, Any]] = []
         """Leaves that were made to require a gradient, by weak reference."""
         self.dropped: Dict[int, Optional[Lines]] = {}
@@ -157,6 +162,8 @@ class SeveringWatch:
         self._on = True
         for name in (*LEAVING, *NO_DERIVATIVE):
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
+        for name in ADDING:
+            self._replace(torch.Tensor, name, self._adding, after=True)
         for name in CASTING:
             self._replace(torch.Tensor, name, self._casting(name), after=True)
         for name in FLAT:
@@ -192,7 +199,7 @@ class SeveringWatch:
 
     def new_step(self) -> None:
         """Forget what happened in the step that is over."""
-        for events in (self.severed, self.flat, self.made):
+        for events in (self.severed, self.flat, self.made, self.added):
             events.clear()
         self._followed.clear()
         self.read.clear()
@@ -241,9 +248,11 @@ class SeveringWatch:
         self._clipping(None, clip_value)
 
     def _changing(self, how: str) -> Callable[..., None]:
-        def note(_result: Any, tensor: Any, *_: Any, **__: Any) -> None:
+        def note(result: Any, tensor: Any, *given: Any, **__: Any) -> None:
             if tensor.requires_grad and not plumbing(sys._getframe(3)):
                 self.spoiled.changed(tensor, how)
+                if how == "__iadd__" and self._on:
+                    self._adding(result, None, *given)
 
         return note
 
@@ -350,6 +359,33 @@ class SeveringWatch:
                 self.sever(origin, how, frames())
 
         return note
+
+    def _adding(self, result: Any, *given: Any, **__: Any) -> None:
+        """Note a sum of one number with a graph and one without it."""
+        if not self._in_graph(result) or result.numel() != 1 or plumbing(sys._getframe(3)):
+            return
+        constant = next((each for each in given if self._is_constant(each)), None)
+        if constant is not None and len(self.added) < KEPT:
+            number = not isinstance(constant, self._torch.Tensor)
+            self.added.append(
+                {
+                    "node": identity(result.grad_fn),
+                    "others": {
+                        identity(node) for node, _ in result.grad_fn.next_functions if node
+                    },
+                    "value": constant if number else constant.detach().clone(),
+                    "number": number,
+                    "frames": frames(),
+                    "module": self.running(),
+                }
+            )
+
+    def _is_constant(self, value: Any) -> bool:
+        if isinstance(value, self._torch.Tensor):
+            return bool(
+                value.numel() == 1 and value.is_floating_point() and not value.requires_grad
+            )
+        return isinstance(value, float)
 
     def _in_graph(self, value: Any) -> bool:
         return isinstance(value, self._torch.Tensor) and value.grad_fn is not None
