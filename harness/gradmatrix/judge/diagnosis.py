@@ -476,7 +476,8 @@ def not_trained(seen: Observation) -> Diagnosis | None:
     if not seen.backward and not seen.requests:
         line = "Nothing was trained: backward was never called, and no optimizer stepped."
         return make_diagnosis(Cause.NOT_TRAINED, None, None, line)
-    if not seen.optimizers and all(call.requires_grad for call in seen.backward):
+    flat = gradient_status(seen) is Gradient.ZERO
+    if not seen.optimizers and not flat and all(call.requires_grad for call in seen.backward):
         line = (
             f"Gradients were asked for {counted(seen.requests or len(seen.backward), 'time')}, but"
             " no optimizer was built, and no value that has a gradient changed."
@@ -493,7 +494,8 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     else:
         broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
         broken = broken or any("x" in p.gradients for p in seen.parameters)
-    if not broken:
+    searched = first is not None and first.where == "value" and not (seen.steps or seen.requests)
+    if not broken and not searched:
         return None
     if first is None:
         return late_not_finite(seen)
@@ -501,6 +503,17 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         return not_finite_operation(first)
     at = innermost_frame(first.frames)
     name = name_module(first.module, first.type)
+    if searched:
+        return make_diagnosis(
+            Cause.NONFINITE_OUTPUT,
+            first.module,
+            at,
+            f"The parameters of {name} became NaN or infinite in a search without"
+            f" gradients{say_where(at, 'it first ran with them at')}.",
+            led=first.frames,
+            advice="Check what the update divides by: the standard deviation of equal rewards is 0."
+            " Add a small eps to the divisor, and check that the rewards differ.",
+        )
     if first.where == "value":
         half = any(p.dtype == "float16" for p in seen.parameters)
         return make_diagnosis(

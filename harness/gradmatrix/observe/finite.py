@@ -63,9 +63,9 @@ class FiniteWatch:
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         """Look at a module's output.
 
-        A module whose input was already non-finite is not to blame.
+        A module whose input or parameters were already non-finite is not to blame.
         """
-        if "output" in self.found:
+        if "output" in self.found or "value" in self.found:
             return
         magnitudes = [greatest(tensor) for tensor in outputs]
         if not all(map(math.isfinite, magnitudes)):

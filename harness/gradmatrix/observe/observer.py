@@ -287,8 +287,9 @@ class Observer:
 
     def _answered(self) -> None:
         """A script without an optimizer got gradients."""
-        if self.updates.read > 1:  # only then was everything watched from the start
-            self.evidence.stepped(self.parameters.starving, self.parameters.zero)
+        # Only from the second request on was everything watched from the start.
+        starving = self.parameters.starving if self.updates.read > 1 else set()
+        self.evidence.stepped(starving, self.parameters.zero)
         if self.forward.innermost() is None:
             self.evidence.new_step()
         if not self.updates.auditing and not self._optimizers:

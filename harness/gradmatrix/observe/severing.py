@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 from . import source
 from .finite import OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
-from .spoiled import FUNCTIONS, IN_PLACE
+from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, identity, is_compiling
 
 if TYPE_CHECKING:
@@ -141,9 +141,11 @@ class SeveringWatch:
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
         self._replace(torch, "compile", self._compiled, after=False)
         methods, self._undo = self._undo, self._functions
-        for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
+        native = torch._C._nn
+        for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS), (native, NATIVE)):
             for name in (each for each in names if hasattr(place, each)):
-                self._replace(place, name, self._changing(name), after=True)
+                note = self._changing(name, by_torch=place is not torch.Tensor)
+                self._replace(place, name, note, after=True)
         self._undo = methods
         for name, note in (
             ("clip_grad_norm_", self._clipping),
@@ -247,9 +249,10 @@ class SeveringWatch:
     ) -> None:
         self._clipping(None, clip_value)
 
-    def _changing(self, how: str) -> Callable[..., None]:
+    def _changing(self, how: str, *, by_torch: bool) -> Callable[..., None]:
+        """Note a change in place; that of an activation is called ``by_torch`` for a module."""
         def note(result: Any, tensor: Any, *given: Any, **__: Any) -> None:
-            if tensor.requires_grad and not plumbing(sys._getframe(3)):
+            if tensor.requires_grad and (by_torch or not plumbing(sys._getframe(3))):
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
                     self._adding(result, None, *given)

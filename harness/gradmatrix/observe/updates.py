@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from .frames import here
+from .frames import frames, here
 from .parameters import Change
 from .torches import Kept, is_parameter, reach, reading, unwrapped
 
@@ -172,7 +172,10 @@ class UpdateWatch:
         if watched.kept is None:
             return False
         watched.compared = True
-        if self.parameters.differs(torch, watched.latest, watched.kept) is not Change.FINITE:
+        change = self.parameters.differs(torch, watched.latest, watched.kept)
+        if change is Change.BROKEN and not self.requests:  # by a search, and not by a gradient
+            self.parameters.forward.finite.note("value", watched.first, frames())
+        if change is not Change.FINITE:
             return False
         watched.moved = True
         self.parameters.changed(watched.first)
