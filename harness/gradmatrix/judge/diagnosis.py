@@ -18,6 +18,7 @@ from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import Frame, Frozen
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.errors import advise_on_error
 from gradmatrix.judge.verdict import (
     best_step,
     first_line,
@@ -116,10 +117,6 @@ FINITE_ADVICE = {
     ),
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
-NOT_FOR_BACKWARD = (
-    "Make the tensor under torch.no_grad() in place of inference_mode: tensors of inference mode"
-    " cannot be used where backward needs them."
-)
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 HIDING = ("requires_grad_", "requires_grad")
@@ -1044,17 +1041,16 @@ def exception(seen: Observation) -> Diagnosis | None:
     if seen.raised is None:
         return None
     lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
+    advice = advise_on_error(seen)
     if lost is not None and INFERENCE.search(seen.raised.message):
-        return explain_switch(lost)
+        return replace(explain_switch(lost), advice=advice)
     raising = raising_frames(seen.raised)
     at = innermost_frame(raising)
     under = [f"Raised under {format_frame(at)}."] if at else []
     message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
-    if INFERENCE.search(seen.raised.message):
-        return make_diagnosis(
-            Cause.INFERENCE_MODE, None, at, message, *under, led=raising, advice=NOT_FOR_BACKWARD
-        )
-    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=raising)
+    inference = INFERENCE.search(seen.raised.message)
+    cause = Cause.INFERENCE_MODE if inference else Cause.EXCEPTION
+    return make_diagnosis(cause, None, at, message, *under, led=raising, advice=advice)
 
 
 def raising_frames(raised: Raised) -> tuple[Frame, ...]:
