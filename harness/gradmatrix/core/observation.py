@@ -399,6 +399,9 @@ class Observation(Frozen, frozen=True):
     nonfinite: Nonfinite | None = None
     zero_output: Nonfinite | None = None
     """The first module whose output was all zeros, but not its input and not its parameters."""
+    flat: Nonfinite | None = None
+    """The first operation that got a gradient and passed only zeros on, of those that can be flat.
+    """
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     skipped_steps: tuple[Skipped, ...] = ()

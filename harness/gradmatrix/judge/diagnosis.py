@@ -121,6 +121,7 @@ LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, whi
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 HIDING = ("requires_grad_", "requires_grad")
 """What makes a tensor without a graph require a gradient, so that backward raises no error."""
+SATURATED = "It is flat there: all of its inputs were too large, too small, or out of its range."
 NOT_SEVERED = (
     "unknown",
     "grad = None",
@@ -992,6 +993,9 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
     event = seen.severed[-1] if seen.severed else None
+    flat = explain_flat(seen.flat) if seen.flat is not None and everything else None
+    if flat is not None and (hook is None or not hook.parameter):
+        return flat
     if hook is not None and hook.frames:
         at = innermost_frame(hook.frames)
         line = f"A hook on a gradient was registered at {format_frame(at)}."
@@ -1034,6 +1038,26 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
             advice=ADVICE_OF.get(event.how, "").format(how=event.how),
         )
     return make_diagnosis(Cause.ZERO, module, None)
+
+
+def explain_flat(flat: Nonfinite) -> Diagnosis:
+    """An operation is flat at all its inputs."""
+    at = innermost_frame(flat.frames)
+    inside = f", in {name_module(flat.module, flat.type)}" if flat.module else ""
+    line = (
+        f"`{flat.operation}` got a gradient and passed only zeros on{inside}"
+        f"{say_where(at, 'called at')}."
+    )
+    alone = "one value" in (flat.operation or "")
+    return make_diagnosis(
+        Cause.ZERO if alone else Cause.DEAD,
+        flat.module or None,
+        at,
+        line,
+        "The softmax of one value is constant: it is always 1." if alone else SATURATED,
+        led=flat.frames,
+        advice="Use a sigmoid for a single output, or leave the softmax out." if alone else "",
+    )
 
 
 def exception(seen: Observation) -> Diagnosis | None:

@@ -441,6 +441,7 @@ class Observer:
             "zero_output": None
             if self.light or well
             else self._or(self.parameters.zero_output, None),
+            "flat": None if self.light or well else self._or(self.parameters.flat, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),

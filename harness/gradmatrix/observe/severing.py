@@ -12,7 +12,7 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
-from .finite import OPERATIONS
+from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, identity, is_compiling
@@ -187,7 +187,7 @@ class SeveringWatch:
         return self.remove
 
     def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
-        for name in OPERATIONS:
+        for name in dict.fromkeys((*OPERATIONS, *FLATTENING)):
             if hasattr(owner, name) and name not in but:
                 self._replace(owner, name, self.operation(name), after=True)
 
