@@ -185,6 +185,20 @@ class Leaf(Frozen, frozen=True):
     """It was made after the first optimizer was built."""
 
 
+class ConstantPart(Frozen, frozen=True):
+    """A number that was added to the loss, differs between steps, and has no graph."""
+
+    step: int
+    how: str
+    """What took it out of the graph."""
+    module: str | None
+    """The innermost module that was running then."""
+    frames: tuple[Frame, ...]
+    """Where it left the graph."""
+    added: tuple[Frame, ...]
+    """Where it was added to the rest of the loss."""
+
+
 class Nonfinite(Frozen, frozen=True):
     """The first NaN or infinity: in an output, a gradient, or a parameter after the step."""
 
@@ -410,6 +424,9 @@ class Observation(Frozen, frozen=True):
     nonfinite: Nonfinite | None = None
     zero_output: Nonfinite | None = None
     """The first module whose output was all zeros, but not its input and not its parameters."""
+    flat: Nonfinite | None = None
+    """The first operation that got a gradient and passed only zeros on, of those that can be flat.
+    """
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     skipped_steps: tuple[Skipped, ...] = ()
@@ -436,6 +453,7 @@ class Observation(Frozen, frozen=True):
     """Where an optimizer's step was called, if nothing asked for gradients or cleared them."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
+    constant_parts: tuple[ConstantPart, ...] = ()
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None

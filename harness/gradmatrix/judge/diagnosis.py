@@ -19,6 +19,7 @@ from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import Frame, Frozen
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.errors import advise_on_error
 from gradmatrix.judge.verdict import (
     best_step,
     first_line,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from gradmatrix.core.observation import (
         Built,
+        Checkpointed,
         Lost,
         Nonfinite,
         Observation,
@@ -66,9 +68,14 @@ SOFT = (
     "`{how}` has no gradient. Use a soft form of it (softmax weights, Gumbel-softmax), or a"
     " straight-through estimator: x + (hard(x) - x).detach()."
 )
+WHOLE = (
+    "`{how}` makes whole numbers, which have no gradient. Keep floating-point values up to the"
+    " loss, or use a straight-through estimator: x + (hard(x) - x).detach()."
+)
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
-    **dict.fromkeys(("argmax", "argmin", "argsort", "int", "long", "bool"), SOFT),
+    **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), SOFT),
+    **dict.fromkeys(("int", "long", "byte", "char", "short", "to", "type"), WHOLE),
     **dict.fromkeys(
         ("__gt__", "__lt__", "__ge__", "__le__"), SOFT.replace("`{how}`", "A comparison")
     ),
@@ -114,12 +121,11 @@ FINITE_ADVICE = {
     ),
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
-NOT_FOR_BACKWARD = (
-    "Make the tensor under torch.no_grad() in place of inference_mode: tensors of inference mode"
-    " cannot be used where backward needs them."
-)
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
+HIDING = ("requires_grad_", "requires_grad")
+"""What makes a tensor without a graph require a gradient, so that backward raises no error."""
+SATURATED = "It is flat there: all of its inputs were too large, too small, or out of its range."
 NOT_SEVERED = (
     "unknown",
     "grad = None",
@@ -176,6 +182,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             missed,
             adapted,
             rebuilt_part,
+            constant_part,
             never_zeroed,
             drifted,
         )
@@ -459,6 +466,27 @@ def rebuilt_part(seen: Observation) -> Diagnosis | None:
     )
 
 
+def constant_part(seen: Observation) -> Diagnosis | None:
+    """A part of the loss is a number that left the graph; the rest has a graph."""
+    if not seen.constant_parts:
+        return None
+    part = seen.constant_parts[0]
+    at, sum_at = innermost_frame(part.frames), innermost_frame(part.added)
+    line = (
+        f"A part of the loss has no graph{say_where(sum_at, 'it is added at')}. `{part.how}` took"
+        f" it out{say_where(at, 'at')}."
+    )
+    return make_diagnosis(
+        Cause.DETACHED,
+        part.module,
+        at,
+        line,
+        "It changes the value of the loss, but only the rest of the loss is trained.",
+        led=part.frames,
+        advice=ADVICE_OF.get(part.how, "").format(how=part.how),
+    )
+
+
 def never_zeroed(seen: Observation) -> Diagnosis | None:
     """Nothing clears the gradients."""
     if seen.kept is None:
@@ -513,7 +541,8 @@ def not_trained(seen: Observation) -> Diagnosis | None:
         line = "Nothing was trained: backward was never called, and no optimizer stepped."
         built = seen.optimizers[0].frames if seen.optimizers else ()
         return explain_delay(seen, Cause.NOT_TRAINED, line, innermost_frame(built), built)
-    if not seen.optimizers and all(call.requires_grad for call in seen.backward):
+    flat = gradient_status(seen) is Gradient.ZERO
+    if not seen.optimizers and not flat and all(call.requires_grad for call in seen.backward):
         line = (
             f"Gradients were asked for {counted(seen.requests or len(seen.backward), 'time')}, but"
             " no optimizer was built, and no value that has a gradient changed."
@@ -572,7 +601,8 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     else:
         broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
         broken = broken or any("x" in p.gradients for p in seen.parameters)
-    if not broken:
+    searched = first is not None and first.where == "value" and not (seen.steps or seen.requests)
+    if not broken and not searched:
         return None
     if first is None:
         return late_not_finite(seen)
@@ -580,6 +610,17 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         return not_finite_operation(first)
     at = innermost_frame(first.frames)
     name = name_module(first.module, first.type)
+    if searched:
+        return make_diagnosis(
+            Cause.NONFINITE_OUTPUT,
+            first.module,
+            at,
+            f"The parameters of {name} became NaN or infinite in a search without"
+            f" gradients{say_where(at, 'it first ran with them at')}.",
+            led=first.frames,
+            advice="Check what the update divides by: the standard deviation of equal rewards is 0."
+            " Add a small eps to the divisor, and check that the rewards differ.",
+        )
     if first.where == "value":
         half = any(p.dtype == "float16" for p in seen.parameters)
         return make_diagnosis(
@@ -958,17 +999,32 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
     if not seen.leaves or got_gradients(seen):
         return None
     made = seen.leaves[0]
+    if made.how in HIDING and (off := off_everywhere(seen)) is not None:
+        return off
     at = innermost_frame(made.frames)
     by = "" if made.how == "unknown" else f" by {made.how}"
     read = next((event for event in seen.severed if event.frames), None)
+    why = (
+        "A tensor made of values has no link to where the values came from, with or without"
+        " requires_grad=True."
+    )
+    advice = ""
+    if made.how in HIDING and read is not None:
+        name = name_module(read.module, read.type) if read.module else "the model"
+        cut = innermost_frame(read.frames)
+        why = (
+            f"`{read.how}` took the output of {name} out of the graph{say_where(cut, 'at')};"
+            f" {made.how} does not put it back and only hides the error."
+        )
+        advice = ADVICE_OF.get(read.how, Cause.DETACHED.advice).format(how=read.how)
     return make_diagnosis(
         Cause.REBUILT,
         made.module or (read.module if read is not None else None),
         at,
         f"The loss does not lead back to any parameter: its graph begins at a new tensor of shape"
         f" {list(made.shape)}, made{by}{say_where(at, 'at')}.",
-        "A tensor made of values has no link to where the values came from, with or without"
-        " requires_grad=True.",
+        why,
+        advice=advice,
     )
 
 
@@ -991,6 +1047,8 @@ def off_everywhere(seen: Observation) -> Diagnosis | None:
     for lost in reversed(seen.lost):
         if lost.only and not lost.entered and lost.switch is not None:
             return explain_switch(lost)
+        if lost.only and not lost.entered and lost.checkpoint is not None:
+            return explain_function(lost, lost.checkpoint)
     return None
 
 
@@ -1111,6 +1169,9 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
     event = seen.severed[-1] if seen.severed else None
+    flat = explain_flat(seen.flat) if seen.flat is not None and everything else None
+    if flat is not None and (hook is None or not hook.parameter):
+        return flat
     if hook is not None and hook.frames:
         at = innermost_frame(hook.frames)
         line = f"A hook on a gradient was registered at {format_frame(at)}."
@@ -1160,22 +1221,41 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
     return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
 
 
+def explain_flat(flat: Nonfinite) -> Diagnosis:
+    """An operation is flat at all its inputs."""
+    at = innermost_frame(flat.frames)
+    inside = f", in {name_module(flat.module, flat.type)}" if flat.module else ""
+    line = (
+        f"`{flat.operation}` got a gradient and passed only zeros on{inside}"
+        f"{say_where(at, 'called at')}."
+    )
+    alone = "one value" in (flat.operation or "")
+    return make_diagnosis(
+        Cause.ZERO if alone else Cause.DEAD,
+        flat.module or None,
+        at,
+        line,
+        "The softmax of one value is constant: it is always 1." if alone else SATURATED,
+        led=flat.frames,
+        advice="Use a sigmoid for a single output, or leave the softmax out." if alone else "",
+    )
+
+
 def exception(seen: Observation) -> Diagnosis | None:
     """Another exception: where it was raised."""
     if seen.raised is None:
         return None
     lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
+    advice = advise_on_error(seen)
     if lost is not None and INFERENCE.search(seen.raised.message):
-        return explain_switch(lost)
+        return replace(explain_switch(lost), advice=advice)
     raising = raising_frames(seen.raised)
     at = innermost_frame(raising)
     under = [f"Raised under {format_frame(at)}."] if at else []
     message = f"{seen.raised.type}: {first_line(seen.raised.message)}"
-    if INFERENCE.search(seen.raised.message):
-        return make_diagnosis(
-            Cause.INFERENCE_MODE, None, at, message, *under, led=raising, advice=NOT_FOR_BACKWARD
-        )
-    return make_diagnosis(Cause.EXCEPTION, None, at, message, *under, led=raising)
+    inference = INFERENCE.search(seen.raised.message)
+    cause = Cause.INFERENCE_MODE if inference else Cause.EXCEPTION
+    return make_diagnosis(cause, None, at, message, *under, led=raising, advice=advice)
 
 
 def raising_frames(raised: Raised) -> tuple[Frame, ...]:
@@ -1264,6 +1344,25 @@ def explain_checkpoint(lost: Lost) -> Diagnosis:
         f" ({format_frame(at)}), and none of its inputs requires a gradient{origin}.",
         "Reentrant checkpointing runs a layer under no_grad, and repeats it in backward only if an"
         f" input requires a gradient: nothing inside learns{first}.",
+    )
+
+
+def explain_function(lost: Lost, function: Checkpointed) -> Diagnosis:
+    """Modules ran only inside a differentiable function that was given none of their parameters."""
+    at = innermost_frame(function.frames)
+    if at is None or at.function != "forward":
+        return explain_checkpoint(lost)
+    return make_diagnosis(
+        Cause.GRAD_MODE_OFF,
+        lost.module,
+        at,
+        f"{name_module(lost.module, lost.type)} ran only inside a torch.autograd.Function"
+        f" ({format_frame(at)}), which builds no graph.",
+        "Such a function gives gradients to the tensors that it is called with, and none of them"
+        " requires one.",
+        led=function.frames,
+        advice="Give the function the parameters too: make the network a submodule of the module"
+        " that it calls, or pass its parameters as an argument.",
     )
 
 

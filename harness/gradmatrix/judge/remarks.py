@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gradmatrix.core.outcomes import TRAINS, UNSEEN, Outcome
+from gradmatrix.core.outcomes import NONFINITE_LOSS, TRAINS, UNSEEN, Outcome
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.verdict import Verdict, best_step, judge_observation
 
@@ -38,13 +38,18 @@ def judge_script(seen: Observation) -> Verdict:
     """The verdict on a script without a contract; ``seen`` is what :func:`split` left."""
     if seen.raised is not None or seen.steps or seen.optimizers:
         return judge_observation(seen)
+    if not seen.requests and seen.nonfinite is not None and seen.nonfinite.where == "value":
+        what = f"the parameters of {seen.nonfinite.module or 'a module'} became NaN or infinite"
+        return Verdict(Outcome(NONFINITE_LOSS), None, what)
     if not seen.requests and seen.updates >= SEARCHED:
         what = "No gradient was asked for: parameters change by a search, or in forward mode."
         return Verdict(Outcome(TRAINS), None, what)
     if not seen.requests:
         what = "No gradient was asked for, and no optimizer was built: nothing can be judged."
         return Verdict(Outcome(UNSEEN), None, what)
-    if not seen.updates and all(len(p.gradients) < COMPARED for p in seen.parameters):
+    once = all(len(p.gradients) < COMPARED for p in seen.parameters)
+    flat = seen.parameters and all(best_step(p) == "z" for p in seen.parameters if p.learns)
+    if not seen.updates and once and not flat:
         what = "No gradient was asked for twice: whether values change cannot be judged."
         return Verdict(Outcome(UNSEEN), None, what)
     return judge_observation(seen)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
 from . import source
 from .finite import greatest
 from .frames import here, line, shown, written
-from .severing import LIKE, WEAK
-from .torches import Reach, follow, is_parameter, named, reach, title
+from .severing import CASTS, LIKE, OF_NUMBERS, WEAK
+from .torches import Reach, follow, is_parameter, named, reach, summands, title
 from .unregistered import unregistered
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ class Evidence:
         """The script's own differentiable functions, with the ids of the leaves behind each."""
         self._parts: Dict[Any, Dict[str, Any]] = {}
         """Leaves of the loss that were made of values of the graph, by their line."""
+        self._constants: Dict[Any, Dict[str, Any]] = {}
+        """Parts of the loss without a graph, by their line: the value in each step, and what took
+        the last one out of the graph."""
         self._added: Set[int] = set()
         """Ids of parameters whose gradient was still there when backward reached them again."""
         self._cleared: Set[int] = set()  # the same for those without one
@@ -97,6 +100,7 @@ class Evidence:
             if owner not in self._custom and len(self._custom) < SHOWN:
                 self._custom[owner] = set(follow(node, Reach()).leaves)
         self._look_for_parts(found)
+        self._look_for_constants(roots)
         self._look_for_added(found)
         self.births.reached(found.leaves)
         self.forward.severing.dropped.clear()
@@ -119,6 +123,42 @@ class Evidence:
                 shape = list(event["leaf"]().shape)
                 kept = {**event, "leaf": None, "shape": shape, "step": self.forward.clock()}
                 self._parts.setdefault((first["file"], first["line"]), kept)
+
+    def _look_for_constants(self, roots: List[Any]) -> None:
+        """Keep the parts of the loss that have no graph although they were computed from one.
+
+        A constant is added in healthy scripts, too: as a part that is frozen, or to report another
+        value for the loss. So something must have left the graph before, that is not computed from
+        the rest of the loss.
+        """
+        severing = self.forward.severing
+        nodes = summands(roots) if severing.added else set()
+        for event in severing.added:
+            if event["node"] in nodes:
+                cut = self._cut_before(event)
+                if cut is not None:
+                    first = event["frames"][0]
+                    known = self._constants.setdefault((first["file"], first["line"]), {"values": []})
+                    known["values"].append(float(event["value"]))
+                    known.update(how=cut["how"], module=cut["module"], frames=cut["frames"])
+                    known.update(step=self.forward.clock(), added=event["frames"])
+        severing.added.clear()
+
+    def _cut_before(self, added: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """What took from the graph a part of the loss that was ``added``."""
+        events = [
+            event
+            for event in self.forward.severing.severed
+            if not event["early"]
+            and event["behind"] is not None
+            and event["how"] not in LIKE
+            and (event["how"] in OF_NUMBERS) == added["number"]
+            and (not added["number"] or event["frames"][0] == added["frames"][0])
+        ]
+        cuts = together(events)
+        if any(added["others"] & cut["behind"].whole().nodes for cut in cuts):
+            return None  # another value is reported for the loss, or a part of it is logged
+        return min(reversed(cuts), key=self._telling, default=None)
 
     def _look_for_added(self, found: Reach) -> None:
         """Note which parameters still have the gradient of an earlier step."""
@@ -163,7 +203,7 @@ class Evidence:
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
         self._reach, self._flat, self._kept, self._adding = Reach(), None, None, None
-        for kept in (self._custom, self._parts):
+        for kept in (self._custom, self._parts, self._constants):
             kept.clear()
 
     def new_step(self) -> None:
@@ -332,9 +372,26 @@ class Evidence:
                     continue  # it explains little: a mask, a table of positions
                 module = self._giver(event, behind)
                 found.append({**event, "behind": None, "module": module, "parameters": parameters})
-        # Operations that only copy a shape or compare come last; of equals, the latest comes first.
-        found.sort(key=lambda event: (event["how"] in WEAK, -len(event["parameters"])))
+        # Of equals, the latest comes first.
+        found.sort(key=lambda event: (self._telling(event), -len(event["parameters"])))
         return found
+
+    def _telling(self, event: Dict[str, Any]) -> int:
+        """The rank of what took a tensor out of the graph: 0 tells most.
+
+        What only copies a shape or compares comes last, and before it what a library does inside a
+        module that went on with a graph.
+        """
+        if event["how"] in CASTS:
+            return 1
+        if event["how"] in WEAK:
+            return 3
+        return 0 if event["frames"][0]["user"] or not self._went_on(event) else 2
+
+    def _went_on(self, event: Dict[str, Any]) -> bool:
+        """Whether the module that ran gave an output with a graph after this."""
+        after = self.forward.outputs[event["stamp"] :]
+        return any(module is event["module"] for _, module, _ in after)
 
     def _resting(self) -> Set[int]:
         """Ids of the parameters of modules that never ran, such as an expert without a token."""
@@ -362,13 +419,12 @@ class Evidence:
         given = next((module for node, module in reversed(givers) if node in behind.nodes), None)
         if running is None:
             return given or (outputs[-1][1] if outputs else None)
-        went_on = any(module is running for _, module, _ in outputs[event["stamp"] :])
         inner = (
             given is not None
             and given is not running
             and any(module is given for module in running.modules())
         )
-        return given if went_on and inner else running
+        return given if inner and self._went_on(event) else running
 
     def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The last starving module before one that the loss reaches: the graph was cut between."""
@@ -518,6 +574,14 @@ class Evidence:
                 }
                 for event in list(self._parts.values())[:SHOWN]
             ],
+            "constant_parts": [
+                {
+                    **{key: event[key] for key in ("step", "how", "frames", "added")},
+                    "module": title(event["module"], names)["module"],
+                }
+                for event in self._constants.values()
+                if len({value for value in event["values"] if value}) > 1
+            ][:SHOWN],
             "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]
@@ -549,7 +613,11 @@ class Evidence:
 
     def _blamed(self, group: Dict[str, Any], starving: Set[int]) -> bool:
         """Whether starving parameters are in the modules of ``group``; True if no step was made."""
-        return not starving or any(id(p) in starving for p in group["within"].parameters())
+        return not starving or any(
+            id(p) in starving
+            for module in (group["within"], group["module"])
+            for p in module.parameters()
+        )
 
     def _lost(self, group: Dict[str, Any], names: Dict[int, str]) -> Dict[str, Any]:
         switch, module, within = group["switch"], group["module"], group["within"]

@@ -28,6 +28,8 @@ OPERATIONS = (
     *("softmax", "log_softmax", "logsumexp", "matmul", "mm", "bmm", "__matmul__", "einsum"),
 )
 """Operations whose value or derivative can be NaN or infinite at finite numbers."""
+FLATTENING = ("sigmoid", "tanh", "softmax", "log_softmax", "clamp", "clip")
+"""Operations that have a derivative of exactly zero where they are flat."""
 SHOWN = {
     "__truediv__": "/",
     "__rtruediv__": "/",
@@ -58,14 +60,16 @@ class FiniteWatch:
         """The loss of a step, or None."""
         self._backward: Optional[Dict[str, Any]] = None
         """The first operation whose derivative made NaN or infinity of a finite gradient."""
+        self.flat: Optional[Dict[str, Any]] = None
+        """The first of the operations in FLATTENING that got a gradient and passed only zeros on."""
         self._looking = False
 
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
         """Look at a module's output.
 
-        A module whose input was already non-finite is not to blame.
+        A module whose input or parameters were already non-finite is not to blame.
         """
-        if "output" in self.found:
+        if "output" in self.found or "value" in self.found:
             return
         magnitudes = [greatest(tensor) for tensor in outputs]
         if not all(map(math.isfinite, magnitudes)):
@@ -84,16 +88,29 @@ class FiniteWatch:
     def operation(self, name: str) -> Callable[..., None]:
         """A function that looks at the result of each call of the operation ``name``."""
 
-        def look(result: Any, *given: Any, **_: Any) -> None:
+        def look(result: Any, *given: Any, **named: Any) -> None:
             if self._looking or "output" in self.found or not floating(result):
                 return
             self._looking = True
             try:
-                self._look(name, result, given)
+                if name in FLATTENING and self.flat is None:
+                    self._look_for_flat(name, result, named.get("dim", given[1] if given[1:] else None))
+                if name in OPERATIONS:
+                    self._look(name, result, given)
             finally:
                 self._looking = False
 
         return look
+
+    def _look_for_flat(self, name: str, result: Any, dim: Any) -> None:
+        """Look at what comes back through ``result``; ``dim`` is that of a softmax."""
+        if result.grad_fn is None or transformed():
+            return
+        alone = "softmax" in name and isinstance(dim, int) and result.shape[dim] == 1
+        found = {"step": self.clock(), "operation": f"{name} over one value" if alone else name}
+        module = self.running()
+        owner = None if module is None else weakref.ref(module)
+        result.grad_fn.register_hook(partial(self._flattened, found, owner, here()))
 
     def _look(self, name: str, result: Any, given: Tuple[Any, ...]) -> None:
         if result.grad_fn is not None and self._backward is None and not transformed():
@@ -122,6 +139,19 @@ class FiniteWatch:
         if self._backward is not None or all_finite(inner) or not all_finite(outer):
             return
         self._backward = {**found, "owner": owner and owner(), "frames": line(at)}
+
+    def _flattened(
+        self,
+        found: Dict[str, Any],
+        owner: Any,
+        at: Optional[Lines],
+        inner: Iterable[Any],
+        outer: Iterable[Any],
+    ) -> None:
+        """An operation passed on the gradients ``inner`` of the gradients ``outer``."""
+        given = [greatest(each) for each in present(inner)]
+        if self.flat is None and given and not any(given) and any(map(greatest, present(outer))):
+            self.flat = {**found, "owner": owner and owner(), "frames": line(at)}
 
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
         """Keep the first of its kind; ``owner`` is a parameter."""
@@ -165,9 +195,14 @@ def floating(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
+def present(gradients: Iterable[Any]) -> List[Any]:
+    """The gradients that are there."""
+    return [each for each in gradients if each is not None]
+
+
 def all_finite(gradients: Iterable[Any]) -> bool:
     """Whether all gradients that are there are finite."""
-    return all(math.isfinite(greatest(each)) for each in gradients if each is not None)
+    return all(math.isfinite(greatest(each)) for each in present(gradients))
 
 
 def tensors(values: Iterable[Any]) -> List[Any]:

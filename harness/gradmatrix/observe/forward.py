@@ -133,6 +133,7 @@ class ForwardWatch:
         self.new_step()
         for kept in (self.seen, self._tops, self._off_in_autocast, self.finite.found):
             kept.clear()
+        self.finite.flat = None
 
     def stamp(self) -> int:
         """A clock within this step: how many outputs have been seen."""

@@ -294,8 +294,9 @@ class Observer:
 
     def _answered(self) -> None:
         """A script without an optimizer got gradients."""
-        if self.updates.read > 1:  # only then was everything watched from the start
-            self.evidence.stepped(self.parameters.starving, self.parameters.zero)
+        # Only from the second request on was everything watched from the start.
+        starving = self.parameters.starving if self.updates.read > 1 else set()
+        self.evidence.stepped(starving, self.parameters.zero)
         if self.forward.innermost() is None:
             self.evidence.new_step()
         if not self.updates.auditing and not self._optimizers:
@@ -464,6 +465,7 @@ class Observer:
             "zero_output": None
             if self.light or well
             else self._or(self.parameters.zero_output, None),
+            "flat": None if self.light or well else self._or(self.parameters.flat, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),
             "optimizers": [] if self.light or well else self._or(self._of_optimizers, []),

@@ -513,6 +513,13 @@ class ParameterWatch:
         first = self.forward.finite.zero
         return None if first is None else {"where": "output", **self._located(first)}
 
+    def flat(self) -> Optional[Dict[str, Any]]:
+        """The first operation that got a gradient and passed only zeros on."""
+        first = self.forward.finite.flat
+        if first is None:
+            return None
+        return {"where": "gradient", "operation": first["operation"], **self._located(first)}
+
     def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
         owners = {
             id(p): module

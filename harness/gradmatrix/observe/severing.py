@@ -12,9 +12,9 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import source
-from .finite import OPERATIONS
+from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
-from .spoiled import FUNCTIONS, IN_PLACE
+from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
 from .torches import Reach, behind, identity, is_compiling
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ KEPT = 256
 ALIKE_KEPT = 16
 """At most this many of them by the same line: one for each expert of a loop."""
 LEAVING = ("detach", "detach_", "item", "tolist", "numpy", "__float__")
+OF_NUMBERS = ("item", "tolist", "__float__")
 READING = ("detach", "data")
 LIKE = ("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like")
 """They take a tensor's shape and none of its values, so the graph begins again there."""
@@ -42,15 +43,23 @@ NO_DERIVATIVE = (
     "bool",
     "int",
     "long",
+    "byte",
+    "char",
+    "short",
 )
 """They return truth values or whole numbers, which have no gradient."""
-WEAK = (*LIKE, *NO_DERIVATIVE)
+CASTING = ("to", "type")
+"""They do so if they are given such a type."""
+CASTS = ("int", "long", "byte", "char", "short", *CASTING)
+WEAK = (*LIKE, *NO_DERIVATIVE, *CASTING)
 """These are common, and are suspected only if nothing else explains a lost gradient."""
 COMPARED = ("sum", "mean", "prod", "nanmean", "std", "var", "norm")
 """Functions of torch that libraries keep and compare by identity: Lightning's ``reduce_fx``."""
 FLAT = ("round", "floor", "ceil", "trunc", "sign")
 """Their gradient is zero everywhere."""
 MAKING = ("tensor", "as_tensor")
+ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
+"""Methods by which a part is added to a loss; ``+=`` is among the operations in place."""
 LOSSES = ("cross_entropy", "nll_loss")
 TO_FREEZE = re.compile(r"infer|free?z|frozen")
 """Arguments that freeze parameters if they are true."""
@@ -84,6 +93,8 @@ class SeveringWatch:
         """The nodes behind the severed tensors of this step."""
         self.flat: List[Dict[str, Any]] = []
         """Tensors whose gradient became zero through a function that is flat everywhere."""
+        self.added: List[Dict[str, Any]] = []
+        """Numbers without a graph that were added to one that has a graph."""
         self.made: List[Dict[str, Any]] = []
         """Leaves that were made to require a gradient, by weak reference."""
         self.dropped: Dict[int, Optional[Lines]] = {}
@@ -132,9 +143,11 @@ class SeveringWatch:
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
         self._replace(torch, "compile", self._compiled, after=False)
         methods, self._undo = self._undo, self._functions
-        for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS)):
+        native = torch._C._nn
+        for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS), (native, NATIVE)):
             for name in (each for each in names if hasattr(place, each)):
-                self._replace(place, name, self._changing(name), after=True)
+                note = self._changing(name, by_torch=place is not torch.Tensor)
+                self._replace(place, name, note, after=True)
         self._undo = methods
         for name, note in (
             ("clip_grad_norm_", self._clipping),
@@ -153,6 +166,10 @@ class SeveringWatch:
         self._on = True
         for name in (*LEAVING, *NO_DERIVATIVE):
             self._replace(torch.Tensor, name, self._leaving(name), after=False)
+        for name in ADDING:
+            self._replace(torch.Tensor, name, self._adding, after=True)
+        for name in CASTING:
+            self._replace(torch.Tensor, name, self._casting(name), after=True)
         for name in FLAT:
             self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
         self._follow_operations(torch.Tensor)
@@ -172,7 +189,7 @@ class SeveringWatch:
         return self.remove
 
     def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
-        for name in OPERATIONS:
+        for name in dict.fromkeys((*OPERATIONS, *FLATTENING)):
             if hasattr(owner, name) and name not in but:
                 self._replace(owner, name, self.operation(name), after=True)
 
@@ -186,7 +203,7 @@ class SeveringWatch:
 
     def new_step(self) -> None:
         """Forget what happened in the step that is over."""
-        for events in (self.severed, self.flat):
+        for events in (self.severed, self.flat, self.added):
             events.clear()
         self.made = [event for event in self.made if event["leaf"]() is not None]
         self._followed.clear()
@@ -235,10 +252,13 @@ class SeveringWatch:
     ) -> None:
         self._clipping(None, clip_value)
 
-    def _changing(self, how: str) -> Callable[..., None]:
-        def note(_result: Any, tensor: Any, *_: Any, **__: Any) -> None:
-            if tensor.requires_grad and not plumbing(sys._getframe(3)):
+    def _changing(self, how: str, *, by_torch: bool) -> Callable[..., None]:
+        """Note a change in place; that of an activation is called ``by_torch`` for a module."""
+        def note(result: Any, tensor: Any, *given: Any, **__: Any) -> None:
+            if tensor.requires_grad and (by_torch or not plumbing(sys._getframe(3))):
                 self.spoiled.changed(tensor, how)
+                if how == "__iadd__" and self._on:
+                    self._adding(result, None, *given)
 
         return note
 
@@ -291,6 +311,17 @@ class SeveringWatch:
 
         return note
 
+    def _casting(self, how: str) -> Callable[..., None]:
+        leaving = self._leaving(how)
+
+        def note(result: Any, source: Any, *_: Any, **__: Any) -> None:
+            if isinstance(result, self._torch.Tensor) and not (
+                result.is_floating_point() or result.is_complex()
+            ):
+                leaving(source)
+
+        return note
+
     def sever(
         self,
         source: Any,
@@ -334,6 +365,33 @@ class SeveringWatch:
                 self.sever(origin, how, frames())
 
         return note
+
+    def _adding(self, result: Any, *given: Any, **__: Any) -> None:
+        """Note a sum of one number with a graph and one without it."""
+        if not self._in_graph(result) or result.numel() != 1 or plumbing(sys._getframe(3)):
+            return
+        constant = next((each for each in given if self._is_constant(each)), None)
+        if constant is not None and len(self.added) < KEPT:
+            number = not isinstance(constant, self._torch.Tensor)
+            self.added.append(
+                {
+                    "node": identity(result.grad_fn),
+                    "others": {
+                        identity(node) for node, _ in result.grad_fn.next_functions if node
+                    },
+                    "value": constant if number else constant.detach().clone(),
+                    "number": number,
+                    "frames": frames(),
+                    "module": self.running(),
+                }
+            )
+
+    def _is_constant(self, value: Any) -> bool:
+        if isinstance(value, self._torch.Tensor):
+            return bool(
+                value.numel() == 1 and value.is_floating_point() and not value.requires_grad
+            )
+        return isinstance(value, float)
 
     def _in_graph(self, value: Any) -> bool:
         return isinstance(value, self._torch.Tensor) and value.grad_fn is not None

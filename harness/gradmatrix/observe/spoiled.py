@@ -7,6 +7,7 @@ error.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Set, Tuple
@@ -30,6 +31,8 @@ IN_PLACE = (
 """Methods of tensors that change them in place."""
 FUNCTIONS = ("relu_", "sigmoid_", "tanh_", "dropout_", "selu_", "celu_", "rrelu_")
 """Functions of torch that do so; ``nn.ReLU(inplace=True)`` calls the first."""
+NATIVE = ("leaky_relu_", "hardtanh_", "elu_", "silu_", "hardswish_", "hardsigmoid_", "mish_")
+"""The same, in torch's module for activations."""
 OPERATORS = {"__iadd__": "+=", "__isub__": "-=", "__imul__": "*=", "__itruediv__": "/="}
 CHANGED = re.compile(
     r"modified by an inplace operation: \[\S+ \[([\d, ]*)\]\](?:, which is (output \d+ of \w+),)?"
@@ -104,8 +107,10 @@ class SpoiledWatch:
             "before": [],
         }
         expected = int(match.group(4))
-        for how, shapes, version, at in self._changes:
-            if shape in shapes and version > expected and at is not None:
-                return {**known, "how": OPERATORS.get(how, how), "frames": line(at)}
+        later = [each for each in self._changes if each[2] > expected and each[3] is not None]
+        size = math.prod(shape)  # backward may need a view of the tensor, with another shape
+        alike = [each for each in later if any(math.prod(of) == size for of in each[1])]
+        for how, _, _, at in [*(each for each in later if shape in each[1]), *alike]:
+            return {**known, "how": OPERATORS.get(how, how), "frames": line(at)}
         at = self._steps.get(tuple(shape)) or self._steps.get(tuple(reversed(shape)))
         return {**known, "how": "step" if at is not None else "", "frames": line(at)}

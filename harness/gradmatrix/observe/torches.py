@@ -348,6 +348,30 @@ def reach(roots: Iterable[Any]) -> Reach:
     return found
 
 
+SUMS = ("Add", "Sub", "Sum", "Mean", "Stack", "Cat")
+PASSING = ("Neg", "Clone", "Alias", "ToCopy", "Squeeze", "Unsqueeze", "View", "UnsafeView")
+MULTIPLES = ("Mul", "Div")
+
+
+def summands(roots: Iterable[Any]) -> Set[int]:
+    """The nodes of the parts of which the scalars ``roots`` are sums, by identity.
+
+    A part may be multiplied by a constant.
+    """
+    waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+    found: Set[int] = set()
+    while waiting and len(found) < MOST:
+        node = waiting.pop()
+        if identity(node) in found:
+            continue
+        found.add(identity(node))
+        following = [each for each, _ in node.next_functions if each is not None]
+        kind = type(node).__name__.partition("Backward")[0]
+        if kind in (*SUMS, *PASSING) or (kind in MULTIPLES and len(following) == 1):
+            waiting += following
+    return found
+
+
 def behind(node: Any, known: Dict[int, Reach]) -> Reach:
     """What is reached from ``node``, without a reference to any of it.
 

@@ -175,7 +175,10 @@ class UpdateWatch:
         if watched.kept is None:
             return False
         watched.compared = True
-        if self.parameters.differs(torch, watched.latest, watched.kept) is not Change.FINITE:
+        change = self.parameters.differs(torch, watched.latest, watched.kept)
+        if change is Change.BROKEN and not self.requests:  # by a search, and not by a gradient
+            self.parameters.forward.finite.note("value", watched.first, frames())
+        if change is not Change.FINITE:
             return False
         watched.moved = True
         self.parameters.changed(watched.first)

@@ -1,0 +1,100 @@
+"""What to do about the errors that torch raises when a script trains in a way that cannot work."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradmatrix.core.observation import Observation
+
+NOT_FOR_BACKWARD = (
+    "Leave torch.inference_mode() out where backward needs the tensor: use torch.no_grad() in its"
+    " place if it needs no gradient, or clone() the tensor outside of inference mode."
+)
+ADVICE = {
+    r"inference (?:tensors?|mode)": NOT_FOR_BACKWARD,
+    r"differentiated Tensors? do(?:es)? not require grad": (
+        "Make the inputs of torch.autograd.grad require a gradient before the forward pass:"
+        " x.requires_grad_(True)."
+    ),
+    r"not have been used in the graph": (
+        "Give torch.autograd.grad the tensor that the forward pass used: a copy or a slice of it is"
+        " another tensor. With allow_unused=True the gradient is None."
+    ),
+    r"implicitly created only for scalar": (
+        "Reduce the loss to one number before backward: loss.mean() or loss.sum()."
+    ),
+    r"can't optimize a non-leaf": (
+        "Give the optimizer a leaf: x.detach().requires_grad_(True), or nn.Parameter(x), made after"
+        " x was moved or computed."
+    ),
+    r"change requires_grad flags of leaf": (
+        "Use x.detach() to stop the gradient at a tensor that was computed. To freeze a model, set"
+        " requires_grad of its parameters before the forward pass."
+    ),
+    r"call numpy\(\) on Tensor that requires grad": (
+        "Use x.detach().numpy() for what is only logged. What the loss needs must stay a tensor."
+    ),
+    r"floating[ -]point and complex dtype can require": (
+        "Convert it to floating point first: x.float(). Whole numbers have no gradient."
+    ),
+    r"support the deepcopy protocol": (
+        "Copy a computed tensor with x.detach().clone(). Before a module is copied, remove the"
+        " outputs that it keeps as attributes."
+    ),
+    r"missing 1 required positional argument: 'closure'": (
+        "Give step a closure: a function that clears the gradients, computes the loss, calls"
+        " backward and returns the loss."
+    ),
+    r"appear in more than one parameter group": "Give each parameter to one group only.",
+    r"empty parameter list": (
+        "Register modules and parameters as attributes of the model. A generator such as"
+        " model.parameters() is used up after one pass: make a list of it."
+    ),
+    r"finished reduction in the prior iteration": (
+        "Some parameters took no part in the loss: use their output in the loss, freeze them, or"
+        " give DistributedDataParallel find_unused_parameters=True."
+    ),
+    r"mark a variable ready only once": (
+        "Checkpoint with use_reentrant=False, or give DistributedDataParallel static_graph=True."
+    ),
+    r"(?:same|two) devices?\b|different devices?\b": (
+        "Move the model and its data to one device, the model before the optimizer is built."
+    ),
+    r"same dtype|expected scalar type|Input type .* and (?:weight|bias) type|Found dtype": (
+        "Give the data and the parameters one dtype, such as x.float(); train in half precision"
+        " under autocast."
+    ),
+    r"Target -?\d+ is out of bounds|index out of range in self|device-side assert": (
+        "Check the largest index: labels go from 0 to classes - 1, and indices of an embedding stay"
+        " below its size."
+    ),
+    r"'(?:float|int|NoneType|numpy\.\w+)' object has no attribute 'backward'": (
+        "Call backward on the tensor of the loss itself: without .item(), and returned by the"
+        " function that computes it."
+    ),
+}
+"""What helps against an error, by a pattern of its message."""
+NONE = re.compile(r"\bNoneType\b")
+NO_LEAF = re.compile(r"\.grad attribute of a Tensor that is not a leaf")
+
+
+def advise_on_error(seen: Observation) -> str:
+    """What to do about the exception that ended the script; empty if that is not known."""
+    assert seen.raised is not None
+    message = seen.raised.message
+    known = next((text for what, text in ADVICE.items() if re.search(what, message)), "")
+    if known or not NONE.search(message):
+        return known
+    if any(NO_LEAF.search(warned.message) for warned in seen.warnings):
+        return (
+            "Make the tensor a leaf again: x = x.detach().requires_grad_(True). Only leaves keep"
+            " their gradient; x.retain_grad() keeps that of a computed tensor."
+        )
+    if ".grad" in "".join(seen.raised.traceback.splitlines()[-3:]):
+        return (
+            "Its .grad is None: backward did not reach this tensor, or was not called since its"
+            " gradient was cleared. Check that it requires a gradient and that the loss uses it."
+        )
+    return ""
