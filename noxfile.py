@@ -167,8 +167,10 @@ def audit(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def corpus(session: nox.Session) -> None:
-    """Trace scripts that train real libraries, healthy ones and ones with a known fault."""
-    command(session, "corpus", *session.posargs, families=TOOLS)
+    """Trace scripts that train real libraries; with -- --others run their faults without trace."""
+    others = session.posargs[:1] == ["--others"]
+    words = ["others", *session.posargs[1:]] if others else ["corpus", *session.posargs]
+    command(session, *words, families=TOOLS)
 
 
 @nox.session(venv_backend="none", default=False)

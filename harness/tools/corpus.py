@@ -22,7 +22,7 @@ import sys
 import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -293,6 +293,34 @@ class Answer:
         )
 
 
+def run(
+    case: Case, words: Sequence[str | Path], folder: Path, variables: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder that gets the script of a case.
+
+    Raises:
+        UserError: if the command did not end.
+    """
+    (folder / case.script.path.name).write_text(case.text, encoding="utf-8")
+    try:
+        return subprocess.run(
+            words,
+            cwd=folder,
+            env={**os.environ, **OFFLINE, **variables},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{case.name} did not end in {TIMEOUT_S:g} s.",
+            cause="the script hangs, or the machine is very busy",
+            next_step="run the script alone to see why",
+        ) from None
+
+
 def trace(case: Case, python: Path) -> Answer:
     """Trace a case as a user does, in a folder of its own.
 
@@ -300,27 +328,10 @@ def trace(case: Case, python: Path) -> Answer:
         UserError: if ``trace`` wrote no finding, or did not end.
     """
     with tempfile.TemporaryDirectory(prefix="gradmatrix-corpus-") as folder:
-        path = Path(folder) / case.script.path.name
-        path.write_text(case.text, encoding="utf-8")
         output = Path(folder) / "finding.json"
-        words = ["trace", "--python", str(python), "--output", str(output), path.name]
-        try:
-            ran = subprocess.run(
-                [sys.executable, "-m", "gradmatrix", *words],
-                cwd=folder,
-                env={**os.environ, **OFFLINE},
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise UserError(
-                f"trace of {case.name} did not end in {TIMEOUT_S:g} s.",
-                cause="the script hangs, or the machine is very busy",
-                next_step="trace the script alone to see why",
-            ) from None
+        options = ("--python", python, "--output", output, case.script.path.name)
+        words = (sys.executable, "-m", "gradmatrix", "trace", *options)
+        ran = run(case, words, Path(folder), {"PYTHONPATH": str(Path(__file__).parents[1])})
         if not output.exists():
             raise UserError(
                 f"trace wrote no finding about {case.name}.",
@@ -333,11 +344,10 @@ def trace(case: Case, python: Path) -> Answer:
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": str(Path(__file__).parents[1]),
     "TOKENIZERS_PARALLELISM": "false",
     "WANDB_MODE": "disabled",
 }
-"""Variables of every traced script: nothing is downloaded, and one case takes one core."""
+"""Variables of every script: nothing is downloaded, and one case takes one core."""
 
 
 def installed(project: Project, names: Iterable[str], say: Console) -> dict[str, Path]:
@@ -363,6 +373,19 @@ def installed(project: Project, names: Iterable[str], say: Console) -> dict[str,
             choose=(lambda _: BuildChoice(Build.DEFAULT)) if whole else None,
         ).python
     return pythons
+
+
+@contextmanager
+def pooled(
+    cases: Iterable[Case], jobs: int, project: Project, say: Console
+) -> Iterator[tuple[ThreadPoolExecutor, dict[str, Path]]]:
+    """Threads to run cases in, and the interpreter of each environment, held while they run."""
+    environments = {case.script.origin.environment for case in cases}
+    with ExitStack() as held:
+        for name in sorted(environments):
+            held.enter_context(environment.in_use(project.environments / "corpus", name))
+        pythons = installed(project, environments, say)
+        yield held.enter_context(ThreadPoolExecutor(jobs)), pythons
 
 
 @dataclass(frozen=True)
@@ -416,18 +439,23 @@ def register_corpus(commands: argparse._SubParsersAction[argparse.ArgumentParser
     """Add this command to the command line."""
     text = "trace scripts that train real libraries: is every healthy one called healthy, and is "
     parser = add(commands, "corpus", corpus_command, text + "the cause of every fault named?")
+    add_choice(parser)
+    parser.add_argument("--healthy", action="store_true", help="only the healthy scripts")
+    parser.add_argument(
+        "--output", type=Path, default=None, metavar="FILE",
+        help="add every answer beside its truth, for a reader who judges the remedies",
+    )  # fmt: skip
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which cases run, and how many at once."""
     parser.add_argument(
         "names", nargs="*", metavar="SCRIPT", help="only these, or SCRIPT/FAULT (default: all)"
     )
     parser.add_argument(
         "--jobs", type=positive, default=1, metavar="N", help="trace so many at once (default: 1)"
     )
-    parser.add_argument("--healthy", action="store_true", help="only the healthy scripts")
     parser.add_argument("--open", action="store_true", help="not what is kept out")
-    parser.add_argument(
-        "--output", type=Path, default=None, metavar="FILE",
-        help="add every answer beside its truth, for a reader who judges the remedies",
-    )  # fmt: skip
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
@@ -458,12 +486,7 @@ def corpus_command(options: argparse.Namespace, project: Project, console: Conso
     """Run ``corpus``; returns 1 if it fails."""
     cases = chosen(options)
     answers: list[Answer] = []
-    environments = {case.script.origin.environment for case in cases}
-    with ExitStack() as held:
-        for name in sorted(environments):
-            held.enter_context(environment.in_use(project.environments / "corpus", name))
-        pythons = installed(project, environments, console)
-        pool = held.enter_context(ThreadPoolExecutor(options.jobs))
+    with pooled(cases, options.jobs, project, console) as (pool, pythons):
         for answer in pool.map(lambda c: trace(c, pythons[c.script.origin.environment]), cases):
             answers.append(answer)
             if options.output is not None:
