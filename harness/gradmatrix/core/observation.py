@@ -344,6 +344,15 @@ class Adapted(Frozen, frozen=True):
     frames: tuple[Frame, ...]
 
 
+class Shared(Frozen, frozen=True):
+    """A module that has two names in the module around it, and was frozen by one of them."""
+
+    module: str
+    names: tuple[str, ...]
+    frames: tuple[Frame, ...]
+    """Where it was frozen."""
+
+
 class Missed(Frozen, frozen=True):
     """An optimizer's step that found no gradient, beside modules that got one."""
 
@@ -354,13 +363,14 @@ class Missed(Frozen, frozen=True):
 
 
 class Unmoved(Frozen, frozen=True):
-    """Why the updates of a script without an optimizer of torch change nothing."""
+    """Why updates change nothing: those of a script without an optimizer of torch, or undone ones."""
 
-    how: Literal["rate", "rebound", "unused", "used-up"]
-    """A learning rate of 0, a name that is bound to a new tensor, a result that is not used, or a
-    generator of parameters that is gone through once."""
+    how: Literal["rate", "rebound", "unused", "used-up", "undone"]
+    """A learning rate of 0, a name that is bound to a new tensor, a result that is not used, a
+    generator of parameters that is gone through once, or first values that come back."""
     text: str
-    """What sets the rate, the name, or the attribute that holds the generator."""
+    """What sets the rate, the name, the attribute that holds the generator, or the call that brings
+    values back."""
     frames: tuple[Frame, ...]
 
 
@@ -457,6 +467,7 @@ class Observation(Frozen, frozen=True):
     spoiled: Spoiled | None = None
     kept: Kept | None = None
     adapted: Adapted | None = None
+    shared: Shared | None = None
     missed: Missed | None = None
     drift: Diverged | None = None
     updates: int = 0

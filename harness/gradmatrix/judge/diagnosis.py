@@ -181,6 +181,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             left_out,
             missed,
             adapted,
+            shared,
             rebuilt_part,
             constant_part,
             never_zeroed,
@@ -451,6 +452,27 @@ def adapted(seen: Observation) -> Diagnosis | None:
     )
 
 
+def shared(seen: Observation) -> Diagnosis | None:
+    """A copy that is none was frozen, and so was what is trained."""
+    found = seen.shared
+    if found is None:
+        return None
+    at = innermost_frame(found.frames)
+    first, second = found.names
+    line = (
+        f"`{first}` and `{second}` are one and the same module, and it was frozen"
+        f"{say_where(at, 'at')}."
+    )
+    return make_diagnosis(
+        Cause.FROZEN,
+        found.module,
+        at,
+        line,
+        led=found.frames,
+        advice="If one should be frozen and the other trained, make a copy: copy.deepcopy(module).",
+    )
+
+
 def rebuilt_part(seen: Observation) -> Diagnosis | None:
     """A part of the loss is a new tensor that was made of values; the rest has a graph."""
     if not seen.rebuilt_parts:
@@ -577,6 +599,11 @@ def unmoved(seen: Observation) -> Diagnosis | None:
     line = f"The learning rate was 0: {found.text}{where}."
     if found.how == "rate":
         cause = Cause.LEARNING_RATE
+    elif found.how == "undone":
+        line = "Each step changes the parameters, but before the next one they are back at their"
+        line += f" first values{say_where(at, f'`{found.text}` is called at')}."
+        advice = "Do not copy or load earlier values into the model between two steps: restore them"
+        advice += " only after validation."
     elif found.how == "used-up":
         name = f"`{found.text}`" if found.text else "A variable"
         line = (

@@ -138,7 +138,9 @@ class Evidence:
                 cut = self._cut_before(event)
                 if cut is not None:
                     first = event["frames"][0]
-                    known = self._constants.setdefault((first["file"], first["line"]), {"values": []})
+                    known = self._constants.setdefault(
+                        (first["file"], first["line"]), {"values": []}
+                    )
                     known["values"].append(float(event["value"]))
                     known.update(how=cut["how"], module=cut["module"], frames=cut["frames"])
                     known.update(step=self.forward.clock(), added=event["frames"])
@@ -582,6 +584,7 @@ class Evidence:
                 for event in self._constants.values()
                 if len({value for value in event["values"] if value}) > 1
             ][:SHOWN],
+            "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
             "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]
@@ -736,12 +739,7 @@ def adapted(
         for head in heads:
             own = {id(p): p for p in head.parameters()}
             if own and not any(p.requires_grad for p in own.values()):
-                lines = [
-                    at
-                    for at, members in severing.froze.items()
-                    if any(id(member()) in own for member in members)
-                ]
-                froze = line(lines[-1]) if lines else []
+                froze = frozen_at(own, severing)
                 said = source.settings("task_type", type(next(iter(configs.values()))).__name__)
                 return {
                     "module": title(head, names)["module"],
@@ -750,6 +748,39 @@ def adapted(
                     "model": kind,
                     "frames": [*froze[:1], *said[-1:], *froze[1:]],
                 }
+    return None
+
+
+def frozen_at(own: Dict[int, Any], severing: SeveringWatch) -> List[Dict[str, Any]]:
+    """The line that last froze one of these parameters, given by id."""
+    lines = [
+        at
+        for at, members in severing.froze.items()
+        if any(id(member()) in own for member in members)
+    ]
+    return line(lines[-1]) if lines else []
+
+
+def shared(
+    modules: List[Any], trained: Set[int], severing: SeveringWatch, names: Dict[int, str]
+) -> Optional[Dict[str, Any]]:
+    """A module that has two names in another one, and was frozen by one of them.
+
+    ``trained`` are the ids of the modules that ran in training mode.
+    """
+    for parent in modules:
+        known: Dict[int, str] = {}
+        for name, child in parent._modules.items():
+            first = known.setdefault(id(child), name)
+            if child is None or first == name:
+                continue
+            own = {id(p): p for p in child.parameters()}
+            ran = any(id(module) in trained for module in child.modules())
+            if ran and own and not any(p.requires_grad for p in own.values()):
+                frames = frozen_at(own, severing)
+                if frames:
+                    module = title(child, names)["module"]
+                    return {"module": module, "names": [first, name], "frames": frames}
     return None
 
 

@@ -94,7 +94,9 @@ class FiniteWatch:
             self._looking = True
             try:
                 if name in FLATTENING and self.flat is None:
-                    self._look_for_flat(name, result, named.get("dim", given[1] if given[1:] else None))
+                    self._look_for_flat(
+                        name, result, named.get("dim", given[1] if given[1:] else None)
+                    )
                 if name in OPERATIONS:
                     self._look(name, result, given)
             finally:

@@ -547,6 +547,7 @@ class Observer:
         )
         return {
             **self.evidence.silent(held),
+            **({"unmoved": source.undoing()} if self.parameters.restored() else {}),
             "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,
             "stepped": [] if self.backward.calls and kept is None else self._stepped_at,

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from .torches import Trouble
 
 
+FEW = 8
+"""So many parameters of an optimizer show whether its steps are undone."""
+
+
 class Change(Enum):
     """How a value differs from an earlier one."""
 
@@ -73,6 +77,10 @@ class ParameterWatch:
         """How often a GradScaler was asked for an optimizer's step, by id."""
         self._entries: Dict[int, Dict[str, Any]] = {}
         """The facts of each parameter, by its id."""
+        self._first: Dict[int, List[Tuple[Any, Kept]]] = {}
+        """The smallest parameters of each optimizer and their values before its first step."""
+        self._restored: Dict[int, bool] = {}
+        """By optimizer: whether they had these values again before each later step."""
         self.reached: Dict[int, Any] = {}
         """Every parameter that an audited backward pass reached, by id."""
         self.starving: Set[int] = set()
@@ -125,11 +133,30 @@ class ParameterWatch:
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
         self._look_at_resting()
         with reading(torch):
+            self._look_back(torch, optimizer)
             for parameter in held_by(optimizer):
                 self._parameters.setdefault(id(parameter), parameter)
                 self._gradients[id(parameter)] = parameter.grad
                 if id(parameter) not in self._changed:
                     self._keep(torch, parameter, self._before)
+
+    def _look_back(self, torch: Any, optimizer: Any) -> None:
+        """Find out whether steps are undone: values are as they were before the first step."""
+        known = self._first.get(id(optimizer))
+        if known is None:
+            least = sorted(held_by(optimizer), key=lambda each: int(each.numel()))[:FEW]
+            kept = [(each, self.kept(torch, each)) for each in least if each.requires_grad]
+            self._first[id(optimizer)] = [(each, value) for each, value in kept if value]
+            return
+        stepped = [(each, value) for each, value in known if id(each) in self._changed]
+        again = bool(stepped) and all(
+            self.differs(torch, each, value) is Change.NONE for each, value in stepped
+        )
+        self._restored[id(optimizer)] = again and self._restored.get(id(optimizer), True)
+
+    def restored(self) -> bool:
+        """Whether the steps of some optimizer were undone, each before the next one."""
+        return any(self._restored.values())
 
     def after_step(self, optimizer: Any, step: int, optimizers: List[Any]) -> None:
         """Read the gradients and compare the values.
@@ -277,6 +304,7 @@ class ParameterWatch:
         for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
             kept.clear()
         self.reached.clear()
+        self._first.clear()
         for values in (self._before, self._gradients, self._unlearned, self._resting):
             values.clear()
 

@@ -254,6 +254,7 @@ class SeveringWatch:
 
     def _changing(self, how: str, *, by_torch: bool) -> Callable[..., None]:
         """Note a change in place; that of an activation is called ``by_torch`` for a module."""
+
         def note(result: Any, tensor: Any, *given: Any, **__: Any) -> None:
             if tensor.requires_grad and (by_torch or not plumbing(sys._getframe(3))):
                 self.spoiled.changed(tensor, how)
@@ -376,9 +377,7 @@ class SeveringWatch:
             self.added.append(
                 {
                     "node": identity(result.grad_fn),
-                    "others": {
-                        identity(node) for node, _ in result.grad_fn.next_functions if node
-                    },
+                    "others": {identity(node) for node, _ in result.grad_fn.next_functions if node},
                     "value": constant if number else constant.detach().clone(),
                     "number": number,
                     "frames": frames(),

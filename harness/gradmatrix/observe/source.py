@@ -21,6 +21,7 @@ ASKING = ("backward", "grad", "manual_backward")
 ARITHMETIC = ("add", "sub", "subtract", "mul", "addcmul", "addcdiv")
 """Functions of a tensor that make a new one; with an underscore they change it."""
 DELAY = re.compile(r"start|begin|delay|after|warm_?up|accum", re.IGNORECASE)
+UNDOING = re.compile(r"load|copy|restore|reset|revert|rollback|fill_|init", re.IGNORECASE)
 REWARD = re.compile(r"reward", re.IGNORECASE)
 GENERATORS = ("parameters", "named_parameters")
 
@@ -285,6 +286,29 @@ def kept_generators() -> List[Place]:
         return True if made and names & {dotted(target) for target in node.targets} else None
 
     return [at for _, at in found(wanted, files())]
+
+
+def undoing() -> Dict[str, Any]:
+    """The call behind an optimizer's step, in the same loop, that brings earlier values back."""
+
+    def wanted(node: Any) -> Optional[Tuple[str, int]]:
+        if not isinstance(node, (ast.For, ast.While)):
+            return None
+        called = [each for each in ast.walk(node) if isinstance(each, ast.Call)]
+        steps = [each.lineno for each in called if dotted(each.func).endswith(".step")]
+        for each in called if steps else ():
+            name = dotted(each.func)
+            if each.lineno > min(steps) and UNDOING.search(name.rpartition(".")[2]):
+                return name, each.lineno
+        return None
+
+    hits = found(wanted, files())
+    text, at = hits[-1] if hits else (("", 0), {})
+    return {
+        "how": "undone",
+        "text": text[0],
+        "frames": [{**at, "line": text[1]}] if hits else [],
+    }
 
 
 def delays() -> List[Tuple[str, Place]]:
