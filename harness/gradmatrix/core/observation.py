@@ -402,6 +402,8 @@ class Observation(Frozen, frozen=True):
     flat: Nonfinite | None = None
     """The first operation that got a gradient and passed only zeros on, of those that can be flat.
     """
+    initialised: tuple[Frame, ...] = ()
+    """Where the script initialised the parameters before ``zero_output`` itself."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     skipped_steps: tuple[Skipped, ...] = ()
@@ -410,6 +412,8 @@ class Observation(Frozen, frozen=True):
 
     After the audited steps only losses on the CPU are looked at.
     """
+    rates: tuple[Frame, ...] = ()
+    """Where a script without an optimizer writes its learning rate, if a loss was not finite."""
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
     all_frozen: bool = False

@@ -402,6 +402,9 @@ class Observer:
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
             "nonfinite_from": self.backward.nonfinite_from,
+            "rates": []
+            if self.backward.nonfinite_from is None or self._optimizers
+            else source.rates()[:1],
             "skipped_steps": self.scaler.skipped(self._step_of),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
@@ -441,6 +444,9 @@ class Observer:
             "zero_output": None
             if self.light or well
             else self._or(self.parameters.zero_output, None),
+            "initialised": []
+            if self.light or well
+            else self._or(self.parameters.initialised, []),
             "flat": None if self.light or well else self._or(self.parameters.flat, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),

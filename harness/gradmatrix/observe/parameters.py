@@ -10,7 +10,7 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
-from . import protocol
+from . import protocol, source
 from .finite import greatest
 from .forward import WAYS
 from .frames import line, own_place, written
@@ -487,12 +487,25 @@ class ParameterWatch:
         first = self.forward.finite.zero
         return None if first is None else {"where": "output", **self._located(first)}
 
+    def initialised(self) -> List[Dict[str, Any]]:
+        """Where the script initialised the layer before the module whose output was all zeros."""
+        first, filled = self.forward.finite.zero, self.forward.severing.filled
+        before: List[Any] = []
+        for module in self.forward.seen.values() if first is not None else ():
+            if module is first["owner"]:
+                break
+            before = list(module.parameters(recurse=False)) or before
+        lines = [filled[id(each)] for each in before if id(each) in filled]
+        return line(lines[-1]) if lines else []
+
     def flat(self) -> Optional[Dict[str, Any]]:
         """The first operation that got a gradient and passed only zeros on."""
         first = self.forward.finite.flat
         if first is None:
             return None
-        return {"where": "gradient", "operation": first["operation"], **self._located(first)}
+        found = {"where": "gradient", "operation": first["operation"], **self._located(first)}
+        made = source.made(found["type"]) if "one value" in first["operation"] else []
+        return {**found, "frames": [*made, *found["frames"]] if len(made) == 1 else found["frames"]}
 
     def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
         owners = {

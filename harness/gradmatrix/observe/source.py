@@ -7,6 +7,7 @@ standard library. They are read once, at the end, and only if something went wro
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -14,6 +15,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from .frames import mine, shown
 
 Place = Dict[str, Any]
+RATE = re.compile(r"(?:\w+_)?(?:lr|learning_rate|step_size)", re.IGNORECASE)
+"""A name that means a learning rate."""
 
 
 def files() -> List[str]:
@@ -106,11 +109,30 @@ def settings(name: str, owner: str) -> List[Place]:
     def given(node: Any) -> Optional[str]:
         return name if isinstance(node, ast.keyword) and node.arg == name else None
 
-    def made(node: Any) -> Optional[str]:
-        called = dotted(node.func) if isinstance(node, ast.Call) else ""
-        return called if called.rpartition(".")[2] == owner else None
+    return [at for _, at in found(given, files())] or made(owner)
 
-    return [at for _, at in found(given, files()) or found(made, files())]
+
+def made(kind: str) -> List[Place]:
+    """Where calls make an object of the class ``kind``."""
+
+    def wanted(node: Any) -> Optional[str]:
+        called = dotted(node.func) if isinstance(node, ast.Call) else ""
+        return called if called.rpartition(".")[2] == kind else None
+
+    return [at for _, at in found(wanted, files())]
+
+
+def rates() -> List[Place]:
+    """Where names that mean a learning rate are given a number."""
+
+    def wanted(node: Any) -> Optional[str]:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            return None
+        names = [each.id for each in node.targets if isinstance(each, ast.Name)]
+        number = isinstance(node.value.value, (int, float))
+        return next((name for name in names if number and RATE.fullmatch(name)), None)
+
+    return [at for _, at in found(wanted, files())]
 
 
 def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
