@@ -108,6 +108,8 @@ class Parameter(Frozen, frozen=True):
 
     A module beside it of the same kind learns, so the next one may take the wrong input.
     """
+    own: bool = False
+    """Its layer stands in a module that the script wrote, and not in one of a library."""
     unread: bool = False
     """Its gradient or its value could not be read. It is not judged, and ``learns`` is false."""
 
@@ -418,6 +420,11 @@ class Observation(Frozen, frozen=True):
     frozen: tuple[Froze, ...] = ()
     all_frozen: bool = False
     """The loss had no graph, and ``frozen`` is all that ran at that moment."""
+    unused_at: tuple[Frame, ...] = ()
+    """The call of the outermost module that ran a layer whose output had a graph, but the loss did
+    not use it."""
+    stopped: bool = False
+    """The script was stopped after the number of steps that was asked for."""
     uncalled: tuple[Written, ...] = ()
     """Statements that name backward, step or zero_grad and do not call it."""
     unregistered: tuple[Unregistered, ...] = ()

@@ -912,7 +912,11 @@ def unused(seen: Observation) -> Diagnosis | None:
         f"The loss does not depend on {some_names(starving)}, and no operation was seen that cuts"
         " the graph."
     )
-    return make_diagnosis(Cause.UNUSED, module_of(starving[0]), None, line)
+    at = innermost_frame(seen.unused_at)
+    ran = [f"Its output is computed at {format_frame(at)}."] if at is not None else []
+    return make_diagnosis(
+        Cause.UNUSED, module_of(starving[0]), at, line, *ran, led=seen.unused_at
+    )
 
 
 def not_updated(seen: Observation) -> Diagnosis | None:
