@@ -108,6 +108,8 @@ class Parameter(Frozen, frozen=True):
 
     A module beside it of the same kind learns, so the next one may take the wrong input.
     """
+    own: bool = False
+    """Its layer stands in a module that the script wrote, and not in one of a library."""
     unread: bool = False
     """Its gradient or its value could not be read. It is not judged, and ``learns`` is false."""
 
@@ -437,6 +439,8 @@ class Observation(Frozen, frozen=True):
     flat: Nonfinite | None = None
     """The first operation that got a gradient and passed only zeros on, of those that can be flat.
     """
+    initialised: tuple[Frame, ...] = ()
+    """Where the script initialised the parameters before ``zero_output`` itself."""
     hooks: tuple[Hooked, ...] = ()
     optimizers: tuple[Built, ...] = ()
     skipped_steps: tuple[Skipped, ...] = ()
@@ -445,10 +449,17 @@ class Observation(Frozen, frozen=True):
 
     After the audited steps only losses on the CPU are looked at.
     """
+    rates: tuple[Frame, ...] = ()
+    """Where a script without an optimizer writes its learning rate, if a loss was not finite."""
     unheld: Unheld | None = None
     frozen: tuple[Froze, ...] = ()
     all_frozen: bool = False
     """The loss had no graph, and ``frozen`` is all that ran at that moment."""
+    unused_at: tuple[Frame, ...] = ()
+    """The call of the outermost module that ran a layer whose output had a graph, but the loss did
+    not use it."""
+    stopped: bool = False
+    """The script was stopped after the number of steps that was asked for."""
     uncalled: tuple[Written, ...] = ()
     """Statements that name backward, step or zero_grad and do not call it."""
     unregistered: tuple[Unregistered, ...] = ()

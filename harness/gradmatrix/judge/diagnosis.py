@@ -96,6 +96,7 @@ ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
 """Operations whose derivative can be infinite at 0."""
 ROOT = "Its derivative is infinite at 0: add a small eps such as 1e-12 before it."
 GROWN = "The values became too large: lower the learning rate, clip the gradients, or use float32."
+TOO_FAST = "Lower the learning rate, or take the mean and not the sum of the loss over its points."
 FINITE_ADVICE = {
     **dict.fromkeys(
         ("log", "log2", "log10", "log1p", "logit", "xlogy"),
@@ -684,7 +685,16 @@ def late_not_finite(seen: Observation) -> Diagnosis | None:
         f" {seen.nonfinite_from}."
     )
     more = f"Operations were looked at in the first {counted(len(seen.losses), 'step')} only."
-    return make_diagnosis(Cause.NONFINITE_OUTPUT, None, None, line, more)
+    losses = [loss for loss in seen.losses if isinstance(loss, float) and is_finite(loss)]
+    if not losses or not all(0 < before < after for before, after in pairwise(losses)):
+        return make_diagnosis(Cause.NONFINITE_OUTPUT, None, None, line, more)
+    frames = next((built.frames for built in seen.optimizers if built.steps), seen.rates)
+    at = innermost_frame(frames)
+    more = (
+        f"It grew in each of the first {counted(len(losses), 'step')}, from {losses[0]:.3g} to"
+        f" {losses[-1]:.3g}: the updates are too large{say_where(at, 'they are set at')}."
+    )
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, None, at, line, more, led=frames, advice=TOO_FAST)
 
 
 def not_finite_operation(first: Nonfinite) -> Diagnosis:
@@ -1102,7 +1112,9 @@ def unused(seen: Observation) -> Diagnosis | None:
         f"The loss does not depend on {some_names(starving)}, and no operation was seen that cuts"
         " the graph."
     )
-    return make_diagnosis(Cause.UNUSED, module_of(starving[0]), None, line)
+    at = innermost_frame(seen.unused_at)
+    ran = [f"Its output is computed at {format_frame(at)}."] if at is not None else []
+    return make_diagnosis(Cause.UNUSED, module_of(starving[0]), at, line, *ran, led=seen.unused_at)
 
 
 def not_updated(seen: Observation) -> Diagnosis | None:
@@ -1215,9 +1227,11 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
         name = name_module(output.module, output.type)
         line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
         led = own.frames if own is not None else output.frames
+        begun = innermost_frame(seen.initialised)
+        more = [f"The layer before it was initialised at {format_frame(begun)}."] if begun else []
         dead = output.type in ACTIVATIONS and not everything
         cause = Cause.DEAD if dead else Cause.ZERO
-        return make_diagnosis(cause, output.module, at, line, led=led)
+        return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun)
     if event is not None and event.how == "dead" and not everything:
         at = innermost_frame(event.frames)
         line = (
@@ -1253,8 +1267,7 @@ def explain_flat(flat: Nonfinite) -> Diagnosis:
     at = innermost_frame(flat.frames)
     inside = f", in {name_module(flat.module, flat.type)}" if flat.module else ""
     line = (
-        f"`{flat.operation}` got a gradient and passed only zeros on{inside}"
-        f"{say_where(at, 'called at')}."
+        f"`{flat.operation}` got a gradient and passed only zeros on{inside}{say_where(at, 'at')}."
     )
     alone = "one value" in (flat.operation or "")
     return make_diagnosis(

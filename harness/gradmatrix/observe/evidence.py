@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ENOUGH = 3
 """So many steps show that nothing clears the gradients."""
-NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": []}
+NOTHING: Dict[str, Any] = {"step": 0, "groups": [], "severed": [], "leaves": [], "unused_at": []}
 SHOWN = 8
 """An observation has at most this many entries of each kind."""
 
@@ -243,7 +243,22 @@ class Evidence:
                 *(self._severed(starving) or self._read(starving)),
             ],
             "leaves": self._leaves(),
+            "unused_at": self._unused_at(starving),
         }
+
+    def _unused_at(self, starving: Set[int]) -> List[Dict[str, Any]]:
+        """The call of the outermost module around the last layer whose output was not used."""
+        outputs = self.forward.outputs
+        for position in range(len(outputs) - 1, -1, -1):
+            layer = outputs[position][1]
+            if any(id(p) in starving for p in layer.parameters(recurse=False)):
+                around = [
+                    at
+                    for _, module, at in outputs[position:]
+                    if any(each is layer for each in module.modules())
+                ]
+                return line(around[-1])
+        return []
 
     def _groups(self, starving: Set[int]) -> List[Dict[str, Any]]:
         ran_on = self.forward.ran_on
@@ -518,6 +533,7 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
+            "unused_at": kept["unused_at"],
             "frozen": self._frozen
             or (
                 frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)

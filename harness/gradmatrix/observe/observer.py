@@ -84,6 +84,7 @@ class Observer:
         self.leaving: Callable[[], None] = lambda: None
         """Called before the script is stopped."""
         self.entered_training = False
+        self.stopped = False
         self.steps = 0
         self.ticks: List[float] = []
         self.trouble = Trouble()
@@ -390,6 +391,7 @@ class Observer:
 
     def _stop_if_done(self) -> None:
         if self.done:
+            self.stopped = True
             self.leaving()
             raise Enough
 
@@ -416,11 +418,15 @@ class Observer:
         return {
             **self._settled_facts(),
             "steps": self.steps,
+            "stopped": self.stopped,
             "updates": self.updates.updates,
             "requests": self.updates.requests,
             "losses": [protocol.number(loss) for loss in self.backward.losses()],
             "last_loss": protocol.number(self.backward.last_loss()),
             "nonfinite_from": self.backward.nonfinite_from,
+            "rates": []
+            if self.backward.nonfinite_from is None or self._optimizers
+            else [at for _, at in source.said(unmoved.OF_OWN.search, bool)][:1],
             "skipped_steps": self.scaler.skipped(self._step_of),
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
@@ -465,6 +471,7 @@ class Observer:
             "zero_output": None
             if self.light or well
             else self._or(self.parameters.zero_output, None),
+            "initialised": [] if self.light or well else self._or(self.parameters.initialised, []),
             "flat": None if self.light or well else self._or(self.parameters.flat, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
 
-from . import protocol
+from . import protocol, source
 from .finite import greatest
 from .forward import WAYS
-from .frames import line, own_place, written
+from .frames import line, mine, own_place, written
 from .torches import (
     Kept,
     ModuleTree,
@@ -415,6 +416,9 @@ class ParameterWatch:
         order = {identity: position for position, identity in enumerate(names)}
         ways = self._ways(list(tops.values()))
         forgotten = self._forgotten(list(tops.values()))
+        own: Set[int] = set()
+        for top in tops.values():
+            add_own(top, own)
         self._entries = {
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
@@ -431,6 +435,7 @@ class ParameterWatch:
                 "moved": identity in self._moved,
                 "ran": ways.get(identity),
                 "forgotten": identity in forgotten,
+                "own": identity in own,
                 "unread": identity in self._unread,
                 "learning_rate": protocol.number(self._rate_of.get(identity)),
                 "frozen": not parameter.requires_grad and identity not in learning,
@@ -541,12 +546,29 @@ class ParameterWatch:
         first = self.forward.finite.zero
         return None if first is None else {"where": "output", **self._located(first)}
 
+    def initialised(self) -> List[Dict[str, Any]]:
+        """Where the script initialised the layer before the module whose output was all zeros."""
+        first, filled = self.forward.finite.zero, self.forward.severing.filled
+        before: List[Any] = []
+        for module in self.forward.seen.values() if first is not None else ():
+            if module is first["owner"]:
+                break
+            before = list(module.parameters(recurse=False)) or before
+        lines = [filled[id(each)] for each in before if id(each) in filled]
+        return line(lines[-1]) if lines else []
+
     def flat(self) -> Optional[Dict[str, Any]]:
         """The first operation that got a gradient and passed only zeros on."""
         first = self.forward.finite.flat
         if first is None:
             return None
-        return {"where": "gradient", "operation": first["operation"], **self._located(first)}
+        found = {"where": "gradient", "operation": first["operation"], **self._located(first)}
+        made = (
+            [at for _, at in source.called(found["type"].__eq__)]
+            if "one value" in first["operation"]
+            else []
+        )
+        return {**found, "frames": [*made, *found["frames"]] if len(made) == 1 else found["frames"]}
 
     def _located(self, first: Dict[str, Any]) -> Dict[str, Any]:
         owners = {
@@ -651,3 +673,19 @@ class ParameterWatch:
 
     def _ran_to_learn(self, root: Any) -> bool:
         return any(id(module) in self.forward.trained for module in root.modules())
+
+
+def add_own(module: Any, found: Set[int], *, within: bool = False) -> None:
+    """Add to ``found`` the parameters (ids) of layers that a module of the script contains.
+
+    Not those inside a library's module; a layer of torch belongs to the module ``within`` which it
+    stands.
+    """
+    kind = type(module).__module__
+    if kind.partition(".")[0] != "torch":
+        path = getattr(sys.modules.get(kind), "__file__", None)
+        within = path is not None and mine(path)
+    if within:
+        found.update(map(id, module.parameters(recurse=False)))
+    for child in module.children():
+        add_own(child, found, within=within)

@@ -5,6 +5,7 @@ It also sees tensors that become new leaves, parameters that are frozen, and hoo
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import weakref
@@ -60,6 +61,8 @@ FLAT = ("round", "floor", "ceil", "trunc", "sign")
 MAKING = ("tensor", "as_tensor")
 ADDING = ("__add__", "__radd__", "add", "__sub__", "__rsub__", "sub")
 """Methods by which a part is added to a loss; ``+=`` is among the operations in place."""
+FILLING = ("fill_", "zero_", "normal_", "uniform_")
+INIT = os.path.join("torch", "nn", "init.py")
 LOSSES = ("cross_entropy", "nll_loss")
 TO_FREEZE = re.compile(r"infer|free?z|frozen")
 """Arguments that freeze parameters if they are true."""
@@ -105,6 +108,8 @@ class SeveringWatch:
         step: how, the module, and where."""
         self.hooks: Dict[int, Optional[Lines]] = {}
         """Parameters, by id, on which a hook was registered, and where."""
+        self.filled: Dict[int, Optional[Lines]] = {}
+        """Parameters, by id, that the script itself initialised, and where."""
         self.first_hooked: List[Dict[str, Any]] = []
         """Where a hook was first registered on another tensor."""
         self.froze: Dict[Any, List[Any]] = {}
@@ -260,6 +265,12 @@ class SeveringWatch:
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
                     self._adding(result, None, *given)
+            if how in FILLING and isinstance(tensor, self._parameter):
+                caller = sys._getframe(3)
+                while caller.f_back is not None and caller.f_code.co_filename.endswith(INIT):
+                    caller = caller.f_back
+                if not plumbing(caller):
+                    self.filled[id(tensor)] = here()
 
         return note
 
