@@ -301,12 +301,13 @@ class Observer:
     def _look_for_unmoved(self) -> None:
         """Look for the reason if updates by hand change nothing, or change something only once."""
         updates, asked = self.updates.updates, self.updates.requests
+        known = self._unmoved
         if self._optimizers or updates > 1 or asked <= updates:
             self._unmoved = None
-        elif updates:
+        elif not updates:
+            self._unmoved = known or unmoved.unmoved()
+        elif known is None or known["how"] != "used-up":
             self._unmoved = unmoved.used_up() if asked > self.audit else None
-        else:
-            self._unmoved = self._unmoved or unmoved.unmoved()
 
     def _missed(self, optimizer: Any) -> None:
         """Note a step that finds no gradient, beside modules that got one."""
