@@ -24,7 +24,7 @@ from .parameters import ParameterWatch
 from .rates import RateWatch
 from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, held_by
-from .updates import UpdateWatch
+from .updates import PATIENCE, UpdateWatch
 
 if TYPE_CHECKING:
     from typing import Self
@@ -300,20 +300,21 @@ class Observer:
         self.evidence.stepped(starving, self.parameters.zero)
         if self.forward.innermost() is None:
             self.evidence.new_step()
-        if not self.updates.auditing and not self._optimizers:
+        if self.updates.read == PATIENCE:  # what holds the reason may be gone at the end
             self._look_for_unmoved()
+        if not self.updates.auditing and not self._optimizers:
             self._lighten()
 
     def _look_for_unmoved(self) -> None:
         """Look for the reason if updates by hand change nothing, or change something only once."""
-        updates = self.updates
-        if self._optimizers or updates.requests <= updates.updates:
-            return
-        if self._unmoved is None:
-            if not updates.updates:
-                self._unmoved = unmoved.unmoved()
-            elif updates.updates == 1 and updates.requests >= self.audit:
-                self._unmoved = unmoved.used_up()
+        updates, asked = self.updates.updates, self.updates.requests
+        known = self._unmoved
+        if self._optimizers or updates > 1 or asked <= updates:
+            self._unmoved = None
+        elif not updates:
+            self._unmoved = known or unmoved.unmoved()
+        elif known is None or known["how"] != "used-up":
+            self._unmoved = unmoved.used_up() if asked > self.audit else None
 
     def _missed(self, optimizer: Any) -> None:
         """Note a step that finds no gradient, beside modules that got one."""

@@ -66,13 +66,14 @@ def used_up() -> Optional[Dict[str, Any]]:
     import torch
 
     codes = [getattr(torch.nn.Module, name).__code__ for name in source.GENERATORS]
-    spent = [e for e in gc.get_objects() if type(e) is GeneratorType and e.gi_code in codes]
-    for each in (each for each in spent if each.gi_frame is None):
+    living = [each for each in gc.get_objects() if type(each) is GeneratorType]
+    spent = [each for each in living if each.gi_frame is None and each.gi_code in codes]
+    for each in spent:
         for owner, name in holders(each):
             frames = source.attribute(type(owner), name)
             if frames:
                 return {"how": "used-up", "text": name, "frames": frames}
-    kept = source.kept_generators()
+    kept = source.kept_generators() if spent else []
     return {"how": "used-up", "text": "", "frames": kept[:1]} if kept else None
 
 

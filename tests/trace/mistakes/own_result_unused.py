@@ -1,0 +1,19 @@
+# cause: not-trained
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x, y = torch.randn(32, 8), torch.randn(32, 1)
+
+
+def update(parameters, rate):
+    for p in parameters:
+        p.data.sub(rate * p.grad)  # here
+        p.grad = None
+
+
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+for step in range(8):
+    nn.functional.mse_loss(model(x), y).backward()
+    update(model.parameters(), 0.1)
