@@ -170,8 +170,16 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        silent = (not_called, not_registered, missed, adapted, rebuilt_part, constant_part)
-        silent += (never_zeroed, drifted)
+        silent: tuple[Sign, ...] = (
+            not_called,
+            not_registered,
+            missed,
+            adapted,
+            rebuilt_part,
+            constant_part,
+            never_zeroed,
+            drifted,
+        )
         return first_sign(silent, seen)
     signs: tuple[Sign, ...] = (
         spoiled,
@@ -179,6 +187,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         not_called,
         labels_ignored,
         steps_skipped,
+        search_not_finite,
         not_finite,
         not_trained,
         no_backward,
@@ -493,8 +502,7 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     else:
         broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
         broken = broken or any("x" in p.gradients for p in seen.parameters)
-    searched = first is not None and first.where == "value" and not (seen.steps or seen.requests)
-    if not broken and not searched:
+    if not broken:
         return None
     if first is None:
         return late_not_finite(seen)
@@ -502,17 +510,6 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         return not_finite_operation(first)
     at = innermost_frame(first.frames)
     name = name_module(first.module, first.type)
-    if searched:
-        return make_diagnosis(
-            Cause.NONFINITE_OUTPUT,
-            first.module,
-            at,
-            f"The parameters of {name} became NaN or infinite in a search without"
-            f" gradients{say_where(at, 'it first ran with them at')}.",
-            led=first.frames,
-            advice="Check what the update divides by: the standard deviation of equal rewards is 0."
-            " Add a small eps to the divisor, and check that the rewards differ.",
-        )
     if first.where == "value":
         half = any(p.dtype == "float16" for p in seen.parameters)
         return make_diagnosis(
@@ -540,6 +537,24 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line, led=first.frames)
 
 
+def search_not_finite(seen: Observation) -> Diagnosis | None:
+    """A search without gradients made parameters NaN or infinite."""
+    first = seen.nonfinite
+    if first is None or first.where != "value" or seen.steps or seen.requests or seen.raised:
+        return None
+    at = innermost_frame(first.frames)
+    return make_diagnosis(
+        Cause.NONFINITE_OUTPUT,
+        first.module,
+        at,
+        f"The parameters of {name_module(first.module, first.type)} became NaN or infinite in a"
+        f" search without gradients{say_where(at, 'it first ran with them at')}.",
+        led=first.frames,
+        advice="Check what the update divides by: the standard deviation of equal rewards is 0. Add"
+        " a small eps to the divisor, and check that the rewards differ.",
+    )
+
+
 def late_not_finite(seen: Observation) -> Diagnosis | None:
     """The loss became NaN or infinite after the steps that are looked at closely."""
     if seen.nonfinite_from is None or seen.nonfinite_from <= len(seen.losses):
@@ -558,9 +573,7 @@ def late_not_finite(seen: Observation) -> Diagnosis | None:
         f"It grew in each of the first {counted(len(losses), 'step')}, from {losses[0]:.3g} to"
         f" {losses[-1]:.3g}: the updates are too large{say_where(at, 'they are set at')}."
     )
-    return make_diagnosis(
-        Cause.NONFINITE_OUTPUT, None, at, line, more, led=frames, advice=TOO_FAST
-    )
+    return make_diagnosis(Cause.NONFINITE_OUTPUT, None, at, line, more, led=frames, advice=TOO_FAST)
 
 
 def not_finite_operation(first: Nonfinite) -> Diagnosis:
@@ -914,9 +927,7 @@ def unused(seen: Observation) -> Diagnosis | None:
     )
     at = innermost_frame(seen.unused_at)
     ran = [f"Its output is computed at {format_frame(at)}."] if at is not None else []
-    return make_diagnosis(
-        Cause.UNUSED, module_of(starving[0]), at, line, *ran, led=seen.unused_at
-    )
+    return make_diagnosis(Cause.UNUSED, module_of(starving[0]), at, line, *ran, led=seen.unused_at)
 
 
 def not_updated(seen: Observation) -> Diagnosis | None:
@@ -986,17 +997,19 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
     if seen.raised is not None or not zero:
         return None
     learning = sum(p.learns for p in seen.parameters)
+    everything = len(zero) == learning
     lines = [
         f"The gradient of {some_names(zero)} was exactly zero in every audited step.",
         *say_what_learns(seen),
     ]
-    if len(zero) == learning:
+    if everything:
         line = (
             f"All {learning} gradients were exactly zero: the loss has a graph, but no parameter"
             " changes its value (are the advantages, the weights or a mask all zeros?)."
         )
         lines = [line]
-    found = reason_of_zeros(seen, zero, everything=len(zero) == learning)
+    flat = flat_operation(seen) if everything else None
+    found = flat or reason_of_zeros(seen, zero, everything=everything)
     return replace(found, text=(lines[0], *found.text, *lines[1:]))
 
 
@@ -1009,9 +1022,6 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
     event = seen.severed[-1] if seen.severed else None
-    flat = explain_flat(seen.flat) if seen.flat is not None and everything else None
-    if flat is not None and (hook is None or not hook.parameter):
-        return flat
     if hook is not None and hook.frames:
         at = innermost_frame(hook.frames)
         line = f"A hook on a gradient was registered at {format_frame(at)}."
@@ -1058,13 +1068,16 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
     return make_diagnosis(Cause.ZERO, module, None)
 
 
-def explain_flat(flat: Nonfinite) -> Diagnosis:
-    """An operation is flat at all its inputs."""
+def flat_operation(seen: Observation) -> Diagnosis | None:
+    """An operation is flat at all its inputs, and neither a hook nor clipping made the zeros."""
+    flat = seen.flat
+    clipped = seen.severed and seen.severed[-1].how == "clip_grad_norm_"
+    if flat is None or clipped or any(hook.parameter for hook in seen.hooks):
+        return None
     at = innermost_frame(flat.frames)
     inside = f", in {name_module(flat.module, flat.type)}" if flat.module else ""
     line = (
-        f"`{flat.operation}` got a gradient and passed only zeros on{inside}"
-        f"{say_where(at, 'at')}."
+        f"`{flat.operation}` got a gradient and passed only zeros on{inside}{say_where(at, 'at')}."
     )
     alone = "one value" in (flat.operation or "")
     return make_diagnosis(

@@ -133,7 +133,9 @@ class Evidence:
                 cut = self._cut_before(event)
                 if cut is not None:
                     first = event["frames"][0]
-                    known = self._constants.setdefault((first["file"], first["line"]), {"values": []})
+                    known = self._constants.setdefault(
+                        (first["file"], first["line"]), {"values": []}
+                    )
                     known["values"].append(float(event["value"]))
                     known.update(how=cut["how"], module=cut["module"], frames=cut["frames"])
                     known.update(step=self.forward.clock(), added=event["frames"])

@@ -447,9 +447,7 @@ class Observer:
             "zero_output": None
             if self.light or well
             else self._or(self.parameters.zero_output, None),
-            "initialised": []
-            if self.light or well
-            else self._or(self.parameters.initialised, []),
+            "initialised": [] if self.light or well else self._or(self.parameters.initialised, []),
             "flat": None if self.light or well else self._or(self.parameters.flat, None),
             "hooks": [] if self.light or well else self._or(self.parameters.hooks, []),
             "unheld": None if self.light else self._or(self._unheld, None),

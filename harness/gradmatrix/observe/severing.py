@@ -167,15 +167,7 @@ class SeveringWatch:
         if self._on:
             return self.remove
         self._on = True
-        for name in (*LEAVING, *NO_DERIVATIVE):
-            self._replace(torch.Tensor, name, self._leaving(name), after=False)
-        for name in ADDING:
-            self._replace(torch.Tensor, name, self._adding, after=True)
-        for name in CASTING:
-            self._replace(torch.Tensor, name, self._casting(name), after=True)
-        for name in FLAT:
-            self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
-        self._follow_operations(torch.Tensor)
+        self._install_methods(torch.Tensor)
         methods, self._undo = self._undo, self._functions
         if not self.compiled:
             self._follow_operations(torch, but=COMPARED)
@@ -190,6 +182,17 @@ class SeveringWatch:
         self._undo = methods
         self._replace_data()
         return self.remove
+
+    def _install_methods(self, tensor: Any) -> None:
+        for name in (*LEAVING, *NO_DERIVATIVE):
+            self._replace(tensor, name, self._leaving(name), after=False)
+        for name in ADDING:
+            self._replace(tensor, name, self._adding, after=True)
+        for name in CASTING:
+            self._replace(tensor, name, self._casting(name), after=True)
+        for name in FLAT:
+            self._replace(tensor, name, self._leaving(name, self.flat), after=False)
+        self._follow_operations(tensor)
 
     def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
         for name in dict.fromkeys((*OPERATIONS, *FLATTENING)):
@@ -256,6 +259,7 @@ class SeveringWatch:
 
     def _changing(self, how: str, *, by_torch: bool) -> Callable[..., None]:
         """Note a change in place; that of an activation is called ``by_torch`` for a module."""
+
         def note(result: Any, tensor: Any, *given: Any, **__: Any) -> None:
             if tensor.requires_grad and (by_torch or not plumbing(sys._getframe(3))):
                 self.spoiled.changed(tensor, how)
@@ -384,9 +388,7 @@ class SeveringWatch:
             self.added.append(
                 {
                     "node": identity(result.grad_fn),
-                    "others": {
-                        identity(node) for node, _ in result.grad_fn.next_functions if node
-                    },
+                    "others": {identity(node) for node, _ in result.grad_fn.next_functions if node},
                     "value": constant if number else constant.detach().clone(),
                     "number": number,
                     "frames": frames(),
