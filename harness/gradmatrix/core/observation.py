@@ -365,7 +365,7 @@ class Missed(Frozen, frozen=True):
 
 
 class Unmoved(Frozen, frozen=True):
-    """Why updates change nothing: those of a script without an optimizer of torch, or undone ones."""
+    """Why values do not change in the end: updates without an optimizer, or steps that are undone."""
 
     how: Literal["rate", "rebound", "unused", "used-up", "undone"]
     """A learning rate of 0, a name that is bound to a new tensor, a result that is not used, a

@@ -174,7 +174,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     if not outcome.judged or seen.reached == "import":
         return None
     if outcome.trains:
-        silent = (
+        silent: tuple[Sign, ...] = (
             not_called,
             unmoved,
             not_registered,
@@ -195,6 +195,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
         not_called,
         labels_ignored,
         steps_skipped,
+        search_not_finite,
         not_finite,
         not_trained,
         no_backward,
@@ -629,8 +630,7 @@ def not_finite(seen: Observation) -> Diagnosis | None:
     else:
         broken = any(not is_finite(loss) for loss in (*seen.losses, seen.last_loss))
         broken = broken or any("x" in p.gradients for p in seen.parameters)
-    searched = first is not None and first.where == "value" and not (seen.steps or seen.requests)
-    if not broken and not searched:
+    if not broken:
         return None
     if first is None:
         return late_not_finite(seen)
@@ -638,17 +638,6 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         return not_finite_operation(first)
     at = innermost_frame(first.frames)
     name = name_module(first.module, first.type)
-    if searched:
-        return make_diagnosis(
-            Cause.NONFINITE_OUTPUT,
-            first.module,
-            at,
-            f"The parameters of {name} became NaN or infinite in a search without"
-            f" gradients{say_where(at, 'it first ran with them at')}.",
-            led=first.frames,
-            advice="Check what the update divides by: the standard deviation of equal rewards is 0."
-            " Add a small eps to the divisor, and check that the rewards differ.",
-        )
     if first.where == "value":
         half = any(p.dtype == "float16" for p in seen.parameters)
         return make_diagnosis(
@@ -674,6 +663,24 @@ def not_finite(seen: Observation) -> Diagnosis | None:
         f" not{say_where(at, 'called at')}."
     )
     return make_diagnosis(Cause.NONFINITE_OUTPUT, first.module, at, line, led=first.frames)
+
+
+def search_not_finite(seen: Observation) -> Diagnosis | None:
+    """A search without gradients made parameters NaN or infinite."""
+    first = seen.nonfinite
+    if first is None or first.where != "value" or seen.steps or seen.requests or seen.raised:
+        return None
+    at = innermost_frame(first.frames)
+    return make_diagnosis(
+        Cause.NONFINITE_OUTPUT,
+        first.module,
+        at,
+        f"The parameters of {name_module(first.module, first.type)} became NaN or infinite in a"
+        f" search without gradients{say_where(at, 'it first ran with them at')}.",
+        led=first.frames,
+        advice="Check what the update divides by: the standard deviation of equal rewards is 0. Add"
+        " a small eps to the divisor, and check that the rewards differ.",
+    )
 
 
 def late_not_finite(seen: Observation) -> Diagnosis | None:
@@ -1185,17 +1192,19 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
     if seen.raised is not None or not zero:
         return None
     learning = sum(p.learns for p in seen.parameters)
+    everything = len(zero) == learning
     lines = [
         f"The gradient of {some_names(zero)} was exactly zero in every audited step.",
         *say_what_learns(seen),
     ]
-    if len(zero) == learning:
+    if everything:
         line = (
             f"All {learning} gradients were exactly zero: the loss has a graph, but no parameter"
             " changes its value (are the advantages, the weights or a mask all zeros?)."
         )
         lines = [line]
-    found = reason_of_zeros(seen, zero, everything=len(zero) == learning)
+    flat = flat_operation(seen) if everything else None
+    found = flat or reason_of_zeros(seen, zero, everything=everything)
     return replace(found, text=(lines[0], *found.text, *lines[1:]))
 
 
@@ -1208,9 +1217,6 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
     names = {p.name for p in zero} | {""}
     hook = next((hook for hook in seen.hooks if hook.parameter in names), None)
     event = seen.severed[-1] if seen.severed else None
-    flat = explain_flat(seen.flat) if seen.flat is not None and everything else None
-    if flat is not None and (hook is None or not hook.parameter):
-        return flat
     if hook is not None and hook.frames:
         at = innermost_frame(hook.frames)
         line = f"A hook on a gradient was registered at {format_frame(at)}."
@@ -1262,8 +1268,12 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
     return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
 
 
-def explain_flat(flat: Nonfinite) -> Diagnosis:
-    """An operation is flat at all its inputs."""
+def flat_operation(seen: Observation) -> Diagnosis | None:
+    """An operation is flat at all its inputs, and neither a hook nor clipping made the zeros."""
+    flat = seen.flat
+    clipped = seen.severed and seen.severed[-1].how == "clip_grad_norm_"
+    if flat is None or clipped or any(hook.parameter for hook in seen.hooks):
+        return None
     at = innermost_frame(flat.frames)
     inside = f", in {name_module(flat.module, flat.type)}" if flat.module else ""
     line = (

@@ -84,7 +84,9 @@ def advise_on_error(seen: Observation) -> str:
     """What to do about the exception that ended the script; empty if that is not known."""
     assert seen.raised is not None
     message = seen.raised.message
-    known = next((text for what, text in ADVICE.items() if re.search(what, message)), "")
+    known = next(
+        (text for what, text in ADVICE.items() if re.search(what, message, re.IGNORECASE)), ""
+    )
     if known or not NONE.search(message):
         return known
     if any(NO_LEAF.search(warned.message) for warned in seen.warnings):

@@ -61,7 +61,7 @@ class FiniteWatch:
         self._backward: Optional[Dict[str, Any]] = None
         """The first operation whose derivative made NaN or infinity of a finite gradient."""
         self.flat: Optional[Dict[str, Any]] = None
-        """The first of the operations in FLATTENING that got a gradient and passed only zeros on."""
+        """The first operation of FLATTENING that got a gradient and passed only zeros on."""
         self._looking = False
 
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
@@ -94,9 +94,8 @@ class FiniteWatch:
             self._looking = True
             try:
                 if name in FLATTENING and self.flat is None:
-                    self._look_for_flat(
-                        name, result, named.get("dim", given[1] if given[1:] else None)
-                    )
+                    dim = named.get("dim", given[1] if len(given) > 1 else None)
+                    self._look_for_flat(name, result, dim)
                 if name in OPERATIONS:
                     self._look(name, result, given)
             finally:

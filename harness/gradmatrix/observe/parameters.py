@@ -550,8 +550,8 @@ class ParameterWatch:
         """Where the script initialised the layer before the module whose output was all zeros."""
         first, filled = self.forward.finite.zero, self.forward.severing.filled
         before: List[Any] = []
-        for module in self.forward.seen.values() if first is not None else ():
-            if module is first["owner"]:
+        for module in self.forward.seen.values():
+            if first is None or module is first["owner"]:
                 break
             before = list(module.parameters(recurse=False)) or before
         lines = [filled[id(each)] for each in before if id(each) in filled]

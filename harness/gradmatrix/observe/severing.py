@@ -169,15 +169,7 @@ class SeveringWatch:
         if self._on:
             return self.remove
         self._on = True
-        for name in (*LEAVING, *NO_DERIVATIVE):
-            self._replace(torch.Tensor, name, self._leaving(name), after=False)
-        for name in ADDING:
-            self._replace(torch.Tensor, name, self._adding, after=True)
-        for name in CASTING:
-            self._replace(torch.Tensor, name, self._casting(name), after=True)
-        for name in FLAT:
-            self._replace(torch.Tensor, name, self._leaving(name, self.flat), after=False)
-        self._follow_operations(torch.Tensor)
+        self._install_methods(torch.Tensor)
         methods, self._undo = self._undo, self._functions
         if not self.compiled:
             self._follow_operations(torch, but=COMPARED)
@@ -192,6 +184,17 @@ class SeveringWatch:
         self._undo = methods
         self._replace_data()
         return self.remove
+
+    def _install_methods(self, tensor: Any) -> None:
+        for name in (*LEAVING, *NO_DERIVATIVE):
+            self._replace(tensor, name, self._leaving(name), after=False)
+        for name in ADDING:
+            self._replace(tensor, name, self._adding, after=True)
+        for name in CASTING:
+            self._replace(tensor, name, self._casting(name), after=True)
+        for name in FLAT:
+            self._replace(tensor, name, self._leaving(name, self.flat), after=False)
+        self._follow_operations(tensor)
 
     def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
         for name in dict.fromkeys((*OPERATIONS, *FLATTENING)):
