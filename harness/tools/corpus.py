@@ -293,34 +293,6 @@ class Answer:
         )
 
 
-def run(
-    case: Case, words: Sequence[str | Path], folder: Path, variables: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder that gets the script of a case.
-
-    Raises:
-        UserError: if the command did not end.
-    """
-    (folder / case.script.path.name).write_text(case.text, encoding="utf-8")
-    try:
-        return subprocess.run(
-            words,
-            cwd=folder,
-            env={**os.environ, **OFFLINE, **variables},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise UserError(
-            f"{case.name} did not end in {TIMEOUT_S:g} s.",
-            cause="the script hangs, or the machine is very busy",
-            next_step="run the script alone to see why",
-        ) from None
-
-
 def trace(case: Case, python: Path) -> Answer:
     """Trace a case as a user does, in a folder of its own.
 
@@ -328,10 +300,27 @@ def trace(case: Case, python: Path) -> Answer:
         UserError: if ``trace`` wrote no finding, or did not end.
     """
     with tempfile.TemporaryDirectory(prefix="gradmatrix-corpus-") as folder:
+        path = Path(folder) / case.script.path.name
+        path.write_text(case.text, encoding="utf-8")
         output = Path(folder) / "finding.json"
-        options = ("--python", python, "--output", output, case.script.path.name)
-        words = (sys.executable, "-m", "gradmatrix", "trace", *options)
-        ran = run(case, words, Path(folder), {"PYTHONPATH": str(Path(__file__).parents[1])})
+        words = ["trace", "--python", str(python), "--output", str(output), path.name]
+        try:
+            ran = subprocess.run(
+                [sys.executable, "-m", "gradmatrix", *words],
+                cwd=folder,
+                env={**os.environ, **OFFLINE},
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise UserError(
+                f"trace of {case.name} did not end in {TIMEOUT_S:g} s.",
+                cause="the script hangs, or the machine is very busy",
+                next_step="trace the script alone to see why",
+            ) from None
         if not output.exists():
             raise UserError(
                 f"trace wrote no finding about {case.name}.",
@@ -344,6 +333,7 @@ def trace(case: Case, python: Path) -> Answer:
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(Path(__file__).parents[1]),
     "TOKENIZERS_PARALLELISM": "false",
     "WANDB_MODE": "disabled",
 }

@@ -8,10 +8,12 @@ traceback or warning has an accepted line. Numbers are left out where lines are 
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import tempfile
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +23,11 @@ from rich.table import Table
 from rich.text import Text
 
 from gradmatrix.cli.commands import add
+from gradmatrix.core.errors import UserError
 from gradmatrix.core.observation import Frame
+from gradmatrix.core.text import one_line
 from tools.audit import Score, line_is_right
-from tools.corpus import Case, add_choice, chosen, pooled, run
+from tools.corpus import OFFLINE, TIMEOUT_S, Case, add_choice, chosen, pooled
 
 if TYPE_CHECKING:
     import argparse
@@ -33,9 +37,8 @@ if TYPE_CHECKING:
 
     from gradmatrix.run.project import Project
 
-PLAIN, ANOMALY = "plain", "anomaly mode"
-BEFORE = {PLAIN: "", ANOMALY: "import torch\ntorch.autograd.set_detect_anomaly(True)\n"}
-"""What Python runs before the script (``sitecustomize``)."""
+FORKED = Path(__file__).parent / "forked.py"
+MODES = ("plain", "anomaly")
 TRACE = "trace"
 LIBRARIES = {
     "Lightning": {"lightning", "pytorch-lightning"},
@@ -55,6 +58,15 @@ class Said:
     stdout: str
     stderr: str
 
+    @classmethod
+    def left_in(cls, folder: Path) -> Said:
+        """What a script left in its folder."""
+        exit_code, stdout, stderr = (
+            (folder / name).read_text(encoding="utf-8", errors="replace")
+            for name in ("exit_code", "stdout", "stderr")
+        )
+        return cls(int(exit_code), stdout, stderr.replace(str(folder), ""))
+
     @cached_property
     def messages(self) -> dict[str, str]:
         """The lines of stderr, by their text without numbers."""
@@ -70,14 +82,39 @@ class Said:
         return [line for text, line in self.messages.items() if text not in healthy.messages]
 
 
-def execute(case: Case, python: Path, mode: str) -> Said:
-    """Run a case in a folder of its own, without ``trace``."""
-    with tempfile.TemporaryDirectory(prefix="gradmatrix-corpus-") as folder, \
-            tempfile.TemporaryDirectory(prefix="gradmatrix-site-") as site:  # fmt: skip
-        (Path(site) / "sitecustomize.py").write_text(BEFORE[mode], encoding="utf-8")
-        words = (python, case.script.path.name)
-        ran = run(case, words, Path(folder), {"PYTHONPATH": site})
-        return Said(ran.returncode, ran.stdout, ran.stderr.replace(folder, ""))
+def executed(cases: Sequence[Case], python: Path) -> dict[tuple[Case, str], Said]:
+    """Run cases of one script without ``trace``, in each mode.
+
+    Raises:
+        UserError: if they did not end.
+    """
+    with tempfile.TemporaryDirectory(prefix="gradmatrix-corpus-") as root:
+        name = cases[0].script.path.name
+        folders = {
+            (case, mode): Path(root) / f"{number}-{mode}"
+            for number, case in enumerate(cases)
+            for mode in MODES
+        }
+        for (case, _), folder in folders.items():
+            folder.mkdir()
+            (folder / name).write_text(case.text, encoding="utf-8")
+        words = [f"{mode}={folder}" for (_, mode), folder in folders.items()]
+        try:
+            subprocess.run(
+                [python, FORKED, name, *words],
+                env={**os.environ, **OFFLINE},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=True,
+                timeout=TIMEOUT_S,
+            )
+        except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+            raise UserError(
+                f"{name} and its faults did not run.",
+                cause=str(error),
+                next_step="run the script alone to see why",
+            ) from None
+        return {key: Said.left_in(folder) for key, folder in folders.items()}
 
 
 @dataclass(frozen=True)
@@ -89,6 +126,10 @@ class Notice:
     """Whether an accepted line is named; None if no line is to blame."""
     says: str = ""
     """The last of what is new on stderr, for a reader."""
+
+    def __str__(self) -> str:
+        words = [name for name in ("detected", "line") if getattr(self, name)]
+        return " ".join([" and ".join(words) or "nothing", one_line(self.says)[:200]]).strip()
 
     @classmethod
     def of(cls, case: Case, said: Said, healthy: Said) -> Notice:
@@ -107,22 +148,13 @@ class Notice:
 
 
 def notices(faults: Sequence[Case], python: Path) -> list[dict[str, Notice]]:
-    """Run the faults of one script in each mode.
-
-    The healthy script runs in anomaly mode only if that says more than a plain run.
-    """
-    healthy = cache(lambda mode: execute(Case(faults[0].script), python, mode))
-    result = []
-    for fault in faults:
-        said = execute(fault, python, ANOMALY)
-        found = {
-            PLAIN: Notice.of(fault, execute(fault, python, PLAIN), healthy(PLAIN)),
-            ANOMALY: Notice.of(fault, said, healthy(PLAIN)),
-        }
-        if found[ANOMALY] != found[PLAIN]:
-            found[ANOMALY] = Notice.of(fault, said, healthy(ANOMALY))
-        result.append(found)
-    return result
+    """What is noticed of the faults of one script, in each mode."""
+    healthy = Case(faults[0].script)
+    said = executed([healthy, *faults], python)
+    return [
+        {mode: Notice.of(case, said[case, mode], said[healthy, mode]) for mode in MODES}
+        for case in faults
+    ]
 
 
 def library(case: Case) -> str:
@@ -153,15 +185,15 @@ def others_command(options: argparse.Namespace, project: Project, console: Conso
             if case.name in answers:
                 notice[TRACE] = answers[case.name]
             rows.setdefault(library(case), []).append(notice)
-            for mode, each in notice.items():
-                console.print(Text(f"{case.name}, {mode}: {each}"), soft_wrap=True)
+            words = "; ".join(f"{mode} {each}" for mode, each in notice.items())
+            console.print(Text(f"{case.name}: {words}"), soft_wrap=True)
     console.print(table(rows))
     return 0
 
 
 def table(rows: Mapping[str, Sequence[Mapping[str, Notice]]]) -> Table:
     """A row for each library, and one for all."""
-    columns = (*BEFORE, TRACE)
+    columns = (*MODES, TRACE)
     words = [f"{name}: {what}" for name in columns for what in ("noticed", "line")]
     result = Table("checks of", "faults", *words)
     for name, found in {**rows, "all": [each for row in rows.values() for each in row]}.items():
