@@ -365,7 +365,7 @@ class Missed(Frozen, frozen=True):
 
 
 class Unmoved(Frozen, frozen=True):
-    """Why values do not change in the end: updates without an optimizer, or steps that are undone."""
+    """Why values do not change in the end: updates without an optimizer, or undone steps."""
 
     how: Literal["rate", "rebound", "unused", "used-up", "undone"]
     """A learning rate of 0, a name that is bound to a new tensor, a result that is not used, a
