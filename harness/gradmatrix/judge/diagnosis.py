@@ -68,13 +68,19 @@ SOFT = (
     "`{how}` has no gradient. Use a soft form of it (softmax weights, Gumbel-softmax), or a"
     " straight-through estimator: x + (hard(x) - x).detach()."
 )
+SCORES = "Give the loss the scores themselves: cross_entropy takes logits."
+KEPT_IN = (
+    "Leave `{how}` out where the loss is computed: what is behind it is not trained. Detach only"
+    " what is logged, or what should stay as it is."
+)
 WHOLE = (
     "`{how}` makes whole numbers, which have no gradient. Keep floating-point values up to the"
     " loss, or use a straight-through estimator: x + (hard(x) - x).detach()."
 )
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
-    **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), SOFT),
+    **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), f"{SCORES} {SOFT}"),
+    **dict.fromkeys(("detach", "data"), KEPT_IN),
     **dict.fromkeys(("int", "long", "byte", "char", "short", "to", "type"), WHOLE),
     **dict.fromkeys(
         ("__gt__", "__lt__", "__ge__", "__le__"), SOFT.replace("`{how}`", "A comparison")
@@ -83,8 +89,8 @@ ADVICE_OF = {
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
     "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
     "numpy": "Write it with functions of torch instead of numpy; values of numpy have no graph.",
-    "torch.tensor": "Do not make a new tensor of values: use torch.stack(...), or the sum of the"
-    " tensors themselves.",
+    "torch.tensor": "Do not make a new tensor of values: use the loss itself, or, of several"
+    " losses, torch.stack(...) or their sum.",
     "torch.as_tensor": "Use torch.stack(...) in place of a new tensor: it keeps the graph.",
 }
 """What to do about an operation by which a tensor left the graph."""
@@ -122,6 +128,10 @@ FINITE_ADVICE = {
     ),
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
+CARRIED = (
+    "Something of an earlier step is used again in the next one: detach() what is carried on, such"
+    " as a hidden state or a sum of losses; compute anew what does not change."
+)
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 HIDING = ("requires_grad_", "requires_grad")
@@ -243,6 +253,7 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             *([f"The first pass was called at {format_frame(first)}."] if first else []),
             *([f"The second pass was called at {format_frame(last)}."] if last else []),
             user=here,
+            advice="" if twice else CARRIED,
         )
     if found.how == "step":
         line = (
@@ -915,6 +926,7 @@ def no_gradient(seen: Observation) -> Diagnosis | None:
     signs: tuple[Sign, ...] = (
         cut_before_checkpoint,
         lost_in_training_pass,
+        still_off,
         dropped,
         returned_none,
         severed,
@@ -1032,6 +1044,13 @@ def severed(seen: Observation) -> Diagnosis | None:
     )
 
 
+def still_off(seen: Observation) -> Diagnosis | None:
+    """Gradients are off where backward is called, too: a switch that was never turned back."""
+    if not any(not call.requires_grad and call.switch is not None for call in seen.backward):
+        return None
+    return off_at_backward(seen) or off_everywhere(seen)
+
+
 def cut_inside(seen: Observation) -> Diagnosis | None:
     """A module ran with gradients on, but its output has none."""
     lost = next((lost for lost in seen.lost if lost.entered and lost.grad_enabled), None)
@@ -1052,7 +1071,7 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
         "A tensor made of values has no link to where the values came from, with or without"
         " requires_grad=True."
     )
-    advice = ""
+    advice = ADVICE_OF.get(made.how, "")
     if made.how in HIDING and read is not None:
         name = name_module(read.module, read.type) if read.module else "the model"
         cut = innermost_frame(read.frames)

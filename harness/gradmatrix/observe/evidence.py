@@ -435,13 +435,20 @@ class Evidence:
         )
         given = next((module for node, module in reversed(givers) if node in behind.nodes), None)
         if running is None:
-            return given or (outputs[-1][1] if outputs else None)
+            return given or self._owner(behind) or (outputs[-1][1] if outputs else None)
         inner = (
             given is not None
             and given is not running
             and any(module is given for module in running.modules())
         )
         return given if inner and self._went_on(event) else running
+
+    def _owner(self, behind: Reach) -> Any:
+        """The root module that has a parameter behind a tensor of an earlier step; or None."""
+        for root in self.forward.roots():
+            if any(id(parameter) in behind.leaves for parameter in root.parameters()):
+                return root
+        return None
 
     def _gap(self, starving: Set[int]) -> List[Dict[str, Any]]:
         """The last starving module before one that the loss reaches: the graph was cut between."""
@@ -465,6 +472,9 @@ class Evidence:
         event = {"module": outputs[last][1], "parameters": set()}
         if between:
             return [{**event, "how": between[0].how, "frames": between[0].frames}]
+        around = outputs[following][1]
+        if any(module is outputs[last][1] for module in around.modules()):
+            return []  # it gives more than one output, or computes one for nothing
         return [{**event, "how": "unknown", "frames": line(outputs[following][2])}]
 
     def _starves(self, module: Any, starving: Set[int]) -> bool:
