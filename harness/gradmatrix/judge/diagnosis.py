@@ -136,6 +136,11 @@ LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, whi
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 HIDING = ("requires_grad_", "requires_grad")
 """What makes a tensor without a graph require a gradient, so that backward raises no error."""
+PRODUCTS = ("*", "mul")
+FACTOR = (
+    "Check that factor: a mask, a weight or an advantage that is zero everywhere leaves nothing to"
+    " learn from. An integer division may have made it 0."
+)
 SATURATED = "It is flat there: all of its inputs were too large, too small, or out of its range."
 NOT_SEVERED = (
     "unknown",
@@ -1257,6 +1262,10 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
         dead = output.type in ACTIVATIONS and not everything
         cause = Cause.DEAD if dead else Cause.ZERO
         return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun)
+    if seen.flat is not None and (everything or not seen.flat.module):
+        factor = None if seen.arguments else zero_factor(seen.flat)
+        if factor is not None and (event is None or event.how == "dead"):
+            return factor
     if event is not None and event.how == "dead" and not everything:
         at = innermost_frame(event.frames)
         line = (
@@ -1291,7 +1300,9 @@ def flat_operation(seen: Observation) -> Diagnosis | None:
     """An operation is flat at all its inputs, and neither a hook nor clipping made the zeros."""
     flat = seen.flat
     clipped = seen.severed and seen.severed[-1].how == "clip_grad_norm_"
-    if flat is None or clipped or any(hook.parameter for hook in seen.hooks):
+    if flat is None or flat.operation in PRODUCTS or clipped:
+        return None
+    if any(hook.parameter for hook in seen.hooks):
         return None
     at = innermost_frame(flat.frames)
     inside = f", in {name_module(flat.module, flat.type)}" if flat.module else ""
@@ -1307,6 +1318,17 @@ def flat_operation(seen: Observation) -> Diagnosis | None:
         "The softmax of one value is constant: it is always 1." if alone else SATURATED,
         led=flat.frames,
         advice="Use a sigmoid for a single output, or leave the softmax out." if alone else "",
+    )
+
+
+def zero_factor(flat: Nonfinite) -> Diagnosis | None:
+    """A product whose other factor is zero: a mask, a weight of a part of the loss."""
+    if flat.operation not in PRODUCTS:
+        return None
+    at = innermost_frame(flat.frames)
+    line = f"A product has a factor that is zero everywhere{say_where(at, 'at')}."
+    return make_diagnosis(
+        Cause.ZERO, flat.module or None, at, line, led=flat.frames, advice=FACTOR
     )
 
 

@@ -30,6 +30,7 @@ OPERATIONS = (
 """Operations whose value or derivative can be NaN or infinite at finite numbers."""
 FLATTENING = ("sigmoid", "tanh", "softmax", "log_softmax", "clamp", "clip")
 """Operations that have a derivative of exactly zero where they are flat."""
+PRODUCTS = ("mul", "__mul__", "__rmul__")
 SHOWN = {
     "__truediv__": "/",
     "__rtruediv__": "/",
@@ -39,6 +40,9 @@ SHOWN = {
     "__rpow__": "**",
     "__matmul__": "@",
 }
+
+
+FACTORS = {SHOWN.get(name, name) for name in PRODUCTS}
 
 
 class FiniteWatch:
@@ -62,6 +66,8 @@ class FiniteWatch:
         """The first operation whose derivative made NaN or infinity of a finite gradient."""
         self.flat: Optional[Dict[str, Any]] = None
         """The first operation of FLATTENING that got a gradient and passed only zeros on."""
+        self.product: Optional[Dict[str, Any]] = None
+        """The first product that did so: its other factor is zero."""
         self._looking = False
 
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
@@ -93,7 +99,7 @@ class FiniteWatch:
                 return
             self._looking = True
             try:
-                if name in FLATTENING and self.flat is None:
+                if self._may_be_flat(name):
                     dim = named.get("dim", given[1] if len(given) > 1 else None)
                     self._look_for_flat(name, result, dim)
                 if name in OPERATIONS:
@@ -103,12 +109,16 @@ class FiniteWatch:
 
         return look
 
+    def _may_be_flat(self, name: str) -> bool:
+        known = self.product if name in PRODUCTS else self.flat
+        return known is None and name in (*FLATTENING, *PRODUCTS)
+
     def _look_for_flat(self, name: str, result: Any, dim: Any) -> None:
         """Look at what comes back through ``result``; ``dim`` is that of a softmax."""
         if result.grad_fn is None or transformed():
             return
         alone = "softmax" in name and isinstance(dim, int) and result.shape[dim] == 1
-        found = {"step": self.clock(), "operation": f"{name} over one value" if alone else name}
+        found = {"step": self.clock(), "operation": f"{name} over one value" if alone else SHOWN.get(name, name)}
         module = self.running()
         owner = None if module is None else weakref.ref(module)
         result.grad_fn.register_hook(partial(self._flattened, found, owner, here()))
@@ -151,8 +161,12 @@ class FiniteWatch:
     ) -> None:
         """An operation passed on the gradients ``inner`` of the gradients ``outer``."""
         given = [greatest(each) for each in present(inner)]
-        if self.flat is None and given and not any(given) and any(map(greatest, present(outer))):
-            self.flat = {**found, "owner": owner and owner(), "frames": line(at)}
+        if given and not any(given) and any(map(greatest, present(outer))):
+            flat = {**found, "owner": owner and owner(), "frames": line(at)}
+            if found["operation"] in FACTORS:
+                self.product = self.product or flat
+            else:
+                self.flat = self.flat or flat
 
     def note(self, where: str, owner: Any, frames: List[Dict[str, Any]]) -> None:
         """Keep the first of its kind; ``owner`` is a parameter."""

@@ -559,13 +559,13 @@ class ParameterWatch:
 
     def flat(self) -> Optional[Dict[str, Any]]:
         """The first operation that got a gradient and passed only zeros on."""
-        first = self.forward.finite.flat
+        first = self.forward.finite.flat or self.forward.finite.product
         if first is None:
             return None
         found = {"where": "gradient", "operation": first["operation"], **self._located(first)}
         made = (
             [at for _, at in source.called(found["type"].__eq__)]
-            if "one value" in first["operation"]
+            if "one value" in first["operation"] and not own_place(type(first["owner"]).forward)
             else []
         )
         return {**found, "frames": [*made, *found["frames"]] if len(made) == 1 else found["frames"]}
