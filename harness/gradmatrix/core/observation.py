@@ -364,6 +364,20 @@ class Missed(Frozen, frozen=True):
     """Where the optimizer was built."""
 
 
+class Faded(Frozen, frozen=True):
+    """The last steps of a script, after the audit, in which nothing was left to learn."""
+
+    how: Literal["rate", "empty", "frozen"]
+    """The learning rate was 0 or nearly so, no parameter had a gradient, or what a later optimizer
+    holds beyond the earlier ones was still frozen."""
+    optimizer: str
+    steps: int
+    """How many steps this lasted, up to the end."""
+    frames: tuple[Frame, ...]
+    """What set it: the scheduler or the optimizer, the line that made other parameters, or the line
+    that froze them."""
+
+
 class Unmoved(Frozen, frozen=True):
     """Why values do not change in the end: updates without an optimizer, or undone steps."""
 
@@ -480,6 +494,7 @@ class Observation(Frozen, frozen=True):
     adapted: Adapted | None = None
     shared: Shared | None = None
     missed: Missed | None = None
+    faded: Faded | None = None
     drift: Diverged | None = None
     updates: int = 0
     """How often values changed from one request for gradients to the next, without an optimizer."""

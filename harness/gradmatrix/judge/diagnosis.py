@@ -196,6 +196,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
             made_in_forward,
             left_out,
             missed,
+            faded,
             adapted,
             shared,
             rebuilt_part,
@@ -447,6 +448,35 @@ def missed(seen: Observation) -> Diagnosis | None:
     return make_diagnosis(
         Cause.OTHER_PARAMETERS, seen.missed.modules[0], at, line, led=seen.missed.frames
     )
+
+
+def faded(seen: Observation) -> Diagnosis | None:
+    """The script trained at first, and in its last steps nothing was left to learn."""
+    found = seen.faded
+    if found is None:
+        return None
+    at = innermost_frame(found.frames)
+    last = f"the last {counted(found.steps, 'step')} of {found.optimizer}"
+    if found.how == "rate":
+        line = f"The learning rate was 0, or nearly so, in {last}{say_where(at, 'it is set at')}."
+        advice = (
+            "Give the scheduler as many steps as are trained, and step it as often as it was told."
+            " If the state of an optimizer is loaded, its old learning rate comes back: set"
+            " group['lr'] afterwards."
+        )
+        return make_diagnosis(Cause.LEARNING_RATE, None, at, line, led=found.frames, advice=advice)
+    if found.how == "empty":
+        line = (
+            f"No parameter had a gradient in {last}: it holds those of before, and what runs was"
+            f" made later{say_where(at, 'at')}."
+        )
+        return make_diagnosis(Cause.OTHER_PARAMETERS, None, at, line, led=found.frames)
+    line = (
+        f"A later {found.optimizer} holds more parameters than the optimizers before it, but all"
+        f" that it adds is still frozen{say_where(at, 'it was frozen at')}."
+    )
+    advice = "Call requires_grad_(True) on what should be trained from then on."
+    return make_diagnosis(Cause.FROZEN, None, at, line, led=found.frames, advice=advice)
 
 
 def adapted(seen: Observation) -> Diagnosis | None:
@@ -1327,9 +1357,7 @@ def zero_factor(flat: Nonfinite) -> Diagnosis | None:
         return None
     at = innermost_frame(flat.frames)
     line = f"A product has a factor that is zero everywhere{say_where(at, 'at')}."
-    return make_diagnosis(
-        Cause.ZERO, flat.module or None, at, line, led=flat.frames, advice=FACTOR
-    )
+    return make_diagnosis(Cause.ZERO, flat.module or None, at, line, led=flat.frames, advice=FACTOR)
 
 
 def exception(seen: Observation) -> Diagnosis | None:

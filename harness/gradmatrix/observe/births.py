@@ -60,6 +60,8 @@ class BirthWatch:
     def install(self, built: FrameType) -> Callable[[], None]:
         """Start: an optimizer was ``built`` by this frame. The returned function ends it."""
         frame: Optional[FrameType] = built
+        if self._undo:
+            return self.remove
         while frame is not None:
             if mine(frame.f_code.co_filename):
                 self._around.add(frame.f_code)
@@ -118,6 +120,12 @@ class BirthWatch:
         while frame is not None and frame.f_code not in self._around:
             frame = frame.f_back
         return here() if frame is None else ((frame.f_code, frame.f_lineno),)
+
+    def with_gradient(self) -> List[Dict[str, Any]]:
+        """Where the last parameter was made that has a gradient now."""
+        living = [(birth, birth.reference()) for birth in self._born.values()]
+        with_one = [birth for birth, each in living if each is not None and each.grad is not None]
+        return line(with_one[-1].at) if with_one else []
 
     def inside(
         self, held: Set[int], named: Callable[[List[Any]], List[str]]

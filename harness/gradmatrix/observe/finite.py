@@ -118,7 +118,10 @@ class FiniteWatch:
         if result.grad_fn is None or transformed():
             return
         alone = "softmax" in name and isinstance(dim, int) and result.shape[dim] == 1
-        found = {"step": self.clock(), "operation": f"{name} over one value" if alone else SHOWN.get(name, name)}
+        found = {
+            "step": self.clock(),
+            "operation": f"{name} over one value" if alone else SHOWN.get(name, name),
+        }
         module = self.running()
         owner = None if module is None else weakref.ref(module)
         result.grad_fn.register_hook(partial(self._flattened, found, owner, here()))

@@ -20,6 +20,7 @@ from .backward import BackwardWatch
 from .births import BirthWatch
 from .evidence import Evidence
 from .forward import ForwardWatch
+from .late import LateWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch
 from .scaler import ScalerWatch
@@ -124,6 +125,11 @@ class Observer:
         self.births = BirthWatch(self.forward.innermost)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters, self.births)
+        self.late = LateWatch(self.births, self.forward.severing)
+        self.late.audited = self._audited
+        self.late.made_by = lambda optimizer: (
+            self.rates.scheduled(optimizer) or self.parameters.built_at(optimizer)
+        )
         self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
         self.updates.began = self._began
         self.updates.answered = self._answered
@@ -217,6 +223,7 @@ class Observer:
             self._newcomers.add(id(optimizer))
             self._step_of.pop(id(optimizer), None)  # an optimizer that is gone may have had this id
         self._keep(optimizer)
+        self.late.built(optimizer)
         self.rates.built(optimizer)
         self.forward.severing.late = True
         if not self.births.on and self.steps < self.audit:
@@ -245,7 +252,8 @@ class Observer:
         """The optimizer of this phase has stepped."""
         self._phase = None
         self.backward.another = False
-        self.births.remove()
+        if not self.patient:
+            self.births.remove()
         for identity in set(self.forward.seen) - self.evidence.before:
             del self.forward.seen[identity]
             self.forward.trained.discard(identity)
@@ -331,6 +339,8 @@ class Observer:
         self.updates.end()
         if id(optimizer) == self._phase:
             self._guarded(self._missed, optimizer)
+        if self.patient:
+            self._guarded(self.late.before_step, optimizer)
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
@@ -403,7 +413,8 @@ class Observer:
             self.parameters.keep_unlearned()
         self._stop_watching()
         self.forward.spoiled.forget()
-        self.births.remove()
+        if not self.patient:
+            self.births.remove()
         self.backward.lighten()
         machine.reset_peak_memory()
 
@@ -432,6 +443,7 @@ class Observer:
             "gradient_norms": [protocol.number(norm) for norm in self.parameters.norms()],
             "backward": self.backward.calls,
             "warnings": self.messages.facts(),
+            "faded": self._or(self.late.facts, None),
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
         }

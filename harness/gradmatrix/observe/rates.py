@@ -49,6 +49,11 @@ class RateWatch:
         """An optimizer was built."""
         self._first[id(optimizer)] = highest_rate(optimizer)
 
+    def scheduled(self, optimizer: Any) -> List[Dict[str, Any]]:
+        """Where the last scheduler of ``optimizer`` was built; empty if it has none."""
+        known = self._schedulers.get(id(optimizer))
+        return list(known[-1][1]) if known else []
+
     def facts(self, optimizer: Any, built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
         """What set the learning rate of ``optimizer`` to 0."""
         if self._first.get(id(optimizer)) == 0:
