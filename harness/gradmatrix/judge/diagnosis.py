@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Observation,
         Parameter,
         Raised,
+        Severed,
         Switch,
     )
 
@@ -1281,49 +1282,54 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
         line = f"They were clipped to 0{say_where(at, 'at')}."
         return make_diagnosis(Cause.CLIPPED, module, at, line, led=event.frames)
     if seen.zero_output is not None:
-        output = seen.zero_output
-        own = next((e for e in seen.severed if e.module == output.module and e.frames), None)
-        at = innermost_frame(own.frames if own is not None else output.frames)
-        name = name_module(output.module, output.type)
-        line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
-        led = own.frames if own is not None else output.frames
-        begun = innermost_frame(seen.initialised)
-        more = [f"The layer before it was initialised at {format_frame(begun)}."] if begun else []
-        dead = output.type in ACTIVATIONS and not everything
-        cause = Cause.DEAD if dead else Cause.ZERO
-        return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun)
+        return explain_zero_output(seen, seen.zero_output, everything=everything)
     if seen.flat is not None and (everything or not seen.flat.module):
         factor = None if seen.arguments else zero_factor(seen.flat)
         if factor is not None and (event is None or event.how == "dead"):
             return factor
-    if event is not None and event.how == "dead" and not everything:
-        at = innermost_frame(event.frames)
-        line = (
-            f"The gradient ends behind {name_module(event.module, event.type)}: what is computed of"
-            f" its output is flat there (a dead ReLU, a saturated activation, a"
-            f" mask){say_where(at, 'its output is used at')}."
-        )
-        return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames)
-    if event is not None and event.frames and event.how != "dead":
-        at = innermost_frame(event.frames)
-        line = (
-            f"`{event.how}` stands between {name_module(event.module, event.type)} and the loss and"
-            f" lets no gradient through{say_where(at, 'at')}."
-        )
-        return make_diagnosis(
-            Cause.ZERO,
-            event.module or module,
-            at,
-            line,
-            led=event.frames,
-            advice=ADVICE_OF.get(event.how, "").format(how=event.how),
-        )
+    if event is not None and (not everything if event.how == "dead" else event.frames):
+        return explain_zeros_behind(event, module)
     rewards = seen.arguments[:1] if everything else ()
     at = innermost_frame(rewards[0].frames) if rewards else None
     given = [
         f"`{each.text}` gives the rewards{say_where(at, 'it returns them at')}." for each in rewards
     ]
     return make_diagnosis(Cause.ZERO, module, at, *given, advice=REWARDS if rewards else "")
+
+
+def explain_zeros_behind(event: Severed, module: str) -> Diagnosis:
+    """An operation lets no gradient through, or what uses a layer's output is flat there."""
+    at = innermost_frame(event.frames)
+    name = name_module(event.module, event.type)
+    if event.how == "dead":
+        line = (
+            f"The gradient ends behind {name}: what is computed of its output is flat there (a dead"
+            f" ReLU, a saturated activation, a mask){say_where(at, 'its output is used at')}."
+        )
+        return make_diagnosis(Cause.DEAD, event.module, at, line, led=event.frames)
+    line = f"`{event.how}` stands between {name} and the loss and lets no gradient through"
+    return make_diagnosis(
+        Cause.ZERO,
+        event.module or module,
+        at,
+        f"{line}{say_where(at, 'at')}.",
+        led=event.frames,
+        advice=ADVICE_OF.get(event.how, "").format(how=event.how),
+    )
+
+
+def explain_zero_output(seen: Observation, output: Nonfinite, *, everything: bool) -> Diagnosis:
+    """A module's output was all zeros."""
+    own = next((e for e in seen.severed if e.module == output.module and e.frames), None)
+    at = innermost_frame(own.frames if own is not None else output.frames)
+    name = name_module(output.module, output.type)
+    line = f"The output of {name} was all zeros, but its input was not{say_where(at, 'at')}."
+    led = own.frames if own is not None else output.frames
+    begun = innermost_frame(seen.initialised)
+    more = [f"The layer before it was initialised at {format_frame(begun)}."] if begun else []
+    dead = output.type in ACTIVATIONS and not everything
+    cause = Cause.DEAD if dead else Cause.ZERO
+    return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun)
 
 
 def flat_operation(seen: Observation) -> Diagnosis | None:

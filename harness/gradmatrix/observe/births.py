@@ -93,7 +93,7 @@ class BirthWatch:
 
     def let_go(self) -> None:
         """Keep nothing of the script alive."""
-        self._born.clear()
+        self._born = {i: birth for i, birth in self._born.items() if birth.within is None}
         self._inside.clear()
 
     def remove(self) -> None:
