@@ -134,7 +134,7 @@ class Evidence:
         severing = self.forward.severing
         nodes = summands(roots) if severing.added else set()
         for event in severing.added:
-            if event["node"] in nodes:
+            if event["node"] in nodes and event["frames"]:
                 cut = self._cut_before(event)
                 if cut is not None:
                     first = event["frames"][0]
@@ -157,10 +157,9 @@ class Evidence:
             and (event["how"] in OF_NUMBERS) == added["number"]
             and (not added["number"] or event["frames"][0] == added["frames"][0])
         ]
-        cuts = together(events)
-        if any(added["others"] & cut["behind"].whole().nodes for cut in cuts):
+        if any(added["others"] & event["near"] for event in events):
             return None  # another value is reported for the loss, or a part of it is logged
-        return min(reversed(cuts), key=self._telling, default=None)
+        return min(reversed(events), key=self._telling, default=None)
 
     def _look_for_added(self, found: Reach) -> None:
         """Note which parameters still have the gradient of an earlier step."""

@@ -16,7 +16,7 @@ from . import source
 from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, identity, is_compiling
+from .torches import Reach, behind, identity, is_compiling, near
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -267,7 +267,7 @@ class SeveringWatch:
             if tensor.requires_grad and (by_torch or not plumbing(sys._getframe(3))):
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
-                    self._adding(result, None, *given)
+                    self._add(result, *given)
             if how in FILLING and isinstance(tensor, self._parameter):
                 caller = sys._getframe(3)
                 while caller.f_back is not None and caller.f_code.co_filename.endswith(INIT):
@@ -327,13 +327,12 @@ class SeveringWatch:
         return note
 
     def _casting(self, how: str) -> Callable[..., None]:
-        leaving = self._leaving(how)
-
         def note(result: Any, source: Any, *_: Any, **__: Any) -> None:
-            if isinstance(result, self._torch.Tensor) and not (
+            whole = isinstance(result, self._torch.Tensor) and not (
                 result.is_floating_point() or result.is_complex()
-            ):
-                leaving(source)
+            )
+            if whole and self._in_graph(source) and not plumbing(sys._getframe(3)):
+                self.sever(source, how, frames())
 
         return note
 
@@ -362,6 +361,7 @@ class SeveringWatch:
                     if source.grad_fn is None
                     else behind(source.grad_fn, self._followed),
                     "identity": None if source.grad_fn is None else identity(source.grad_fn),
+                    "near": set() if source.grad_fn is None else near(source.grad_fn),
                     "frames": found,
                     "module": module,
                     "stamp": self.stamp(),
@@ -382,8 +382,12 @@ class SeveringWatch:
         return note
 
     def _adding(self, result: Any, *given: Any, **__: Any) -> None:
+        if not plumbing(sys._getframe(3)):
+            self._add(result, *given)
+
+    def _add(self, result: Any, *given: Any) -> None:
         """Note a sum of one number with a graph and one without it."""
-        if not self._in_graph(result) or result.numel() != 1 or plumbing(sys._getframe(3)):
+        if not self._in_graph(result) or result.numel() != 1:
             return
         constant = next((each for each in given if self._is_constant(each)), None)
         if constant is not None and len(self.added) < KEPT:

@@ -23,6 +23,10 @@ MOST = 500_000
 """At most this many nodes are walked; those further away count as not reached."""
 
 
+NEAR = 16
+"""About so many nodes are near another one."""
+
+
 class Trouble:
     """Errors of the observer itself, at most KEPT of them.
 
@@ -369,6 +373,16 @@ def summands(roots: Iterable[Any]) -> Set[int]:
         kind = type(node).__name__.partition("Backward")[0]
         if kind in (*SUMS, *PASSING) or (kind in MULTIPLES and len(following) == 1):
             waiting += following
+    return found
+
+
+def near(start: Any) -> Set[int]:
+    """``start`` and the first few nodes behind it, by identity."""
+    waiting, found = [start], set()
+    for node in waiting:
+        found.add(identity(node))
+        if len(waiting) < NEAR:
+            waiting += [each for each, _ in node.next_functions if each is not None]
     return found
 
 

@@ -1,0 +1,82 @@
+"""Updates that never come or change nothing, and the user's line, from hand-made observations."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gradmatrix.core.observation import Diverged, Kept, Observation, Unmoved, Written
+from gradmatrix.judge.causes import Cause
+from gradmatrix.judge.diagnosis import Diagnosis, diagnose
+from tests.factories import make_built, make_frame, make_observation, make_parameter
+
+MINE = msgspec.structs.replace(make_frame(30), user=True)
+OTHER = msgspec.structs.replace(make_frame(31), user=True)
+STILL = make_parameter(name="encoder.weight", changed=False)
+DELAY = (Written(text="learning_starts=1000", frames=(MINE,)),)
+
+
+def found(seen: Observation) -> Diagnosis:
+    """The diagnosis, which must exist."""
+    diagnosis = diagnose(seen)
+    assert diagnosis is not None
+    return diagnosis
+
+
+@pytest.mark.parametrize(
+    ("how", "text", "cause", "says"),
+    [
+        ("rate", "lr=0.0", Cause.LEARNING_RATE, "The learning rate was 0: lr=0.0"),
+        ("rebound", "p", Cause.NOT_TRAINED, "binds the name `p` to it"),
+        ("unused", "", Cause.NOT_TRAINED, "that nothing uses"),
+        ("used-up", "params", Cause.NOT_TRAINED, "`params` is the generator"),
+        ("used-up", "", Cause.NOT_TRAINED, "A variable is the generator"),
+    ],
+)
+def test_updates_by_hand_that_change_nothing_are_explained(
+    how: str, text: str, cause: Cause, says: str
+) -> None:
+    """The line is that of the script."""
+    unmoved = msgspec.convert({"how": how, "text": text, "frames": [MINE]}, Unmoved, strict=False)
+    diagnosis = found(
+        make_observation(steps=0, requests=8, parameters=(STILL,), optimizers=(), unmoved=unmoved)
+    )
+    assert (cause, MINE) == (diagnosis.cause, diagnosis.place)
+    assert says in diagnosis.text[0]
+
+
+def test_a_rate_of_zero_wins_over_an_output_that_the_loss_does_not_use() -> None:
+    """With a rate of 0 nothing can move, whatever else is true."""
+    spare = make_parameter("nnnn", name="spare.weight", changed=False)
+    built = make_built(
+        learning_rates=(0.0,),
+        rate_from="constructor",
+        rate="lr=0.0",
+        rate_frames=(make_frame(20, "library.py"), MINE),
+    )
+    diagnosis = found(make_observation(parameters=(STILL, spare), optimizers=(built,)))
+    assert (Cause.LEARNING_RATE, MINE) == (diagnosis.cause, diagnosis.user)
+
+
+def test_an_argument_that_puts_off_the_first_step_is_named() -> None:
+    """Nothing asked for gradients before the run ended."""
+    seen = make_observation(steps=0, backward=(), optimizers=(make_built(steps=0),))
+    diagnosis = found(msgspec.structs.replace(seen, arguments=DELAY))
+    assert (Cause.NOT_TRAINED, MINE) == (diagnosis.cause, diagnosis.user)
+    assert diagnosis.advice.startswith("Lower learning_starts=1000")
+
+
+def test_the_step_is_named_beside_the_backward_pass_that_adds() -> None:
+    """An attack has backward passes of its own; the step stands where zero_grad is missing."""
+    kept = Kept(parameters=2, learning=2, frames=(MINE,))
+    diagnosis = found(make_observation(kept=kept, stepped=(OTHER,)))
+    assert (Cause.NEVER_ZEROED, MINE, OTHER) == (diagnosis.cause, diagnosis.place, diagnosis.user)
+    assert () == diagnosis.route
+
+
+def test_a_call_that_goes_past_the_wrapper_is_where_ranks_drift() -> None:
+    """Without such a call it is the step."""
+    drift = Diverged(step=1, ranks=2, frames=(OTHER,))
+    past = msgspec.structs.replace(drift, past=(MINE,))
+    places = [found(make_observation(drift=each)).place for each in (drift, past)]
+    assert [OTHER, MINE] == places
