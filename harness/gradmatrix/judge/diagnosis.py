@@ -650,7 +650,8 @@ def unmoved(seen: Observation) -> Diagnosis | None:
         cause = Cause.LEARNING_RATE
     elif found.how == "undone":
         line = "Each step changes the parameters, but before the next one they are back at their"
-        line += f" first values{say_where(at, f'`{found.text}` is called at')}."
+        how = f"`{found.text}` is called at" if found.text else "they are set at"
+        line += f" first values{say_where(at, how)}."
         advice = "Do not copy or load earlier values into the model between two steps: restore them"
         advice += " only after validation."
     elif found.how == "used-up":
@@ -1108,6 +1109,12 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
         " requires_grad=True."
     )
     advice = ADVICE_OF.get(made.how, "")
+    if made.how in HIDING and read is None:
+        given = innermost_frame(seen.unused_at)
+        why = f"What it is computed from has no graph; {made.how} only hides the error."
+        if given is not None:
+            why += f" The model's output of this step is not used{say_where(given, 'called at')}."
+        advice = f"Compute the loss from the model's output of the same step, without {made.how}."
     if made.how in HIDING and read is not None:
         name = name_module(read.module, read.type) if read.module else "the model"
         cut = innermost_frame(read.frames)
