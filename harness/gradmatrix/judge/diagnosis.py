@@ -936,6 +936,7 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
     anew = seen.anew[0]
     at = innermost_frame(anew.frames)
     runs = seen.unheld.frames if seen.unheld is not None and anew.how == "copied" else ()
+    user = next((frame for frame in runs if frame.user), None)
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -943,8 +944,9 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
         f"{some_names(loose)} {'were' if len(loose) > 1 else 'was'} {anew.how} after the optimizer"
         f" was built{say_where(at, 'at')}.",
         f"The optimizer still holds the parameters of before, and not those that run: {optimizer}.",
+        *([f"What runs now is called at {format_frame(user)}."] if user is not None else []),
         led=anew.frames,
-        user=next((frame for frame in runs if frame.user), None),
+        user=user,
         advice="Train the model that the optimizer holds, not a copy of it; or build the optimizer"
         " after the model's last change."
         if anew.how == "copied"
