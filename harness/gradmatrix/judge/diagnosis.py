@@ -1115,7 +1115,9 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
         given = innermost_frame(seen.unused_at)
         why = f"What it is computed from has no graph; {made.how} only hides the error."
         if given is not None:
-            why += f" The model's output of this step is not used{say_where(given, 'called at')}."
+            why += (
+                f" The loss does not use what the model gives in this step, {format_frame(given)}."
+            )
         advice = f"Compute the loss from the model's output of the same step, without {made.how}."
     if made.how in HIDING and read is not None:
         name = name_module(read.module, read.type) if read.module else "the model"
