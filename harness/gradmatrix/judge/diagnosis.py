@@ -650,7 +650,8 @@ def unmoved(seen: Observation) -> Diagnosis | None:
         cause = Cause.LEARNING_RATE
     elif found.how == "undone":
         line = "Each step changes the parameters, but before the next one they are back at their"
-        line += f" first values{say_where(at, f'`{found.text}` is called at')}."
+        how = f"`{found.text}` is called at" if found.text else "they are set at"
+        line += f" first values{say_where(at, how)}."
         advice = "Do not copy or load earlier values into the model between two steps: restore them"
         advice += " only after validation."
     elif found.how == "used-up":
@@ -935,6 +936,7 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
     anew = seen.anew[0]
     at = innermost_frame(anew.frames)
     runs = seen.unheld.frames if seen.unheld is not None and anew.how == "copied" else ()
+    user = next((frame for frame in runs if frame.user), None)
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -942,8 +944,9 @@ def explain_anew(seen: Observation, loose: list[Parameter], optimizer: str) -> D
         f"{some_names(loose)} {'were' if len(loose) > 1 else 'was'} {anew.how} after the optimizer"
         f" was built{say_where(at, 'at')}.",
         f"The optimizer still holds the parameters of before, and not those that run: {optimizer}.",
+        *([f"What runs now is called at {format_frame(user)}."] if user is not None else []),
         led=anew.frames,
-        user=next((frame for frame in runs if frame.user), None),
+        user=user,
         advice="Train the model that the optimizer holds, not a copy of it; or build the optimizer"
         " after the model's last change."
         if anew.how == "copied"
@@ -1108,6 +1111,14 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
         " requires_grad=True."
     )
     advice = ADVICE_OF.get(made.how, "")
+    if made.how in HIDING and read is None:
+        given = innermost_frame(seen.unused_at)
+        why = f"What it is computed from has no graph; {made.how} only hides the error."
+        if given is not None:
+            why += (
+                f" The loss does not use what the model gives in this step, {format_frame(given)}."
+            )
+        advice = f"Compute the loss from the model's output of the same step, without {made.how}."
     if made.how in HIDING and read is not None:
         name = name_module(read.module, read.type) if read.module else "the model"
         cut = innermost_frame(read.frames)

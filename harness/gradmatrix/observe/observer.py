@@ -492,6 +492,16 @@ class Observer:
             **({} if self.light else self._or(self._silent, {})),
         }
 
+    def _undoing(self, held: Set[int]) -> Dict[str, Any]:
+        """What brings earlier values back after each step of an optimizer."""
+        found = source.undoing()
+        written = [at for i, at in self.forward.severing.rewritten.items() if i in held]
+        return (
+            found
+            if found["frames"] or not written
+            else {**found, "frames": frames.line(written[-1])}
+        )
+
     def _arguments(self) -> List[Dict[str, Any]]:
         """The arguments in the script that may explain it if no step is made or nothing learns."""
         if not self.steps:
@@ -567,7 +577,7 @@ class Observer:
         )
         return {
             **self.evidence.silent(held),
-            **({"unmoved": source.undoing()} if self.parameters.restored() else {}),
+            **({"unmoved": self._undoing(held)} if self.parameters.restored() else {}),
             "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,
             "stepped": [] if self.backward.calls and kept is None else self._stepped_at,

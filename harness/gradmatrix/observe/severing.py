@@ -110,6 +110,8 @@ class SeveringWatch:
         """Parameters, by id, on which a hook was registered, and where."""
         self.filled: Dict[int, Optional[Lines]] = {}
         """Parameters, by id, that the script itself initialised, and where."""
+        self.rewritten: Dict[int, Optional[Lines]] = {}
+        """Parameters, by id, to which the script itself gave another value, and where."""
         self.first_hooked: List[Dict[str, Any]] = []
         """Where a hook was first registered on another tensor."""
         self.froze: Dict[Any, List[Any]] = {}
@@ -268,7 +270,10 @@ class SeveringWatch:
                 self.spoiled.changed(tensor, how)
                 if how == "__iadd__" and self._on:
                     self._add(result, *given)
-            if how in FILLING and isinstance(tensor, self._parameter):
+            if how == "copy_" and isinstance(tensor, self._parameter):
+                if not plumbing(sys._getframe(3)):
+                    self.rewritten[id(tensor)] = here()
+            elif how in FILLING and isinstance(tensor, self._parameter):
                 caller = sys._getframe(3)
                 while caller.f_back is not None and caller.f_code.co_filename.endswith(INIT):
                     caller = caller.f_back
@@ -457,6 +462,8 @@ class SeveringWatch:
                 )
         elif name == "grad" and value is None and tensor.grad is not None:
             self.dropped[id(tensor)] = here()
+        elif name == "data" and isinstance(tensor, self._parameter):
+            self.rewritten[id(tensor)] = here()
 
     def _frozen(self, parameter: Any) -> None:
         at = here()
