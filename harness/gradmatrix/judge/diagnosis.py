@@ -1203,6 +1203,10 @@ def not_updated(seen: Observation) -> Diagnosis | None:
     module, built_at = module_of(still[0]), say_where(at, "the optimizer is built at")
     led = stepped[0].frames if stepped else ()
     if {p.learning_rate for p in still} == {0.0}:
+        named = next((built for built in stepped if built.rate_frames), None)
+        if named is not None:
+            led, at = named.rate_frames, innermost_frame(named.rate_frames)
+            built_at = f": {named.rate}{say_where(at, 'at')}"
         line = f"The learning rate of the group of {some_names(still)} was 0{built_at}."
         return make_diagnosis(
             Cause.LEARNING_RATE, module, at, line, *say_what_learns(seen), led=led

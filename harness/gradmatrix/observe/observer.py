@@ -22,9 +22,9 @@ from .evidence import Evidence
 from .forward import ForwardWatch
 from .late import LateWatch
 from .parameters import ParameterWatch
-from .rates import RateWatch
+from .rates import RateWatch, of_group
 from .scaler import ScalerWatch
-from .torches import ModuleTree, Trouble, held_by
+from .torches import ModuleTree, Trouble, as_rate, held_by
 from .updates import PATIENCE, UpdateWatch
 
 if TYPE_CHECKING:
@@ -553,6 +553,8 @@ class Observer:
                 facts["scaled_at"] = self.scaler.asked_at
             if facts["learning_rates"] and not any(facts["learning_rates"]):
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
+            elif 0.0 in map(as_rate, optimizer.param_groups):
+                facts.update(of_group(facts["frames"]))
         return found
 
     def _silent(self) -> Dict[str, Any]:

@@ -71,6 +71,12 @@ class RateWatch:
         return {"rate_from": "assignment", "rate_frames": written[-1] if written else []}
 
 
+def of_group(built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Where the script gives a learning rate of 0 to a group of an optimizer, else to none."""
+    zero = source.said(RATE.search, lambda value: value == 0)
+    return {"rate": zero[0][0], "rate_frames": [zero[0][1], *built_at]} if zero else {}
+
+
 def said(built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Where the script gives a learning rate of 0; else where it gives any."""
     zero = source.said(RATE.search, lambda value: value == 0)

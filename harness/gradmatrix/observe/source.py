@@ -180,11 +180,13 @@ def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
 
 
 def literal(value: int) -> List[Place]:
-    """Statements that write the number ``value``."""
+    """Statements that write the number ``value``, but not ``ignore_index=value``."""
     found: Dict[Any, Place] = {}
     for path in files():
+        known = (node for node, _ in nodes(path) if isinstance(node, ast.keyword))
+        ignoring = {id(each.value) for each in known if each.arg == "ignore_index"}
         for node, function in nodes(path):
-            if isinstance(node, (ast.Constant, ast.UnaryOp)):
+            if isinstance(node, (ast.Constant, ast.UnaryOp)) and id(node) not in ignoring:
                 try:
                     same = ast.literal_eval(node) == value
                 except (ValueError, TypeError):
