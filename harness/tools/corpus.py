@@ -24,7 +24,7 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -373,7 +373,8 @@ def pooled(
     environments = {case.script.origin.environment for case in cases}
     with ExitStack() as held:
         for name in sorted(environments):
-            held.enter_context(environment.in_use(project.environments / "corpus", name))
+            waiting = partial(say.print, f"{name} waits for another process that uses it")
+            held.enter_context(environment.in_use(project.environments / "corpus", name, waiting))
         pythons = installed(project, environments, say)
         yield held.enter_context(ThreadPoolExecutor(jobs)), pythons
 
