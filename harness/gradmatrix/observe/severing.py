@@ -15,7 +15,7 @@ from . import source
 from .finite import OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE
-from .torches import Reach, behind, identity, is_compiling
+from .torches import Reach, behind, identity, is_compiling, leave_uncompiled
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -116,6 +116,7 @@ class SeveringWatch:
     def _compiled(self, *_: Any, **__: Any) -> None:
         """Unwrap functions: torch.compile knows them by identity."""
         self.compiled = True
+        leave_uncompiled(self._torch)
         while self._functions:
             self._functions.pop()()
 
