@@ -16,7 +16,7 @@ from . import source
 from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, identity, is_compiling, near
+from .torches import Reach, behind, identity, is_compiling, leave_uncompiled, near
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -136,6 +136,7 @@ class SeveringWatch:
     def _compiled(self, *_: Any, **__: Any) -> None:
         """Unwrap functions: torch.compile knows them by identity."""
         self.compiled = True
+        leave_uncompiled(self._torch)
         while self._functions:
             self._functions.pop()()
 

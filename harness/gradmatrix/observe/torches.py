@@ -437,3 +437,11 @@ def is_compiling(torch: Any) -> Callable[[], bool]:
         return dynamo is not None and bool(getattr(dynamo, "is_compiling", bool)())
 
     return compiling
+
+
+def leave_uncompiled(torch: Any) -> None:
+    """Tell torch.compile to leave the observer's functions alone: torch 2.0 fails on them."""
+    if not hasattr(torch, "compiler"):
+        from torch._dynamo import skipfiles
+
+        skipfiles.add(__package__)
