@@ -163,9 +163,9 @@ def test_an_output_that_is_not_used_is_named(gradient_bench: Workbench) -> None:
     ]
 
 
-def test_gradients_of_zeros_without_a_reason_have_no_line(gradient_bench: Workbench) -> None:
-    """The loss does not depend on any parameter."""
-    assert (Cause.ZERO, "head", None, None) == named(gradient_bench.run("zero_loss"))
+def test_a_loss_that_is_multiplied_by_zero_is_named(gradient_bench: Workbench) -> None:
+    """The line is that of the product."""
+    assert (Cause.ZERO, None, "breaking.py", 154) == named(gradient_bench.run("zero_loss"))
 
 
 def test_a_decorator_and_its_call_are_distinguished(gradient_bench: Workbench) -> None:

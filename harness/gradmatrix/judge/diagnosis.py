@@ -866,7 +866,7 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         f" tensors of the same shapes{say_where(at, 'it is built at')}."
     )
     led = built.frames
-    if running and seen.unheld is not None:
+    if running and seen.unheld is not None and any(p.module is not None for p in held):
         led = seen.unheld.frames
         at = innermost_frame(led)
         more = f"What runs is `{module_of(running[0])}`{say_where(at, 'called at')}."
