@@ -108,8 +108,6 @@ class Parameter(Frozen, frozen=True):
 
     A module beside it of the same kind learns, so the next one may take the wrong input.
     """
-    own: bool = False
-    """Its layer stands in a module that the script wrote, and not in one of a library."""
     unread: bool = False
     """Its gradient or its value could not be read. It is not judged, and ``learns`` is false."""
 
@@ -471,9 +469,9 @@ class Observation(Frozen, frozen=True):
     """The loss had no graph, and ``frozen`` is all that ran at that moment."""
     unused_at: tuple[Frame, ...] = ()
     """The call of the outermost module that ran a layer whose output had a graph, but the loss did
-    not use it."""
-    stopped: bool = False
-    """The script was stopped after the number of steps that was asked for."""
+    not use it; or a call whose result got a name that the script never reads."""
+    discarded: bool = False
+    """It is such a call."""
     uncalled: tuple[Written, ...] = ()
     """Statements that name backward, step or zero_grad and do not call it."""
     unregistered: tuple[Unregistered, ...] = ()

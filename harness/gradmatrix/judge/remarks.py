@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Rule = Callable[[Parameter, Observation], bool]
 
 MOST_NAMES = 3
-WHOLE = 6
-"""After fewer steps a script may not have come to its next phase."""
 COMPARED = 2
 """A value is compared if the gradient was asked for so often."""
 SEARCHED = 3
@@ -146,14 +144,12 @@ def idle(parameter: Parameter, seen: Observation) -> bool:
     """A head or a pooler whose output the loss does not use.
 
     Not if an operation was seen that cuts the graph, nor if the next module should have used it.
-    Nor if the script wrote the module around it, an optimizer holds it, and it was not used up to
-    the end: the script computes an output for nothing.
+    Nor if an optimizer holds it and the script gives its output a name that it never reads.
     """
     cut = seen.leaves or seen.none_returned or any(event.how != "unknown" for event in seen.severed)
     cut = cut or any(f"{parameter.name}.".startswith(f"{lost.within}.") for lost in seen.lost)
-    for_nothing = parameter.own and parameter.held and not seen.stopped and seen.steps >= WHOLE
     return best_step(parameter) == "n" and not (
-        for_nothing
+        (seen.discarded and parameter.held)
         or cut
         or parameter.forgotten
         or parameter.module is None

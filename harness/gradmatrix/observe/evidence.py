@@ -245,18 +245,20 @@ class Evidence:
             "unused_at": self._unused_at(starving),
         }
 
-    def _unused_at(self, starving: Set[int]) -> List[Dict[str, Any]]:
-        """The call of the outermost module around the last layer whose output was not used."""
+    def _unused_at(self, starving: Set[int]) -> List[List[Dict[str, Any]]]:
+        """The calls of the last layer whose output was not used and of the modules around it.
+
+        The innermost comes first.
+        """
         outputs = self.forward.outputs
         for position in range(len(outputs) - 1, -1, -1):
             layer = outputs[position][1]
             if any(id(p) in starving for p in layer.parameters(recurse=False)):
-                around = [
-                    at
+                return [
+                    line(at)
                     for _, module, at in outputs[position:]
                     if any(each is layer for each in module.modules())
                 ]
-                return line(around[-1])
         return []
 
     def _groups(self, starving: Set[int]) -> List[Dict[str, Any]]:
@@ -542,7 +544,7 @@ class Evidence:
                 }
                 for event in kept["leaves"]
             ],
-            "unused_at": kept["unused_at"],
+            **given_away(kept["unused_at"]),
             "frozen": self._frozen
             or (
                 frozen_by_line(self.forward.seen, self.forward.severing, names, SHOWN)
@@ -691,6 +693,15 @@ CLIP = re.compile(r"clip|max_(?:grad_)?norm|grad(?:ient)?_norm", re.IGNORECASE)
 """The names of arguments that say to what gradients are clipped."""
 TASKS = {"ForSequenceClassification": "SEQ_CLS", "ForTokenClassification": "TOKEN_CLS"}
 """The task types for which PEFT trains the head of such a model, and saves it."""
+
+
+def given_away(calls: List[List[Dict[str, Any]]]) -> Dict[str, Any]:
+    """Which of these ``calls`` gives an output that nothing uses: the script never reads its name.
+
+    Else it is the last one, if there is one.
+    """
+    unread = next((frames for frames in calls if source.unread(frames)), None)
+    return {"unused_at": unread or (calls[-1] if calls else []), "discarded": unread is not None}
 
 
 def argued(event: Dict[str, Any]) -> List[Dict[str, Any]]:

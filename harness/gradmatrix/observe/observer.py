@@ -85,7 +85,6 @@ class Observer:
         self.leaving: Callable[[], None] = lambda: None
         """Called before the script is stopped."""
         self.entered_training = False
-        self.stopped = False
         self.steps = 0
         self.ticks: List[float] = []
         self.trouble = Trouble()
@@ -402,7 +401,6 @@ class Observer:
 
     def _stop_if_done(self) -> None:
         if self.done:
-            self.stopped = True
             self.leaving()
             raise Enough
 
@@ -430,7 +428,6 @@ class Observer:
         return {
             **self._settled_facts(),
             "steps": self.steps,
-            "stopped": self.stopped,
             "updates": self.updates.updates,
             "requests": self.updates.requests,
             "losses": [protocol.number(loss) for loss in self.backward.losses()],

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import protocol, source
 from .finite import greatest
 from .forward import WAYS
-from .frames import line, mine, own_place, written
+from .frames import line, own_place, written
 from .torches import (
     Kept,
     ModuleTree,
@@ -416,9 +415,6 @@ class ParameterWatch:
         order = {identity: position for position, identity in enumerate(names)}
         ways = self._ways(list(tops.values()))
         forgotten = self._forgotten(list(tops.values()))
-        own: Set[int] = set()
-        for top in tops.values():
-            add_own(top, own)
         self._entries = {
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
@@ -435,7 +431,6 @@ class ParameterWatch:
                 "moved": identity in self._moved,
                 "ran": ways.get(identity),
                 "forgotten": identity in forgotten,
-                "own": identity in own,
                 "unread": identity in self._unread,
                 "learning_rate": protocol.number(self._rate_of.get(identity)),
                 "frozen": not parameter.requires_grad and identity not in learning,
@@ -673,19 +668,3 @@ class ParameterWatch:
 
     def _ran_to_learn(self, root: Any) -> bool:
         return any(id(module) in self.forward.trained for module in root.modules())
-
-
-def add_own(module: Any, found: Set[int], *, within: bool = False) -> None:
-    """Add to ``found`` the parameters (ids) of layers that a module of the script contains.
-
-    Not those inside a library's module; a layer of torch belongs to the module ``within`` which it
-    stands.
-    """
-    kind = type(module).__module__
-    if kind.partition(".")[0] != "torch":
-        path = getattr(sys.modules.get(kind), "__file__", None)
-        within = path is not None and mine(path)
-    if within:
-        found.update(map(id, module.parameters(recurse=False)))
-    for child in module.children():
-        add_own(child, found, within=within)

@@ -331,6 +331,25 @@ def rewards() -> List[Tuple[str, Place]]:
     return hits
 
 
+def unread(frames: List[Place]) -> bool:
+    """Whether the user's line in ``frames`` gives a result a name that the file never reads."""
+    at = next((each for each in frames if each["user"]), None)
+    path = next((each for each in files() if at is not None and shown(each) == at["file"]), None)
+    if at is None or path is None:
+        return False
+    names = [node for node, _ in nodes(path) if isinstance(node, ast.Name)]
+    read = {each.id for each in names if isinstance(each.ctx, ast.Load)}
+    given = {
+        each.id
+        for node, _ in nodes(path)
+        if isinstance(node, ast.Assign) and node.lineno <= at["line"] <= (node.end_lineno or 0)
+        for target in node.targets
+        for each in (target.elts if isinstance(target, ast.Tuple) else [target])
+        if isinstance(each, ast.Name) and not each.id.startswith("_")
+    }
+    return not given <= read
+
+
 def past_wrapper() -> List[Place]:
     """Calls that go past a wrapper such as DistributedDataParallel, or stop its exchange."""
 

@@ -111,8 +111,8 @@ class ModuleTree:
         ]
 
     def loose(self) -> List[Any]:
-        """Every followed module that is alive and has no living parent."""
-        return [module for module in self.known() if not self._living_parents(module)]
+        """Every outermost module that is alive, as far as its parts were followed."""
+        return list({id(top): top for top in map(self.top, self.known())}.values())
 
     def _parents_of(self, module: Any) -> List[Any]:
         identity = id(module)
