@@ -103,7 +103,7 @@ class ParameterWatch:
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
         self._tops: List[Any] = []
-        """Modules that are trained without a call of their own forward. They are kept alive, so
+        """Modules that an optimizer holds and whose forward was not seen. They are kept alive, so
         that their parameters keep their names."""
 
     def built(self, optimizer: Any, frames: List[Dict[str, Any]]) -> None:
@@ -127,8 +127,10 @@ class ParameterWatch:
         """Keep the value of every parameter that has not changed yet."""
         import torch
 
-        if not self.forward.seen:
-            self._tops += self._loose({id(parameter) for parameter in held_by(optimizer)})
+        if id(optimizer) not in self._first:
+            ran = {id(p) for root in self.forward.roots() for p in root.parameters()}
+            outside = {id(parameter) for parameter in held_by(optimizer)} - ran
+            self._tops += self._loose(outside) if outside else []
         self._before, self._gradients = {}, {}
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
         self._look_at_resting()
