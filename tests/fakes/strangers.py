@@ -808,7 +808,7 @@ def dead_layer() -> None:
     train(lambda: error(model(batch())), sgd(model))
 
 
-@says("gradient:partial")
+@says("update:partial")
 def head_replaced_after_the_optimizer() -> None:
     model = nn.ModuleDict({"body": layers(4, 8), "head": nn.Linear(8, 1)})
     old, optimizer = model["head"], sgd(model)
