@@ -1304,7 +1304,8 @@ def reason_of_zeros(seen: Observation, zero: list[Parameter], *, everything: boo
             return factor
     if event is not None and (not everything if event.how == "dead" else event.frames):
         return explain_zeros_behind(event, module)
-    rewards = seen.arguments[:1] if everything else ()
+    # Of several functions it is not known which one was used.
+    rewards = seen.arguments if everything and len(seen.arguments) == 1 else ()
     at = innermost_frame(rewards[0].frames) if rewards else None
     given = [
         f"`{each.text}` gives the rewards{say_where(at, 'it returns them at')}." for each in rewards
