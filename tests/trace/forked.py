@@ -24,6 +24,7 @@ def main(observe: str, folder: str, scripts: list[str]) -> None:
     )
     sys.modules["gradmatrix_observe"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["gradmatrix_observe"])
+    importlib.import_module("torch")
     for script in scripts:
         child = os.fork()
         if not child:
