@@ -125,8 +125,8 @@ def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
         (
             False,
             (
-                "This works on stack, the nearest published stack: what first means "
-                "(one/first trains there)."
+                "Keep requires_grad=True for what should learn. This was seen to help: what first "
+                "means (one/first trains on stack)."
             ),
         ),
     ],

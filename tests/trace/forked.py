@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import runpy
 import sys
 import traceback
+import types
 from typing import Any
 
 
@@ -46,17 +46,20 @@ def run(script: str, folder: str) -> None:
     os.environ["PYTHONPATH"] = os.path.join(os.path.dirname(trace.__file__), "traced")
     sys.argv = [script]
     sys.path[0] = os.path.dirname(script)
-    sys.modules["__main__"].__file__ = script
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__file__ = script
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec")
     trace.begin(folder)
     try:
-        runpy.run_path(script, run_name="__main__")
-        code = 0
+        exec(code, main.__dict__)  # noqa: S102  (to run it is the task)
+        status = 0
     except BaseException as error:
         sys.last_value = error
         traceback.print_exc()
-        code = 1
+        status = 1
     sys.stdout.flush()
-    os._exit(code)
+    os._exit(status)
 
 
 if __name__ == "__main__":

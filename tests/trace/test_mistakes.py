@@ -1,6 +1,7 @@
 """Mistakes as people write them, in ``mistakes/``: the cause and the user's line are named.
 
-The first line of a script says which causes are right, or ``# healthy``. A comment ``# here`` marks
+The first line of a script says which causes are right, or ``# healthy``. ``# says:`` is followed by
+words that the diagnosis must have. A comment ``# here`` marks
 each line at which a colleague would point. ``# library`` is a script that needs PEFT or
 Transformers, ``# newest`` one that needs the newest torch.
 """
@@ -17,6 +18,7 @@ import pytest
 
 import gradmatrix.observe
 from gradmatrix.core.observation import SCHEMA
+from gradmatrix.judge.causes import explain
 from gradmatrix.trace.trace import Finding, conclude, left_in
 from tests.conftest import NEWEST, OLDEST, STACKS, python_of
 
@@ -31,6 +33,7 @@ class Script(NamedTuple):
     path: Path
     causes: tuple[str, ...]
     lines: tuple[int, ...]
+    says: tuple[str, ...]
     library: bool
     newest: bool
 
@@ -42,6 +45,7 @@ def read(path: Path) -> Script:
         path=path,
         causes=tuple(lines[0].partition("cause:")[2].split()),
         lines=tuple(n for n, line in enumerate(lines, 1) if line.endswith("# here")),
+        says=tuple(line[len("# says: ") :] for line in lines if line.startswith("# says: ")),
         library="# library" in lines or any("transformers" in line for line in lines),
         newest="# newest" in lines,
     )
@@ -94,6 +98,8 @@ def is_right(finding: Finding, script: Script) -> None:
     assert diagnosis.cause in script.causes
     assert any(at.file == script.path.name and at.line in script.lines for at in places)
     assert () == finding.trouble
+    said = "\n".join(explain(diagnosis, None))
+    assert [] == [words for words in script.says if words not in said]
 
 
 @pytest.mark.parametrize("name", QUICK)

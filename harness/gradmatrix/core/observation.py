@@ -183,6 +183,8 @@ class Leaf(Frozen, frozen=True):
     frames: tuple[Frame, ...]
     late: bool = False
     """It was made after the first optimizer was built."""
+    arguments: tuple[str, ...] = ()
+    """What the library's call that made it was given, or does by default, to make a copy."""
 
 
 class ConstantPart(Frozen, frozen=True):
@@ -320,6 +322,12 @@ class Spoiled(Frozen, frozen=True):
     """Where it was changed; of a freed graph, where the tensor that both passes share was made."""
     before: tuple[Frame, ...] = ()
     """The call of the backward pass that freed the graph."""
+    early: bool = False
+    """What both passes share was computed before a module ran."""
+    leaf: str | None = None
+    """The first parameter that it was computed from."""
+    data: tuple[int, ...] | None = None
+    """The shape of a tensor that it was computed from and that is no parameter."""
 
 
 class Kept(Frozen, frozen=True):
@@ -365,15 +373,18 @@ class Missed(Frozen, frozen=True):
 class Faded(Frozen, frozen=True):
     """The last steps of a script, after the audit, in which nothing was left to learn."""
 
-    how: Literal["rate", "empty", "frozen"]
-    """The learning rate was 0 or nearly so, no parameter had a gradient, or what a later optimizer
-    holds beyond the earlier ones was still frozen."""
+    how: Literal["rate", "empty", "frozen", "pattern"]
+    """The learning rate was 0 or nearly so, no parameter had a gradient, what a later optimizer
+    holds beyond the earlier ones was still frozen, or the script runs a module of which a library
+    trained another instance."""
     optimizer: str
     steps: int
     """How many steps this lasted, up to the end."""
     frames: tuple[Frame, ...]
-    """What set it: the scheduler or the optimizer, the line that made other parameters, or the line
-    that froze them."""
+    """What set it: the scheduler or the optimizer, the line that made other parameters, the line
+    that froze them, or the last call of the module, and where it was given to the library."""
+    names: tuple[str, ...] = ()
+    """Of a module that never learned: its names in the script, and where the trained one is."""
 
 
 class Unmoved(Frozen, frozen=True):

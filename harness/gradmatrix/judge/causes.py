@@ -46,7 +46,7 @@ class Cause(StrEnum):
     INFERENCE_MODE = (
         "inference-mode",
         "The model or the loss ran in inference mode.",
-        "Move what is trained out of the part in inference mode: its tensors cannot be trained.",
+        "Leave inference mode out where something is trained: its tensors cannot be trained.",
     )
     AUTOCAST_CACHE = (
         "autocast-cache",
@@ -84,7 +84,7 @@ class Cause(StrEnum):
     FROZEN = (
         "frozen",
         "Nothing that ran requires a gradient.",
-        "Keep requires_grad=True for what should learn; count sum(p.requires_grad for p in …).",
+        "Keep requires_grad=True for what should learn.",
     )
     DROPPED = (
         "dropped",
@@ -94,7 +94,10 @@ class Cause(StrEnum):
     OTHER_PARAMETERS = (
         "other-parameters",
         "The optimizer holds other parameters than those of the modules that ran.",
-        "Build the optimizer from the parameters of the trained model, after its last change.",
+        (
+            "Build the optimizer from the parameters of the model that the loss is computed with,"
+            " after that model's last change."
+        ),
     )
     NOT_REGISTERED = (
         "not-registered",
@@ -193,18 +196,14 @@ class Cause(StrEnum):
         "in-place",
         "A tensor that backward needs was changed in place.",
         (
-            "Write the operation so that it makes a new tensor (x = x + 1 in place of x += 1),"
-            " or change a clone()."
+            "Write the operation so that it makes a new tensor (x = x + 1 instead of x += 1), or"
+            " change a clone()."
         ),
     )
     GRAPH_FREED = (
         "graph-freed",
         "Backward went a second time through a graph that the first pass had freed.",
-        (
-            "Compute the shared tensor anew in each step, or detach() it between the passes; if"
-            " both passes need the same graph, add the losses and call backward once, or use"
-            " retain_graph=True in the first."
-        ),
+        ("Add the losses and call backward once, or compute the shared tensor anew for each pass."),
     )
     EXCEPTION = (
         "exception",
@@ -285,12 +284,15 @@ def remedy_on_its_stack(
 
 def advise(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
     """What to do, and what shows that it helps; None if that is not known."""
+    own = diagnosis.advice or diagnosis.cause.advice
     if remedy is None:
-        return diagnosis.advice or diagnosis.cause.advice or None
+        return own or None
     cell = remedy.cell
-    on = cell.stack if remedy.same_stack else f"{cell.stack}, the nearest published stack"
     where = f"{cell.scenario}/{cell.variant}"
-    return f"This works on {on}: {remedy.summary} ({where} trains there)."
+    if remedy.same_stack:
+        return f"This works on {cell.stack}: {remedy.summary} ({where} trains there)."
+    seen = f"This was seen to help: {remedy.summary} ({where} trains on {cell.stack})."
+    return f"{own} {seen}" if own else seen
 
 
 def explain(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:

@@ -71,8 +71,9 @@ SOFT = (
 )
 SCORES = "Give the loss the scores themselves: cross_entropy takes logits."
 KEPT_IN = (
-    "Leave `{how}` out where the loss is computed: what is behind it is not trained. Detach only"
-    " what is logged, or what should stay as it is."
+    "Leave `{how}` out where the loss is computed: what is behind it is not trained. If another"
+    " part must not learn from the tensor, detach it only there, and give this loss the tensor"
+    " itself: use it before the line, or compute it anew."
 )
 WHOLE = (
     "`{how}` makes whole numbers, which have no gradient. Keep floating-point values up to the"
@@ -89,10 +90,13 @@ ADVICE_OF = {
     **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), SOFT.replace("no", "a zero", 1)),
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
     "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
-    "numpy": "Write it with functions of torch instead of numpy; values of numpy have no graph.",
-    "torch.tensor": "Do not make a new tensor of values: use the loss itself, or, of several"
-    " losses, torch.stack(...) or their sum.",
-    "torch.as_tensor": "Use torch.stack(...) in place of a new tensor: it keeps the graph.",
+    "numpy": "Stay in torch: use the tensor itself and functions of torch, without detach() and"
+    " numpy(). Values of numpy have no graph.",
+    **dict.fromkeys(
+        ("torch.tensor", "torch.as_tensor"),
+        "Do not make a new tensor of values: use the tensor itself, or join several tensors with"
+        " torch.stack(...) or torch.cat(...), which keep the graph.",
+    ),
 }
 """What to do about an operation by which a tensor left the graph."""
 REWARDS = (
@@ -101,19 +105,21 @@ REWARDS = (
 )
 ROOTS = ("sqrt", "norm", "std", "hypot", "pow", "**", "float_power")
 """Operations whose derivative can be infinite at 0."""
-ROOT = "Its derivative is infinite at 0: add a small eps such as 1e-12 before it."
+ROOT = "Its derivative is infinite at 0: add a small eps such as 1e-12 to its input."
 GROWN = "The values became too large: lower the learning rate, clip the gradients, or use float32."
 TOO_FAST = "Lower the learning rate, or take the mean and not the sum of the loss over its points."
 FINITE_ADVICE = {
     **dict.fromkeys(
         ("log", "log2", "log10", "log1p", "logit", "xlogy"),
-        "Keep its input above 0 with clamp(min=...), or use a function that takes logits, such as"
-        " log_softmax or cross_entropy.",
+        "Use a function of torch that takes logits (torch.log_softmax, torch.logsumexp,"
+        " cross_entropy) instead of exp, sum and log, and scale large inputs; or keep its input"
+        " above 0 with clamp(min=...).",
     ),
     "sqrt": "Keep its input at 0 or above with clamp(min=0).",
     **dict.fromkeys(
         ("/", "div", "true_divide", "reciprocal", "rsqrt"),
-        "Keep the divisor away from 0: add a small eps to it, or clamp it.",
+        "Keep the divisor away from 0: add a small eps to it, or clamp it. If it is the size of a"
+        " mask or of a batch, find out why that is empty.",
     ),
     **dict.fromkeys(
         ("exp", "exp2", "expm1", "sinh", "cosh"),
@@ -131,12 +137,39 @@ FINITE_ADVICE = {
 """What to do about an operation that made NaN or infinity of finite numbers."""
 CARRIED = (
     "Something of an earlier step is used again in the next one: detach() what is carried on, such"
-    " as a hidden state or a sum of losses; compute anew what does not change."
+    " as a hidden state or a sum of losses; compute anew what is made of parameters."
+)
+TWICE = (
+    "Add the losses and call backward once, or pass retain_graph=True to the first call. If the"
+    " passes belong to different steps, compute the shared tensor anew in each."
+)
+ONCE = (
+    "Compute it anew in each step, in forward, and not once beforehand (in __init__, before the"
+    " loop): a graph serves for one backward pass. Do not detach it if the parameter should learn."
 )
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
+UNFREEZE = (
+    "Turn it on again for what should learn: for p in model.parameters(): p.requires_grad_(True)."
+)
+FOR_INFERENCE = (
+    "This function is made for inference. To train, call the model itself (its forward), or a"
+    " method that keeps the graph."
+)
+NOT_INPLACE = (
+    "Use the version that makes a new tensor: torch.nn.functional.{name}(x), or inplace=False where"
+    " the module is made."
+)
+LAST_LAYER = (
+    "If this is the last layer of a regression, or stands before a loss that takes logits, leave"
+    " the activation out. Otherwise start with other weights or a smaller bias, or use LeakyReLU."
+)
+HALF = "Scale the inputs, or use bfloat16, which has the range of float32."
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 HIDING = ("requires_grad_", "requires_grad")
 """What makes a tensor without a graph require a gradient, so that backward raises no error."""
+FUNCTIONS = ("relu_", "sigmoid_", "tanh_", "dropout_", "selu_", "celu_", "rrelu_")
+"""Functions of torch that change their argument; ``nn.ReLU(inplace=True)`` calls the first."""
+NATIVE = ("leaky_relu_", "hardtanh_", "elu_", "silu_", "hardswish_", "hardsigmoid_", "mish_")
 PRODUCTS = ("*", "mul")
 FACTOR = (
     "Check that factor: a mask, a weight or an advantage that is zero everywhere leaves nothing to"
@@ -248,10 +281,21 @@ def spoiled(seen: Observation) -> Diagnosis | None:
         shared = "a tensor that both use"
         if found.module is not None:
             shared = f"both use the output of `{found.module}`"
+        elif found.leaf and found.early:
+            shared = f"both use what was computed from `{found.leaf}` before the model ran"
         line = f"Backward went a second time through a graph that was freed: {shared}"
         first = innermost_frame(found.before)
         here = next((frame for frame in seen.raised.frames if frame.user), last)
         twice = first is not None and first != last
+        advice = TWICE if twice else CARRIED
+        more = []
+        if found.data:
+            what = f"a tensor of shape {list(found.data)} that is no parameter"
+            more = [f"Both passes lead back to {what}, and that requires a gradient."]
+            advice = "If that tensor is data, make it without requires_grad=True, or detach() it."
+            advice += " If it is carried on from step to step, detach() it in each."
+        elif found.early and found.leaf:
+            advice = ONCE
         return make_diagnosis(
             Cause.GRAPH_FREED,
             found.module,
@@ -259,8 +303,9 @@ def spoiled(seen: Observation) -> Diagnosis | None:
             f"{line}{say_where(at, 'at')}.",
             *([f"The first pass was called at {format_frame(first)}."] if first else []),
             *([f"The second pass was called at {format_frame(last)}."] if last else []),
+            *more,
             user=here,
-            advice="" if twice else CARRIED,
+            advice=advice,
         )
     if found.how == "step":
         line = (
@@ -283,7 +328,16 @@ def spoiled(seen: Observation) -> Diagnosis | None:
     )
     called = [f"Backward was called at {format_frame(last)}."] if last and at else []
     frames = found.frames or seen.raised.frames
-    return make_diagnosis(Cause.IN_PLACE, found.module, at or last, line, *called, led=frames)
+    name = found.how.rstrip("_")
+    return make_diagnosis(
+        Cause.IN_PLACE,
+        found.module,
+        at or last,
+        line,
+        *called,
+        led=frames,
+        advice=NOT_INPLACE.format(name=name) if found.how in (*FUNCTIONS, *NATIVE) else "",
+    )
 
 
 def changed_leaf(seen: Observation) -> Diagnosis | None:
@@ -300,7 +354,7 @@ def changed_leaf(seen: Observation) -> Diagnosis | None:
         line,
         led=raising,
         advice="Write an update of a parameter under torch.no_grad(). Otherwise make a new tensor:"
-        " x = x + y in place of x += y.",
+        " x = x + y instead of x += y.",
     )
 
 
@@ -344,7 +398,16 @@ def steps_skipped(seen: Observation) -> Diagnosis | None:
         f"GradScaler skipped all {counted(built.scaled, 'step')} of {built.type}, because some"
         f" gradients were NaN or infinite{say_where(at, 'it was asked at')}."
     )
-    return make_diagnosis(Cause.STEPS_SKIPPED, None, at, line, led=built.scaled_at)
+    first = seen.nonfinite
+    if first is None or first.where != "output":
+        return make_diagnosis(Cause.STEPS_SKIPPED, None, at, line, led=built.scaled_at)
+    name = f"`{first.operation}`" if first.operation else name_module(first.module, first.type)
+    where = say_where(innermost_frame(first.frames), "at")
+    more = f"The forward pass gave NaN or infinity already: first in the output of {name}{where}."
+    advice = f"The loss scale does not help here. {FINITE_ADVICE.get(first.operation or '', HALF)}"
+    return make_diagnosis(
+        Cause.STEPS_SKIPPED, None, at, line, more, led=built.scaled_at, advice=advice
+    )
 
 
 def nothing_held(seen: Observation) -> Diagnosis | None:
@@ -392,7 +455,10 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     )
     advice = f"Make `{found.attribute}` an {fitting}: then parameters() has it."
     if fitting == "nn.Parameter":
-        advice += " Move or convert the model afterwards, not the parameter."
+        advice = (
+            f"Make the nn.Parameter last: `self.{found.attribute} = nn.Parameter(tensor.float())`."
+            " `.float()`, `.to(...)` and arithmetic of an nn.Parameter give a plain tensor."
+        )
     return make_diagnosis(
         Cause.NOT_REGISTERED, found.module, at, line, led=found.frames, advice=advice
     )
@@ -446,8 +512,14 @@ def missed(seen: Observation) -> Diagnosis | None:
         f"Nothing that {seen.missed.optimizer} holds got a gradient, but {modules} did, and no"
         f" optimizer moves that{say_where(at, 'it is built at')}."
     )
+    advice = f"Give it the parameters of what should learn ({modules}), not of another model."
     return make_diagnosis(
-        Cause.OTHER_PARAMETERS, seen.missed.modules[0], at, line, led=seen.missed.frames
+        Cause.OTHER_PARAMETERS,
+        seen.missed.modules[0],
+        at,
+        line,
+        led=seen.missed.frames,
+        advice=advice,
     )
 
 
@@ -472,6 +544,20 @@ def faded(seen: Observation) -> Diagnosis | None:
             f" made later{say_where(at, 'at')}."
         )
         return make_diagnosis(Cause.OTHER_PARAMETERS, None, at, line, led=found.frames)
+    if found.how == "pattern":
+        name, *trained = found.names
+        where = f" (`{trained[0]}`)" if trained else ""
+        line = (
+            f"`{name}` was never trained: another instance of its class was, in its"
+            f" place{where}, and `{name}` runs at {format_frame(at)}."
+        )
+        advice = (
+            f"Run and save the module that was trained{where}. The library makes a copy or a new"
+            f" module of the one it is given{say_where(found.frames[-1], 'at')}."
+        )
+        return make_diagnosis(
+            Cause.OTHER_PARAMETERS, None, at, line, led=found.frames, advice=advice
+        )
     line = (
         f"A later {found.optimizer} holds more parameters than the optimizers before it, but all"
         f" that it adds is still frozen{say_where(at, 'it was frozen at')}."
@@ -554,7 +640,18 @@ def constant_part(seen: Observation) -> Diagnosis | None:
         line,
         "It changes the value of the loss, but only the rest of the loss is trained.",
         led=part.frames,
-        advice=ADVICE_OF.get(part.how, "").format(how=part.how),
+        advice=advice_on_cut(part.how, at, part.frames),
+    )
+
+
+def advice_on_cut(how: str, at: Frame | None, frames: Sequence[Frame]) -> str:
+    """What to do about an operation that took a tensor out of the graph, at ``frames``."""
+    user = next((frame for frame in frames if frame.user), None)
+    if at is None or at.user or user is None or how not in {"detach", "data", "numpy"}:
+        return ADVICE_OF.get(how, "").format(how=how)
+    return (
+        f"`{at.function}` of the library takes the graph away. Give the loss what the model"
+        f" returned, and use what comes from line {user.line} for metrics only."
     )
 
 
@@ -573,7 +670,17 @@ def never_zeroed(seen: Observation) -> Diagnosis | None:
         f"{say_where(at, 'backward is called at')}"
         f"{say_where(step, 'the optimizer steps at') if at and at.user else ''}."
     )
-    return make_diagnosis(Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames, user=step)
+    advice = ""
+    if not seen.steps:
+        advice = (
+            "Clear them once for each step, after the update or before backward: model.zero_grad(),"
+            " or p.grad = None for each tensor that is updated."
+        )
+    elif at is not None and (at.function == "closure" or step in seen.kept.frames):
+        advice = "Call optimizer.zero_grad() at the start of the closure, before its backward."
+    return make_diagnosis(
+        Cause.NEVER_ZEROED, None, at, line, led=seen.kept.frames, user=step, advice=advice
+    )
 
 
 def drifted(seen: Observation) -> Diagnosis | None:
@@ -653,7 +760,8 @@ def unmoved(seen: Observation) -> Diagnosis | None:
         how = f"`{found.text}` is called at" if found.text else "they are set at"
         line += f" first values{say_where(at, how)}."
         advice = "Do not copy or load earlier values into the model between two steps: restore them"
-        advice += " only after validation."
+        advice += " only after validation. If they are an average, update it after each step and"
+        advice += " copy it into the model only to validate."
     elif found.how == "used-up":
         name = f"`{found.text}`" if found.text else "A variable"
         line = (
@@ -793,11 +901,21 @@ def nothing_learns(seen: Observation) -> Diagnosis | None:
         lines.append(f"The last to be frozen were {modules}{more}, {format_frame(at)}.")
     if known.arguments:
         lines.append(f"The call that froze them was given {', '.join(known.arguments)}.")
-    if any(call.requires_grad for call in seen.backward):
+    if any(call.requires_grad for call in seen.backward) and seen.raised is None:
         lines.append("The loss still has a graph: it ends at a tensor that is no parameter.")
     module = known.modules[0] if known.modules else None
+    advice = advice_against(known.arguments)
+    if not advice and at is not None and not at.user:
+        adapter = (
+            " If it prepares the model for an adapter, add the adapter afterwards: get_peft_model,"
+            " or a peft_config for the trainer."
+            if at.file.startswith("peft")
+            else ""
+        )
+        advice = f"`{at.function}` of the library froze it.{adapter} Otherwise leave the call out,"
+        advice += " or set requires_grad_(True) afterwards on what should learn."
     return make_diagnosis(
-        Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice_against(known.arguments)
+        Cause.FROZEN, module, at, *lines, led=known.frames, advice=advice or UNFREEZE
     )
 
 
@@ -872,7 +990,8 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         more = f"What runs is `{module_of(running[0])}`{say_where(at, 'called at')}."
     elif late is not None:
         led, at = late.frames, innermost_frame(late.frames)
-        more = f"The loss reaches tensors that were made{say_where(at, 'at')}."
+        given = f", in a call with {', '.join(late.arguments)}" if late.arguments else ""
+        more = f"The loss uses a copy, made at {format_frame(at)}{given}."
     else:
         more = "The optimizer got a copy of what the loss uses."
     return make_diagnosis(
@@ -882,7 +1001,8 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         line,
         more,
         led=led,
-        advice="Use in the loss what the optimizer holds, not a copy of it.",
+        advice=advice_against(late.arguments if late is not None else ())
+        or "Use in the loss what the optimizer holds, not a copy of it.",
     )
 
 
@@ -917,6 +1037,18 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         return make_diagnosis(Cause.FROZEN, module_of(frozen[0]), at, line, led=built.frames)
     called = seen.unheld.frames if seen.unheld is not None else ()
     direct = built is not None and at is not None and at.user
+    missing = ", ".join(f"`{name}`" for name in dict.fromkeys(map(module_of, loose[:MOST_MODULES])))
+    if built is not None and any(frame.file.startswith("pyro") for frame in built.frames):
+        advice = (
+            f"Register the module in the model or guide: pyro.module(name, module) ({missing})."
+        )
+    elif all_of_them:
+        advice = ""
+    else:
+        advice = (
+            f"Give the optimizer the parameters of {missing} too, as a further group; or build it"
+            " after they were added to the model."
+        )
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(loose[0]),
@@ -928,6 +1060,7 @@ def other_parameters(seen: Observation, loose: list[Parameter]) -> Diagnosis:
         else "They were left out, or were added to the model after the optimizer was built.",
         led=built.frames if built is not None else (),
         user=None if direct else next((frame for frame in called if frame.user), None),
+        advice=advice,
     )
 
 
@@ -1077,7 +1210,7 @@ def severed(seen: Observation) -> Diagnosis | None:
     if event.parameters:
         behind = counted(event.parameters, "parameter tensor")
         line += f"; {behind} behind it got no gradient"
-    advice = ADVICE_OF.get(event.how, "").format(how=event.how)
+    advice = advice_on_cut(event.how, at, event.frames)
     return make_diagnosis(
         Cause.DETACHED, event.module, at, f"{line}.", led=event.frames, advice=advice
     )
@@ -1111,6 +1244,10 @@ def new_leaf(seen: Observation) -> Diagnosis | None:
         " requires_grad=True."
     )
     advice = ADVICE_OF.get(made.how, "")
+    if read is not None and read.how in {"item", "tolist", "__float__", "numpy"}:
+        where = say_where(innermost_frame(read.frames), "at")
+        if made.how not in HIDING:
+            advice = f"Leave `{read.how}` out{where}, and keep the tensors. {advice}"
     if made.how in HIDING and read is None:
         given = innermost_frame(seen.unused_at)
         why = f"What it is computed from has no graph; {made.how} only hides the error."
@@ -1149,7 +1286,9 @@ def off_at_backward(seen: Observation) -> Diagnosis | None:
     when = "The model ran with gradients, but what was done with its loss afterwards did not."
     if call.step > 1:
         when = f"This was at step {call.step}; the steps before it had gradients."
-    return make_diagnosis(cause_of_switch(call.switch), None, at, opening, when)
+    return make_diagnosis(
+        cause_of_switch(call.switch), None, at, opening, when, advice=advice_about(call.switch)
+    )
 
 
 def off_everywhere(seen: Observation) -> Diagnosis | None:
@@ -1234,12 +1373,18 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     if built.rate_from == "constructor" and built.rate:
         line = f"The learning rate was 0 from the start: {built.rate}{say_where(at, 'at')}."
         advice = f"Set {built.rate.partition('=')[0]} above 0."
+        if "=lambda" in built.rate:
+            advice = (
+                "Let the function give a learning rate above 0. Print its argument: it may be"
+                " something else than the step (in Stable-Baselines3 it is the part of the training"
+                " that is left, from 1 to 0)."
+            )
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
         advice = (
-            "Change the scheduler: it must give a learning rate above 0 (an integer division or"
+            "Step the scheduler, and change it so that it gives a learning rate above 0 (a warm-up"
+            " from 0 that is never stepped or never ends, or an integer division, gives 0)."
         )
-        advice += " a warm-up that never ends gives 0)."
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
     led = built.rate_frames or built.frames
@@ -1270,11 +1415,13 @@ def zero_gradient(seen: Observation) -> Diagnosis | None:
     if everything:
         line = (
             f"All {learning} gradients were exactly zero: the loss has a graph, but no parameter"
-            " changes its value (are the advantages, the weights or a mask all zeros?)."
+            " changes its value."
         )
         lines = [line]
     flat = flat_operation(seen) if everything else None
     found = flat or reason_of_zeros(seen, zero, everything=everything)
+    if everything and not found.text:
+        lines = [f"{line[:-1]} (are the advantages, the weights or a mask all zeros?)."]
     return replace(found, text=(lines[0], *found.text, *lines[1:]))
 
 
@@ -1345,7 +1492,8 @@ def explain_zero_output(seen: Observation, output: Nonfinite, *, everything: boo
     more = [f"The layer before it was initialised at {format_frame(begun)}."] if begun else []
     dead = output.type in ACTIVATIONS and not everything
     cause = Cause.DEAD if dead else Cause.ZERO
-    return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun)
+    advice = LAST_LAYER if output.type in ACTIVATIONS and everything else ""
+    return make_diagnosis(cause, output.module, at, line, *more, led=led, user=begun, advice=advice)
 
 
 def flat_operation(seen: Observation) -> Diagnosis | None:
@@ -1389,7 +1537,8 @@ def exception(seen: Observation) -> Diagnosis | None:
     lost = next((e for e in seen.lost if e.inference_mode and e.switch is not None), None)
     advice = advise_on_error(seen)
     if lost is not None and INFERENCE.search(seen.raised.message):
-        return replace(explain_switch(lost), advice=advice)
+        found = explain_switch(lost)
+        return replace(found, advice=found.advice or Cause.INFERENCE_MODE.advice)
     raising = raising_frames(seen.raised)
     at = innermost_frame(raising)
     under = [f"Raised under {format_frame(at)}."] if at else []
@@ -1443,11 +1592,17 @@ def explain_switch(lost: Lost) -> Diagnosis:
 
 def advice_about(switch: Switch) -> str:
     """What to do about a switch; empty if the advice of the cause says it."""
-    if switch.decorated is not None or switch.how == "inference_mode":
+    if switch.decorated is not None:
+        ours = switch.decorated.user or cause_of_switch(switch) is Cause.CLOSURE
+        return "" if ours else FOR_INFERENCE
+    if switch.how == "inference_mode":
         return ""
     if switch.how == "set_grad_enabled":
         return LEAKED
-    return f"Move what is trained out of the block under torch.{switch.how}()."
+    return (
+        f"Move what is trained out of the block under torch.{switch.how}(). If the block is to"
+        " stay, such as a solver's, call the module once more after it, with gradients."
+    )
 
 
 def cause_of_switch(switch: Switch) -> Cause:

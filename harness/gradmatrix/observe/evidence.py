@@ -94,7 +94,7 @@ class Evidence:
             (identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf)
         )
         self._reached_tensors |= set(found.leaves)
-        self.forward.spoiled.about_to(found.nodes, frees=frees)
+        self.forward.spoiled.about_to(roots, found.nodes, frees=frees)
         for node in found.functions:
             owner = node._forward_cls
             if owner not in self._custom and len(self._custom) < SHOWN:
@@ -494,6 +494,7 @@ class Evidence:
                 "module": made[identity]["module"] if identity in made else None,
                 "frames": made[identity]["frames"] if identity in made else [],
                 "late": identity in made and made[identity]["late"],
+                "arguments": made[identity]["arguments"] if identity in made else [],
             }
             for identity, leaf in self._reach.leaves.items()
             if identity not in known and not self.parameters.knows(identity)
@@ -541,6 +542,7 @@ class Evidence:
                     "module": title(event["module"], names)["module"],
                     "frames": event["frames"],
                     "late": event["late"],
+                    "arguments": event["arguments"],
                 }
                 for event in kept["leaves"]
             ],

@@ -266,7 +266,8 @@ def bounds(tensor: Any) -> Tuple[float, float]:
     if values.is_complex():
         values = torch.view_as_real(values.resolve_conj())
     least, most = torch.aminmax(values)
-    return float(least), float(most)
+    item = torch._C._TensorBase.item  # Tensor.item is watched
+    return float(item(least)), float(item(most))
 
 
 def masks(tensor: Any) -> bool:

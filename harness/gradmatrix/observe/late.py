@@ -1,20 +1,24 @@
 """What goes wrong after the audit: a script trains well at first, and later nothing learns.
 
 The checks run before each step and read no tensor: a learning rate, and whether gradients are
-there.
+there. One more is made at the end: whether the script then runs a module that a library took as a
+pattern, and trained another one in its place.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from . import source
 from .frames import line
 from .torches import held_by, highest_rate
 
 if TYPE_CHECKING:
     from .births import BirthWatch
-    from .severing import SeveringWatch
+    from .forward import ForwardWatch
+    from .torches import ModuleTree
 
 ENOUGH = 5
 """So many steps up to the end, and half of all, are more than the end of a schedule."""
@@ -29,12 +33,14 @@ class LateWatch:
 
     Args:
         births: what was made after the first optimizer was built.
-        severing: what was frozen, and where.
+        forward: which modules ran, and what was frozen.
+        tree: the modules that are alive.
     """
 
-    def __init__(self, births: BirthWatch, severing: SeveringWatch) -> None:
+    def __init__(self, births: BirthWatch, forward: ForwardWatch, tree: ModuleTree) -> None:
         self.births = births
-        self.severing = severing
+        self.forward = forward
+        self.tree = tree
         self.made_by: Callable[[Any], List[Dict[str, Any]]] = lambda _optimizer: []
         """What sets the learning rate of an optimizer, and where it was built."""
         self.audited: Callable[[Any], bool] = bool
@@ -48,10 +54,17 @@ class LateWatch:
         """What optimizers held, by id (weak references)."""
         self._extra: Optional[Dict[str, Any]] = None
         """What a later optimizer holds beyond the earlier ones, if it was frozen at the start."""
+        self._trained: List[Any] = []
+        """The modules of which the first optimizer holds parameters (weak references)."""
+        self._patterns: List[Tuple[Any, str, List[Any]]] = []
+        """The modules beside the trained ones that are of the same class (weak references), with
+        the name of the first optimizer and the state of their parameters before its first step."""
 
     def before_step(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
         self.steps += 1
+        if self.steps == 1:
+            self._look_beside(optimizer)
         rate = highest_rate(optimizer)
         top = self._top[id(optimizer)] = max(self._top.get(id(optimizer), 0.0), rate or 0.0)
         if rate is None or rate > TINY * top:
@@ -93,11 +106,53 @@ class LateWatch:
             alive = {id(each()): each() for each in extra["parameters"] if each() is not None}
             frozen = [
                 at
-                for at, members in self.severing.froze.items()
+                for at, members in self.forward.severing.froze.items()
                 if any(id(member()) in alive for member in members)
             ]
             if frozen and not any(each.requires_grad for each in alive.values()):
                 steps = self.steps - extra["since"]
                 named = {"how": "frozen", "optimizer": extra["optimizer"], "steps": steps}
                 return {**named, "frames": line(frozen[-1])}
+        return self._pattern_run()
+
+    def _look_beside(self, optimizer: Any) -> None:
+        """Keep the state of modules that are of a trained one's class, and not trained."""
+        held = {id(parameter) for parameter in held_by(optimizer)}
+        tops = [*self.tree.loose(), *self.forward.roots()]  # a copy is known when it runs
+        trained = [top for top in tops if any(id(each) in held for each in top.parameters())]
+        self._trained = [weakref.ref(top) for top in trained]
+        kinds, same = {type(top) for top in trained}, {id(top) for top in trained}
+        others = [top for top in tops if type(top) in kinds and id(top) not in same]
+        name = type(optimizer).__name__
+        self._patterns = [(weakref.ref(top), name, state(top)) for top in others if state(top)]
+
+    def _pattern_run(self) -> Optional[Dict[str, Any]]:
+        """The script runs a module that it gave to a library, and that never learned.
+
+        The trained one is of its class and has no name in the script.
+        """
+        script = vars(sys.modules["__main__"])
+        for reference, optimizer, before in self._patterns:
+            top = reference()
+            if top is None or id(top) in self.forward.seen or state(top) != before:
+                continue
+            living = [trained() for trained in self._trained]
+            trained = {id(each) for each in living if type(each) is type(top)}
+            named = {name for name, value in script.items() if id(value) in trained}
+            names = {name for name, value in script.items() if value is top}
+            given, runs = source.handed(names)
+            if trained and not named and given and runs:
+                owners = [
+                    f"{name}.{inner}"
+                    for name, value in script.items()
+                    for inner, each in getattr(value, "__dict__", {}).items()
+                    if id(each) in trained
+                ]
+                found = {"how": "pattern", "optimizer": optimizer, "steps": self.steps}
+                return {**found, "frames": [runs[-1], given[-1]], "names": [*names, *owners]}
         return None
+
+
+def state(module: Any) -> List[Any]:
+    """What changes when a parameter of ``module`` that can be trained is written."""
+    return [(id(p), p._version, p.data_ptr()) for p in module.parameters() if p.requires_grad]

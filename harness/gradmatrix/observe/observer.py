@@ -124,7 +124,7 @@ class Observer:
         self.births = BirthWatch(self.forward.innermost)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters, self.births)
-        self.late = LateWatch(self.births, self.forward.severing)
+        self.late = LateWatch(self.births, self.forward, self.tree)
         self.late.audited = self._audited
         self.late.made_by = lambda optimizer: (
             self.rates.scheduled(optimizer) or self.parameters.built_at(optimizer)
@@ -336,6 +336,7 @@ class Observer:
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         self.updates.end()
+        self.forward.severing.stepping = True
         if id(optimizer) == self._phase:
             self._guarded(self._missed, optimizer)
         if self.patient:
@@ -346,6 +347,12 @@ class Observer:
             self._stepped_at = self._stepped_at or frames.frames(sys._getframe(1))
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
+        try:
+            self._count_step(optimizer)
+        finally:
+            self.forward.severing.stepping = False
+
+    def _count_step(self, optimizer: Any) -> None:
         identity = id(optimizer)
         self._keep(optimizer)  # it may have been built before the observer started
         step = self._step_of.get(identity, 0)

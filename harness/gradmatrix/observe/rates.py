@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from functools import wraps
@@ -78,10 +79,16 @@ def of_group(built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def said(built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Where the script gives a learning rate of 0; else where it gives any."""
+    """Where the script gives a learning rate of 0 or a function; else where it gives any."""
     zero = source.said(RATE.search, lambda value: value == 0)
-    text, at = zero[0] if zero else ("", None)
-    places = [at] if at is not None else [each for _, _, each in source.given(RATE.search)[:1]]
+    functions = [
+        (f"{name}={ast.unparse(value)}", place)
+        for name, value, place in source.given(RATE.search)
+        if isinstance(value, ast.Lambda) and hasattr(ast, "unparse")  # not in Python 3.8
+    ]
+    told = (zero or functions)[:1]
+    text = told[0][0] if told else ""
+    places = [at for _, at in told] or [each for _, _, each in source.given(RATE.search)[:1]]
     return {"rate": text, "rate_frames": [*built_at[:1], *places, *built_at[1:]]}
 
 

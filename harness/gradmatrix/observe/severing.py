@@ -10,7 +10,7 @@ import re
 import sys
 import weakref
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Pattern, Tuple
 
 from . import source
 from .finite import FLATTENING, OPERATIONS
@@ -68,6 +68,8 @@ TO_FREEZE = re.compile(r"infer|free?z|frozen")
 """Arguments that freeze parameters if they are true."""
 TO_TRAIN = re.compile(r"train|grad")
 """Arguments that freeze parameters if they are false."""
+TO_COPY = re.compile(r"cop(?:y|ies)|clone")
+"""Arguments that make copies if they are true."""
 ARGUMENTS_SHOWN = 4
 
 
@@ -131,6 +133,8 @@ class SeveringWatch:
         self.compiled = False
         self.late = False
         """An optimizer was built."""
+        self.stepping = False
+        """An optimizer steps. What it does without a graph, thousands of calls, is not followed."""
         self._on = False
 
     def _compiled(self, *_: Any, **__: Any) -> None:
@@ -227,10 +231,10 @@ class SeveringWatch:
         """
         own = name in owner.__dict__
         original = getattr(owner, name)
-        compiling = is_compiling(self._torch)
+        compiling, building = is_compiling(self._torch), self._torch.is_grad_enabled
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if compiling():
+            if (self.stepping and not building()) or compiling():
                 return original(*args, **kwargs)
             if after:
                 result = original(*args, **kwargs)
@@ -325,6 +329,10 @@ class SeveringWatch:
                 and not plumbing(sys._getframe(3))
             ):
                 self.sever(source, how, frames(), events)
+            elif how == "numpy" and self.severed and not plumbing(sys._getframe(3)):
+                last = self.severed[-1]  # x.detach().cpu().numpy()
+                if last["how"] in READING and last["frames"][:1] == line(here())[:1]:
+                    last["how"] = how
             elif how in READING and isinstance(source, self._parameter):
                 module = self.running() if self._torch.is_grad_enabled() else None
                 if module is not None and not plumbing(sys._getframe(3)):
@@ -429,6 +437,9 @@ class SeveringWatch:
                     "module": self.running(),
                     "of_graph": of_graph,
                     "late": self.late,
+                    "arguments": deciding(sys._getframe(4), TO_COPY, None)[0][-1:]
+                    if self.late
+                    else [],
                 }
             )
             del self.made[:-KEPT]
@@ -459,6 +470,9 @@ class SeveringWatch:
                         "module": self.running(),
                         "of_graph": False,
                         "late": self.late,
+                        "arguments": deciding(sys._getframe(3), TO_COPY, None)[0][-1:]
+                        if self.late
+                        else [],
                     }
                 )
         elif name == "grad" and value is None and tensor.grad is not None:
@@ -469,7 +483,7 @@ class SeveringWatch:
     def _frozen(self, parameter: Any) -> None:
         at = here()
         if at not in self.froze:
-            self.arguments[at] = freezing(sys._getframe(3))
+            self.arguments[at] = deciding(sys._getframe(3), TO_FREEZE, TO_TRAIN)
         self.froze.setdefault(at, []).append(weakref.ref(parameter))
 
     def _hooking(self, _result: Any, tensor: Any, *_: Any) -> None:
@@ -482,8 +496,12 @@ class SeveringWatch:
             self.first_hooked = self.first_hooked or line(at)
 
 
-def freezing(frame: Optional[FrameType]) -> Tuple[List[str], List[Dict[str, Any]]]:
-    """The arguments of a library's call that made it freeze parameters.
+def deciding(
+    frame: Optional[FrameType], if_true: Pattern[str], if_false: Optional[Pattern[str]]
+) -> Tuple[List[str], List[Dict[str, Any]]]:
+    """The arguments of a library's call that made it freeze or copy parameters.
+
+    Their names fit ``if_true`` and they are true, or ``if_false`` and they are false.
 
     They are looked for in the calls between ``frame`` and the user's line, and in the objects that
     these were given.
@@ -503,8 +521,8 @@ def freezing(frame: Optional[FrameType]) -> Tuple[List[str], List[Dict[str, Any]
         found.update(
             (name, value)
             for name, value in given.items()
-            if (value is True and TO_FREEZE.search(name))
-            or (value is False and TO_TRAIN.search(name))
+            if (value is True and if_true.search(name))
+            or (value is False and if_false is not None and if_false.search(name))
         )
         frame = visible(frame.f_back)
     if frame is None:

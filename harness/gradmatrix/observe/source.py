@@ -167,6 +167,27 @@ def called(fits: Callable[[str], object]) -> List[Tuple[str, Place]]:
     return found(wanted, files())
 
 
+def handed(names: Set[str]) -> Tuple[List[Place], List[Place]]:
+    """Where the script gives one of ``names`` to a call, and where it calls it after that."""
+
+    def is_one(node: Any) -> bool:
+        return isinstance(node, ast.Name) and node.id in names
+
+    def gives(node: Any) -> Optional[bool]:
+        if not isinstance(node, ast.Call):
+            return None
+        passed = [*node.args, *(each.value for each in node.keywords)]
+        return True if any(map(is_one, passed)) else None
+
+    def runs(node: Any) -> Optional[bool]:
+        return True if isinstance(node, ast.Call) and is_one(node.func) else None
+
+    script = files()[:1]
+    given = [at for _, at in found(gives, script)]
+    after = [at for _, at in found(runs, script) if given and at["line"] > given[0]["line"]]
+    return given, after
+
+
 def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
     """Calls of ``….method`` that do not pass the argument ``without``."""
 

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Set, Tuple
 
 from .frames import Lines, here, line
+from .torches import MOST, Reach, follow, identity, is_parameter, named
 
 if TYPE_CHECKING:
     from .forward import ForwardWatch
@@ -71,8 +72,11 @@ class SpoiledWatch:
         for parameter in parameters:
             self._steps[tuple(parameter.shape)] = at
 
-    def about_to(self, nodes: Set[Any], *, frees: bool) -> None:
-        """A backward pass is about to go through ``nodes``; ``frees``: it does not retain them."""
+    def about_to(self, roots: List[Any], nodes: Set[Any], *, frees: bool) -> None:
+        """A backward pass is about to go from ``roots`` through ``nodes``.
+
+        ``frees``: it does not retain them.
+        """
         self._again = None
         for known, outputs, at in reversed(self._freed):
             shared = known & nodes
@@ -80,11 +84,36 @@ class SpoiledWatch:
                 last = max((node for node in shared if node in outputs), default=None)
                 module, made = outputs.get(last, (None, None))
                 self._again = {"module": module, "frames": line(made), "before": line(at)}
+                first = min(outputs, default=None)
+                self._again["early"] = first is not None and max(shared) < first
+                self._again.update(self._behind(roots, shared))
                 break
         if frees:
             outputs = {node: (module, at) for node, module, at in self.forward.outputs}
             mine = {node: given for node, given in outputs.items() if node in nodes}
             self._freed.append((nodes, mine, here()))
+
+    def _behind(self, roots: List[Any], shared: Set[Any]) -> Dict[str, Any]:
+        """The first parameter behind ``shared`` nodes, and the shape of a leaf that is none."""
+        found = Reach()
+        seen: Set[Any] = set()
+        waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
+        while waiting and len(seen) < MOST:
+            node = waiting.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if identity(node) in shared:
+                follow(node, found)
+            else:
+                waiting += [each for each, _ in node.next_functions if each is not None]
+        tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
+        _, names = named(list(tops.values()))
+        data = [leaf for leaf in found.leaves.values() if not is_parameter(leaf)]
+        return {
+            "leaf": next((names[each] for each in found.leaves if each in names), None),
+            "data": list(data[0].shape) if data else None,
+        }
 
     def forget(self) -> None:
         """The audit is over."""

@@ -125,15 +125,18 @@ class ModuleTree:
 def named(roots: List[Any]) -> Tuple[Dict[int, str], Dict[int, str]]:
     """The names of all modules and of all parameters below ``roots``, by id.
 
-    If several roots have parameters (a loss function has none), each name starts with the class of
-    its root. A parameter that two modules share gets its first name.
+    If several roots have parameters (a loss function has none), each name starts with the name of
+    its root in the script, or else with its class. A parameter that two modules share gets its
+    first name.
     """
     modules: Dict[int, str] = {}
     parameters: Dict[int, str] = {}
     counts: Dict[str, int] = {}
     several = sum(any(True for _ in root.parameters()) for root in roots) > 1
+    script = [item for item in list(vars(sys.modules["__main__"]).items()) if item[0][0] != "_"]
+    written = {id(value): name for name, value in reversed(script)} if several else {}
     for root in roots:
-        kind = type(root).__name__
+        kind = written.get(id(root), type(root).__name__)
         counts[kind] = counts.get(kind, 0) + 1
         title = kind if counts[kind] == 1 else f"{kind}#{counts[kind]}"
         prefix = f"{title}." if several else ""
@@ -238,9 +241,17 @@ def plain(torch: Any, tensor: Any) -> Any:
 
 @contextlib.contextmanager
 def reading(torch: Any) -> Iterator[None]:
-    """A context in which values are read: without a graph, and past the methods of subclasses."""
-    with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-        yield
+    """A context in which values are read: without a graph, and past the methods of subclasses.
+
+    ``torch.no_grad`` is what the script's own switches are seen by.
+    """
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)  # noqa: FBT003
+    try:
+        with torch._C.DisableTorchFunctionSubclass():
+            yield
+    finally:
+        torch._C._set_grad_enabled(before)
 
 
 def held_by(optimizer: Any) -> List[Any]:
