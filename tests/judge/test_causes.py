@@ -124,10 +124,7 @@ def diagnosis(cause: Cause, *lines: str) -> Diagnosis:
         (True, "This works on stack: what first means (one/first trains there)."),
         (
             False,
-            (
-                "Keep requires_grad=True for what should learn. This was seen to help: what first "
-                "means (one/first trains on stack)."
-            ),
+            ("What first means. It was seen to help: one/first trains on stack."),
         ),
     ],
 )

@@ -275,7 +275,7 @@ def test_the_report_for_a_person(
         ([], "This works on this environment: as it is (sums/plain trains there)."),
         (
             [FAILS],
-            "This was seen to help: as it is (sums/plain trains on first).",
+            "This was seen to help: as it is (sums/plain, first).",
         ),
     ],
 )

@@ -284,15 +284,18 @@ def remedy_on_its_stack(
 
 def advise(diagnosis: Diagnosis, remedy: Remedy | None) -> str | None:
     """What to do, and what shows that it helps; None if that is not known."""
-    own = diagnosis.advice or diagnosis.cause.advice
     if remedy is None:
-        return own or None
+        return diagnosis.advice or diagnosis.cause.advice or None
     cell = remedy.cell
     where = f"{cell.scenario}/{cell.variant}"
     if remedy.same_stack:
         return f"This works on {cell.stack}: {remedy.summary} ({where} trains there)."
-    seen = f"This was seen to help: {remedy.summary} ({where} trains on {cell.stack})."
-    return f"{own} {seen}" if own else seen
+    if diagnosis.advice:
+        return (
+            f"{diagnosis.advice} This was seen to help: {remedy.summary} ({where}, {cell.stack})."
+        )
+    what = remedy.summary[:1].upper() + remedy.summary[1:]
+    return f"{what}. It was seen to help: {where} trains on {cell.stack}."
 
 
 def explain(diagnosis: Diagnosis, remedy: Remedy | None) -> tuple[str, ...]:
