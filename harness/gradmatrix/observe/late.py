@@ -16,10 +16,16 @@ from .frames import line
 from .torches import held_by, highest_rate
 
 if TYPE_CHECKING:
+    from types import FrameType
+
+    from .backward import BackwardWatch
     from .births import BirthWatch
+    from .evidence import Evidence
     from .forward import ForwardWatch
     from .torches import ModuleTree
 
+PHASES = 3
+"""So many times a new optimizer after the audit is taken for a new training."""
 ENOUGH = 5
 """So many steps up to the end, and half of all, are more than the end of a schedule."""
 EMPTY = 3
@@ -151,6 +157,66 @@ class LateWatch:
                 found = {"how": "pattern", "optimizer": optimizer, "steps": self.steps}
                 return {**found, "frames": [runs[-1], given[-1]], "names": [*names, *owners]}
         return None
+
+
+class LaterTraining:
+    """Watches a training that begins after the audit, up to the first step of its optimizer.
+
+    Until then it is watched like the first one: why a loss may have no graph, and what its
+    optimizer does not hold.
+    """
+
+    def __init__(self, evidence: Evidence, births: BirthWatch, backward: BackwardWatch) -> None:
+        self.evidence = evidence
+        self.births = births
+        self.backward = backward
+        self.missed: Optional[Dict[str, Any]] = None
+        """An optimizer whose first step found no gradient, beside modules that got one."""
+        self._optimizer: Optional[int] = None
+        """The optimizer of this training, by id."""
+        self._built_at: List[Dict[str, Any]] = []
+        self._count = 0
+
+    def begin(self, optimizer: Any, caller: FrameType, built_at: List[Dict[str, Any]]) -> None:
+        """An optimizer was built by ``caller``, at the frames ``built_at``."""
+        if self._count >= PHASES:
+            return
+        forward = self.evidence.forward
+        self._count += 1
+        self._optimizer, self._built_at = id(optimizer), built_at
+        self.evidence.before = set(forward.seen)
+        self.births.install(caller)
+        self.backward.another = True
+        forward.switches.remove()
+        forward.install()
+        forward.severing.install_early()
+        forward.severing.install()
+        self.evidence.over = False
+
+    def steps(self, optimizer: Any) -> bool:
+        """Whether ``optimizer`` is that of this training."""
+        return id(optimizer) == self._optimizer
+
+    def before_step(self, optimizer: Any) -> None:
+        """Note if the first step finds no gradient."""
+        seen, before = self.evidence.forward.seen, self.evidence.before
+        new = [module for identity, module in seen.items() if identity not in before]
+        loose = [m for m in new if any(p.grad is not None for p in m.parameters(recurse=False))]
+        if loose and all(p.grad is None for p in held_by(optimizer)):
+            self.missed = {
+                "optimizer": type(optimizer).__name__,
+                "modules": self.evidence.named(loose),
+                "frames": self._built_at,
+            }
+
+    def end(self) -> None:
+        """Its optimizer has stepped: forget what was seen."""
+        forward = self.evidence.forward
+        self._optimizer = None
+        self.backward.another = False
+        for identity in set(forward.seen) - self.evidence.before:
+            del forward.seen[identity]
+            forward.trained.discard(identity)
 
 
 def state(module: Any) -> List[Any]:

@@ -20,7 +20,7 @@ from .backward import BackwardWatch
 from .births import BirthWatch
 from .evidence import Evidence
 from .forward import ForwardWatch
-from .late import LateWatch
+from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
 from .rates import RateWatch, of_group
 from .scaler import ScalerWatch
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-PHASES = 3
-"""So many times a new optimizer after the audit is taken for a new training."""
 OFTEN = 64
 """A patient observer looks at each of this many steps, and then at every power of two."""
 KEPT = 40
@@ -62,7 +60,7 @@ class Observer:
         stop_after: end the script by :class:`Enough` after this many steps.
     """
 
-    def __init__(  # noqa: PLR0915  (one statement for each attribute)
+    def __init__(
         self,
         audit: int,
         warmup: int,
@@ -107,12 +105,6 @@ class Observer:
         self._undo: List[Callable[[], None]] = []
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
-        self._phase: Optional[int] = None
-        """The optimizer of a training that begins after the audit, by id."""
-        self._phases = 0
-        self._phase_built: List[Dict[str, Any]] = []
-        self.missed: Optional[Dict[str, Any]] = None
-        """A later training whose optimizer found no gradient."""
         self.messages = MessageWatch()
         self.scaler = ScalerWatch()
         self.rates = RateWatch()
@@ -125,18 +117,23 @@ class Observer:
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
         self.evidence = Evidence(self.forward, self.parameters, self.births)
         self.late = LateWatch(self.births, self.forward, self.tree)
+        self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
+        self.backward = BackwardWatch(
+            self.clock, self.trouble, self.evidence.about_to, self.updates
+        )
+        self.later = LaterTraining(self.evidence, self.births, self.backward)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Let the watches tell each other what they see."""
         self.late.audited = self._audited
         self.late.made_by = lambda optimizer: (
             self.rates.scheduled(optimizer) or self.parameters.built_at(optimizer)
         )
-        self.updates = UpdateWatch(audit, self.parameters, lambda: bool(self._optimizers))
         self.updates.began = self._began
         self.updates.answered = self._answered
         self.updates.updated = self._updated
         self.forward.outermost = lambda module: self._guarded(self.updates.ran, module)
-        self.backward = BackwardWatch(
-            self.clock, self.trouble, self.evidence.about_to, self.updates
-        )
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
         self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
@@ -230,32 +227,14 @@ class Observer:
         self.parameters.built(optimizer, frames.frames(frame) if frame is not None else [])
         if not self.entered_training and self.steps < self.audit:
             self.forward.severing.install()
-        if self.evidence.over and self._phases < PHASES:
-            self._phase_built = frames.frames(frame) if frame is not None else []
-            self._watch_phase(optimizer)
+        if self.evidence.over:
+            self.later.begin(optimizer, sys._getframe(3), self.parameters.built_at(optimizer))
 
-    def _watch_phase(self, optimizer: Any) -> None:
-        """Another training begins: watch until its optimizer steps why a loss may have no graph."""
-        self._phases += 1
-        self._phase = id(optimizer)
-        self.evidence.before = set(self.forward.seen)
-        self.births.install(sys._getframe(4))
-        self.backward.another = True
-        self.forward.switches.remove()
-        self.forward.install()
-        self.forward.severing.install_early()
-        self.forward.severing.install()
-        self.evidence.over = False
-
-    def _end_phase(self) -> None:
-        """The optimizer of this phase has stepped."""
-        self._phase = None
-        self.backward.another = False
+    def _end_later_training(self) -> None:
+        """The first step of a training that began after the audit is over."""
+        self.later.end()
         if not self.patient:
             self.births.remove()
-        for identity in set(self.forward.seen) - self.evidence.before:
-            del self.forward.seen[identity]
-            self.forward.trained.discard(identity)
         self._stop_watching()
         if self._settled is not None and not self.evidence.without_graph:
             self.forward.let_go()
@@ -323,22 +302,11 @@ class Observer:
         elif known is None or known["how"] != "used-up":
             self._unmoved = unmoved.used_up() if asked > self.audit else None
 
-    def _missed(self, optimizer: Any) -> None:
-        """Note a step that finds no gradient, beside modules that got one."""
-        new = [m for i, m in self.forward.seen.items() if i not in self.evidence.before]
-        loose = [m for m in new if any(p.grad is not None for p in m.parameters(recurse=False))]
-        if loose and all(p.grad is None for p in held_by(optimizer)):
-            self.missed = {
-                "optimizer": type(optimizer).__name__,
-                "modules": self.evidence.named(loose),
-                "frames": self._phase_built,
-            }
-
     def _before_step(self, optimizer: Any, *_: Any) -> None:
         self.updates.end()
         self.forward.severing.stepping = True
-        if id(optimizer) == self._phase:
-            self._guarded(self._missed, optimizer)
+        if self.later.steps(optimizer):
+            self._guarded(self.later.before_step, optimizer)
         if self.patient:
             self._guarded(self.late.before_step, optimizer)
         if self._audited(optimizer):
@@ -371,8 +339,8 @@ class Observer:
                 self.evidence.stepped, self.parameters.starving - coming, self.parameters.zero
             )
         self._step_of[identity] = step + 1
-        if identity == self._phase:
-            self._guarded(self._end_phase)
+        if self.later.steps(optimizer):
+            self._guarded(self._end_later_training)
         newcomer = identity in self._newcomers
         self._newcomers.discard(identity)
         if self._since and identity not in self._since and not newcomer:
@@ -458,7 +426,12 @@ class Observer:
             return self._of_objects()
         later = self._or(lambda: self._evidence(learning=True), {})
         made = self._or(lambda: self.births.inside(set(), self.evidence.named), [])
-        return {**self._settled, **later, **({"anew": made} if made else {}), "missed": self.missed}
+        return {
+            **self._settled,
+            **later,
+            **({"anew": made} if made else {}),
+            "missed": self.later.missed,
+        }
 
     def _of_objects(self) -> Dict[str, Any]:
         """The facts that are read from modules, parameters and optimizers."""

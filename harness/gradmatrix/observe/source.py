@@ -23,6 +23,7 @@ ARITHMETIC = ("add", "sub", "subtract", "mul", "addcmul", "addcdiv")
 DELAY = re.compile(r"start|begin|delay|after|warm_?up|accum", re.IGNORECASE)
 UNDOING = re.compile(r"load|copy|restore|reset|revert|rollback|fill_|init", re.IGNORECASE)
 REWARD = re.compile(r"reward", re.IGNORECASE)
+LARGE = 10_000
 GENERATORS = ("parameters", "named_parameters")
 
 
@@ -145,11 +146,21 @@ def value_of(node: Any) -> Any:
     with contextlib.suppress(ValueError, TypeError):
         return ast.literal_eval(node)
     arithmetic = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.operator, ast.unaryop)
-    if not all(isinstance(each, arithmetic) for each in ast.walk(node)):
+    inside = list(ast.walk(node))
+    if not all(isinstance(each, arithmetic) for each in inside):
+        return None
+    if sum(isinstance(each, (ast.Pow, ast.LShift, ast.Mult)) for each in inside) > 1:
+        return None  # it may be a number, or a text, that fills the memory
+    if any(isinstance(each, ast.Constant) and too_large(each.value) for each in inside):
         return None
     with contextlib.suppress(ArithmeticError, TypeError):
         return eval(compile(ast.Expression(node), "<constant>", "eval"))  # noqa: S307
     return None
+
+
+def too_large(value: Any) -> bool:
+    """Whether a constant is too large to compute with it quickly."""
+    return not isinstance(value, (int, float)) or not abs(value) < LARGE
 
 
 def settings(name: str, owner: str) -> List[Place]:
