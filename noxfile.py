@@ -64,7 +64,8 @@ def run_stack(session: nox.Session, stack: str) -> None:
     ran.append(stack)
     if not session.parallel:
         session.notify("table")  # before the run, which raises if --strict finds a failure
-    command(session, "run", stack, *later, *session.posargs)
+    further = ["--further"] if {"-t", "--tags"} & set(sys.argv) else []
+    command(session, "run", stack, *further, *later, *session.posargs)
 
 
 def command(session: nox.Session, *arguments: str, families: Sequence[Family] = FAMILIES) -> None:

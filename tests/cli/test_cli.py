@@ -162,6 +162,22 @@ def test_all_runs_every_stack(root: Path) -> None:
     assert {"first", "second"} == {cell.partition("/")[0] for cell in outcomes(root)}
 
 
+@pytest.mark.parametrize(
+    ("words", "ran"), [((), 1), (("--further",), 2), (("--scenario", "more"), 1), (("--all",), 4)]
+)
+def test_further_scenarios_run_only_if_they_are_asked_for(
+    root: Path, words: tuple[str, ...], ran: int
+) -> None:
+    """By --further, by their name, or by --all."""
+    scenario = (root / "scenarios" / "sums.py").read_text(encoding="utf-8")
+    (root / "scenarios" / "more.py").write_text(scenario, encoding="utf-8")
+    matrix = root / "matrix.toml"
+    text = matrix.read_text(encoding="utf-8").replace("[run]\n", '[run]\nfurther = ["more"]\n')
+    matrix.write_text(text, encoding="utf-8")
+    main(["run", "--root", str(root), *words])
+    assert ran == len({cell.rpartition("/")[0] for cell in outcomes(root)})
+
+
 def test_a_run_can_be_limited_to_a_stack_and_a_cell(root: Path) -> None:
     """Only the named cell of the named stack is recorded."""
     main(["run", "second", "--root", str(root), "--cell", "sums/frozen"])

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge.verdict import Ended, Verdict, gradient_status, judge
-from tests.factories import BACKWARD, make_observation, make_parameter, make_raised
+from tests.factories import BACKWARD, make_built, make_observation, make_parameter, make_raised
 
 if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
@@ -287,6 +287,12 @@ def test_a_script_without_an_optimizer_step_updates_nothing() -> None:
         verdict.gradient,
         verdict.message,
     )
+
+
+def test_a_scaler_that_skips_every_step_has_an_outcome_of_its_own() -> None:
+    """The loss may be finite in all of them."""
+    seen = make_observation(steps=0, optimizers=(make_built(steps=0, scaled=24),))
+    assert "update:skipped" == str(judge(seen, Ended(exit=0)).outcome)
 
 
 @pytest.mark.parametrize(

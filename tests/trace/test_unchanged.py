@@ -142,6 +142,15 @@ def test_skipped_steps_are_a_note(here: Here) -> None:
     assert max(seen["losses"]) < 100
 
 
+def test_the_loss_of_a_skipped_step_is_no_part_of_the_next_one(here: Here) -> None:
+    """Also if the first steps are skipped: nothing was changed by them."""
+    skips = SCALED.replace("step == 5", "step < 2")
+    traced = here.trace(here.write(skips), stack=NEWEST)
+    again = here.trace(here.write(SCALED.replace("step == 5", "False")), stack=NEWEST)
+    first, second = (each.found["observation"]["losses"] for each in (traced, again))
+    assert first == pytest.approx(second)
+
+
 @needs_posix
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process started")
 def test_a_killed_trace_leaves_nothing(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ SELECTION = (
 CORE_STACKS = argument(
     "stacks", nargs="*", metavar="STACK", help="stacks of matrix.toml (default: the core stacks)"
 )
-ALL = flag("--all", "every stack of matrix.toml")
+ALL = flag("--all", "every stack of matrix.toml, and every scenario")
 EXPLAIN = flag("--explain", "say why each cell is run or not")
 VERBOSE = flag("-v", "show what the scenarios print, and every failure", "--verbose")
 CELL = argument(
@@ -204,6 +204,7 @@ def register_matrix(commands: Commands) -> None:
         commands, "run", "matrix.run_command",
         "install stacks, run the scenarios in them and show what trains",
         CORE_STACKS, ALL, *SELECTION,
+        flag("--further", "the further scenarios of matrix.toml too"),
         flag("--fresh", "run the cells even if their outcome is recorded"),
         EXPLAIN,
         flag("--strict", "exit with 1 if a judged cell does not pass"),

@@ -55,6 +55,7 @@ def run_command(options: argparse.Namespace, project: Project, console: Console)
         cell=options.cell,
         device=options.device,
         fresh=options.fresh,
+        further=options.all or options.further,
     )
     for stack in stacks:
         project.store.refuse_other_schema(stack.name)  # before hours of work, not after

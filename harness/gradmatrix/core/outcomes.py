@@ -126,6 +126,9 @@ TABLE = (
         doc="Training ended, but no parameter that should learn ever changed."),
     Row(outcome="update:partial",
         doc="Training ended, but some parameters that should learn never changed."),
+    Row(outcome="update:skipped",
+        doc="Training ended, but GradScaler skipped every step of the optimizer: some gradients "
+        "were NaN or infinite each time."),
     Row(outcome="update:unseen", judged=False,
         doc="It ran to its end, but nothing happened that is watched, or it could not be read. "
         "It may train."),
@@ -226,6 +229,7 @@ STEP_EXCEPTION = named("step:exception")
 NONFINITE_LOSS = named("step:nonfinite-loss")
 NO_UPDATE = named("update:none")
 PARTIAL_UPDATE = named("update:partial")
+SKIPPED_STEPS = named("update:skipped")
 UNSEEN = named("update:unseen")
 DISAGREES = named("relation:disagrees")
 TIMEOUT = named("process:timeout")

@@ -22,6 +22,7 @@ from gradmatrix.core.outcomes import (
     PARTIAL_UPDATE,
     SAYS_DISK_FULL,
     SETUP_EXCEPTION,
+    SKIPPED_STEPS,
     STEP_EXCEPTION,
     TIMEOUT,
     TRAINS,
@@ -50,6 +51,8 @@ No fault of a program raises them: a person, a scheduler or the kernel sends the
 """
 ABORT = 6
 """SIGABRT. C++ aborts where memory cannot be had, after it has said so."""
+MOST_LOSSES = 8
+"""So many losses are shown in a message."""
 LONG_NUMBER = 10
 """A number with so many digits is too large for an exit code. Python exits with 255 then."""
 OUR_FAULT = 70
@@ -172,17 +175,20 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
     if any(not is_finite(loss) for loss in (*losses, seen.last_loss)):
         shown = " ".join(
             loss if isinstance(loss, str) else f"{loss:.4g}"
-            for loss in seen.losses
+            for loss in seen.losses[:MOST_LOSSES]
             if loss is not None
         )
-        message = f"the loss was {shown} in the first steps, {seen.last_loss} in the last"
+        first = f"{shown} in the first steps, " if shown else ""
+        message = f"the loss was {first}{seen.last_loss} in the last"
         return Verdict(Outcome(NONFINITE_LOSS), status, message)
     if seen.unread:
         return Verdict(Outcome(UNSEEN), None, "what should learn could not be read")
     explains = status in {Gradient.ZERO, Gradient.NONFINITE}
-    if status is None or not (seen.steps or seen.updates or explains):
+    skipped = not seen.steps and any(built.scaled for built in seen.optimizers)
+    if skipped or status is None or not (seen.steps or seen.updates or explains):
         same = ", and no value changed" if seen.requests else ""
-        return Verdict(Outcome(NO_UPDATE), status, f"no optimizer ever stepped{same}")
+        what = "GradScaler skipped every step" if skipped else f"no optimizer ever stepped{same}"
+        return Verdict(Outcome(SKIPPED_STEPS if skipped else NO_UPDATE), status, what)
     learning = [p for p in seen.parameters if p.learns]
     if status is not Gradient.FLOWING:
         bad = [p for p in learning if best_step(p) in LETTERS[status]]

@@ -127,6 +127,15 @@ class BackwardWatch:
         """Whether a backward pass is running."""
         return self._depth > 0
 
+    def first_step(self) -> None:
+        """An optimizer steps for the first time: all passes so far were for this step."""
+        if self._loss_of_step:
+            self._loss_of_step = {1: sum(self._loss_of_step.values())}
+
+    def skipped(self, made: int) -> None:
+        """A GradScaler skipped a step, after steps that were ``made``: its losses do not count."""
+        self._loss_of_step = {k: v for k, v in self._loss_of_step.items() if k <= made}
+
     def lighten(self) -> None:
         """Keep only the last roots from now on: the audit is over."""
         self._light = True

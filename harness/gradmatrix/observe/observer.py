@@ -137,6 +137,8 @@ class Observer:
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
         self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
+        self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
+        self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
         self.forward.finite.loss_of = self.backward.loss_of
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
@@ -303,7 +305,9 @@ class Observer:
             self._unmoved = unmoved.used_up() if asked > self.audit else None
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        self.updates.end()
+        if not self.updates.over:
+            self.updates.end()
+            self._guarded(self.backward.first_step)
         self.forward.severing.stepping = True
         if self.later.steps(optimizer):
             self._guarded(self.later.before_step, optimizer)

@@ -18,6 +18,10 @@ class ScalerWatch:
         """How often it was asked for an optimizer's step, by the optimizer's id."""
         self.kinds: Dict[int, str] = {}
         """The types of these optimizers."""
+        self.made: Callable[[int], int] = lambda _optimizer: 0
+        """How many steps an optimizer, given by its id, has made."""
+        self.on_skip: Callable[[], None] = lambda: None
+        """Called after each step that was skipped."""
         self.asked_at: List[Dict[str, Any]] = []
         """Where it was first asked."""
         self._last: Optional[Tuple[Any, Any]] = None
@@ -37,7 +41,11 @@ class ScalerWatch:
             self.asked_at = self.asked_at or frames.frames(sys._getframe(1))
             self.asked[id(optimizer)] = self.asked.get(id(optimizer), 0) + 1
             self.kinds[id(optimizer)] = type(optimizer).__name__
-            return original(this, optimizer, *args, **kwargs)
+            before = self.made(id(optimizer))
+            result = original(this, optimizer, *args, **kwargs)
+            if self.made(id(optimizer)) == before:
+                self.on_skip()
+            return result
 
         @wraps(original_scale)
         def scale(this: Any, outputs: Any) -> Any:

@@ -69,11 +69,10 @@ class UpdateWatch:
 
     def end(self) -> None:
         """An optimizer of torch steps: it is what is judged."""
-        if not self.over:
-            self.over = True
-            self.requests = self.read = self.updates = 0
-            self._places = {}
-            self.parameters.forget()
+        self.over = True
+        self.requests = self.read = self.updates = 0
+        self._places = {}
+        self.parameters.forget()
 
     @property
     def auditing(self) -> bool:

@@ -47,8 +47,11 @@ def select(
     cell: Sequence[str],
     device: Sequence[str],
     fresh: bool,
+    further: bool = False,
 ) -> Selection:
     """The part of the matrix that the words of a command line select.
+
+    The ``further`` scenarios of matrix.toml are part of it if they are named or asked for.
 
     Raises:
         UserError: with a suggestion for an unknown word, or if nothing is selected.
@@ -76,6 +79,8 @@ def select(
             cause=f"--cell is of {pairs[0][0]}, --scenario is {', '.join(scenario)}",
             next_step="leave one of them out",
         )
+    if project.matrix.run.further and not (scenario or pairs or further):
+        scenario = sorted(known.keys() - set(project.matrix.run.further))
     return Selection(
         scenarios=frozenset(scenario) or None,
         variants=frozenset(pairs) or None,

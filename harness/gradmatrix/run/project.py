@@ -171,7 +171,9 @@ class Project:
 
     def chosen_scenarios(self) -> tuple[Scenario, ...]:
         """The scenarios that matrix.toml lists, in its order, and then the user's own scripts."""
-        return (*(self.scenarios[name] for name in self.matrix.run.scenarios), *self.scripts)
+        run = self.matrix.run
+        names = dict.fromkeys((*run.scenarios, *run.further))
+        return (*(self.scenarios[name] for name in names), *self.scripts)
 
     def known_scenarios(self) -> dict[str, Scenario]:
         """Every scenario, listed in matrix.toml or not, and the user's own scripts."""

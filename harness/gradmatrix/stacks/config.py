@@ -41,6 +41,8 @@ class RunSettings(Frozen, frozen=True, kw_only=True):
     """Devices to run on; one that the machine lacks gives setup:no-device."""
     scenarios: tuple[str, ...] = ()
     """Names of files in scenarios/; without the key, all of them."""
+    further: tuple[str, ...] = ()
+    """More of them, which run only if they are asked for: run --all, run --further, nox -t all."""
     timeout_s: Positive = 120.0
     """Seconds that a cell may take."""
     memory_gb: Positive = 8.0
@@ -170,13 +172,15 @@ def _check_run(
     for key, given, known in (
         ("device", run.devices, DEVICES),
         ("scenario", run.scenarios, sorted(scenario_names)),
+        ("further scenario", run.further, sorted(scenario_names)),
     ):
         for name in given:
             if name not in known:
                 raise wrong(
                     path, f"has the unknown {key} {name!r} in [run]", did_you_mean(name, known)
                 )
-        if not given and not (key == "scenario" and scripts):
+        required = key == "device" or (key == "scenario" and not scripts)
+        if required and not given:
             raise wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
 
 
