@@ -363,6 +363,17 @@ def test_the_headline_can_show_some_stacks_only(published: Table) -> None:
     assert ["new"] == re.findall(r"^\| (\w+) \| 2", headline(published, {"new"}), re.MULTILINE)
 
 
+def test_the_headline_leaves_out_what_no_stack_supports() -> None:
+    """A column of nothing but "unsupported" tells nothing."""
+    found = {
+        outcome: headline(gather(LOCKS, [at("new", "sums", "half", outcome, role=Role.REPORTED)]))
+        for outcome in ("trains", "setup:unsupported")
+    }
+    assert {"trains": True, "setup:unsupported": False} == {
+        outcome: "`sums`" in text for outcome, text in found.items()
+    }
+
+
 def test_every_format_is_described_by_a_sentence() -> None:
     """The sentence is on the pages and in the documentation."""
     assert dict.fromkeys(FORMATS, True) == {

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from gradmatrix.core import files
@@ -37,6 +38,21 @@ def project(tmp_path: Path) -> Project:
     project = Project.at(tmp_path)
     project.store.append(make_record("step:exception", make_cell("first", "sums", "plain")))
     return project
+
+
+def test_a_stack_may_run_a_part_of_the_scenarios(project: Project) -> None:
+    """Without its own list it runs all of them."""
+    (stack, *_) = project.matrix.stacks
+    part = msgspec.structs.replace(stack, scenarios=("products",))
+    assert ["sums"] == [each.name for each in project.scenarios_of(stack)]
+    assert [] == [each.name for each in project.scenarios_of(part)]
+
+
+def test_an_environment_is_compared_with_stacks_that_run_everything(project: Project) -> None:
+    """A stack of an application says nothing about scripts of others."""
+    text = MATRIX.replace('name = "second"', 'name = "second"\nscenarios = ["sums"]')
+    project.matrix_file.write_text(text, encoding="utf-8")
+    assert ["first"] == [each.stack for each in project.comparable(project.known_locks())]
 
 
 def test_what_was_published_is_not_published_again(project: Project) -> None:

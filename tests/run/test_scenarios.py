@@ -46,6 +46,12 @@ CONTRACT = {
         m input_grads no_checkpointing
         i constant_reward
     """,
+    "llama_factory": """
+        c lora_non_reentrant lora_without_marks lora_without_hook
+        r lora freeze full dpo
+        m lora_no_checkpointing freeze_no_checkpointing full_no_checkpointing dpo_no_checkpointing
+        i lora_without_both freeze_without_marks
+    """,
 }
 ROLES = {"c": Role.CONTROL, "r": Role.REPORTED, "m": Role.REMEDY, "i": Role.MISUSE}
 

@@ -131,6 +131,11 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
             '["t5_clasifier"]',
             ["unknown scenario 't5_clasifier'", "perhaps you meant 't5_classifier'"],
         ),
+        (
+            'name = "old"',
+            'name = "old"\nscenarios = ["t5"]',
+            ["scenario 't5' in stack 'old', which is not in [run]", "t5_classifier"],
+        ),
         ('"3.11"', '"3.11.4"', ['write it like "3.11"']),
         ('"3.11"', "3.11", ["in stack 'old', key 'python'", "expected `str`"]),
         ("2025-03-31", '"2025-03-31"', ["is not a date", "without quotes"]),

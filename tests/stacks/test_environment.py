@@ -399,10 +399,11 @@ def choose(
     driver: bool = False,
     platform: str = "linux",
     indexed: Mapping[str, str] | None = None,
+    lock: Lock = LOCK,
 ) -> environment.BuildChoice:
     """The choice for a machine."""
     return environment.torch_build(
-        LOCK, [folder], driver=driver, platform=platform, indexed=lambda *_: indexed
+        lock, [folder], driver=driver, platform=platform, indexed=lambda *_: indexed
     )
 
 
@@ -439,6 +440,15 @@ def test_another_wheel_is_not_taken(tmp_path: Path, name: str) -> None:
     """Another version, Python, platform or build is not what was locked."""
     (tmp_path / name).touch()
     assert choose(tmp_path).build is Build.DEFAULT
+
+
+def test_what_is_built_for_torch_gets_the_torch_it_was_built_for(tmp_path: Path) -> None:
+    """The index's torchvision cannot be imported beside a CPU build of torch."""
+    (tmp_path / f"torch-2.6.0+cpu-{TAG}.whl").touch()
+    packages = (*LOCK.packages, LockedPackage(name="torchvision", version="0.21.0"))
+    choice = choose(tmp_path, lock=msgspec.structs.replace(LOCK, packages=packages))
+    assert choice.build is Build.DEFAULT
+    assert "torchvision" in (choice.notice or "")
 
 
 def test_torchs_own_index_is_the_second_choice(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +65,8 @@ def published_remedy(project: Project, diagnosis: Diagnosis, seen: Observation) 
         published = project.published(project.store.everything().values())
     except (OSError, UserError):
         return None
-    return remedy_near(published, diagnosis, seen.environment)
+    comparable = replace(published, locks=project.comparable(published.locks))
+    return remedy_near(comparable, diagnosis, seen.environment)
 
 
 def show_finding(finding: Finding, console: Console) -> None:

@@ -55,6 +55,8 @@ class Stack(Frozen, frozen=True):
     summary: str = ""
     build: tuple[str, ...] = ()
     """Canonical names of the packages that are built from their source releases. No others are."""
+    scenarios: tuple[str, ...] = ()
+    """The only scenarios that it runs; empty: all."""
 
 
 class LockedPackage(Frozen, frozen=True):

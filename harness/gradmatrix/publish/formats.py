@@ -25,6 +25,7 @@ import msgspec
 from gradmatrix.core.files import write_atomically
 from gradmatrix.core.model import SHOWN, Record, Role
 from gradmatrix.core.observation import SCHEMA, Frozen
+from gradmatrix.core.outcomes import UNSUPPORTED
 from gradmatrix.core.text import code, markdown, spreadsheet
 from gradmatrix.judge.diagnosis import format_frame
 from gradmatrix.publish.claims.claims import Boundary, Span, Verdict
@@ -331,26 +332,35 @@ def markdown_table(cells_in_words: Grid) -> str:
 def headline(table: Table, stacks: Collection[str] | None = None) -> str:
     """Return a table of how many reported variants train on CPU, by stack and scenario.
 
+    A scenario that none of the stacks supports has no column.
+
     Args:
         table: The matrix.
         stacks: The names of the stacks to show; None for all.
     """
     reported = Role.REPORTED
+    shown = [lock for lock in table.locks if stacks is None or lock.stack in stacks]
+    rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in table.of_device("cpu"):
+        if row.role is reported:
+            rows[row.stack, row.scenario].append(row)
+
+    def supported(name: str) -> bool:
+        found = [row.outcome for lock in shown for row in rows[lock.stack, name]]
+        return not found or set(found) != {UNSUPPORTED}
+
     names = [
-        s.name for s in table.scenarios.values() if any(v.role is reported for v in s.variants)
+        s.name
+        for s in table.scenarios.values()
+        if any(v.role is reported for v in s.variants) and supported(s.name)
     ]
     lines = [
         "| stack | as of | " + " | ".join(f"`{name}`" for name in names) + " |",
         "| --- " * (2 + len(names)) + "|",
     ]
-    rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in table.of_device("cpu"):
-        if row.role is reported:
-            rows[row.stack, row.scenario].append(row)
-    for lock in table.locks:
-        if stacks is None or lock.stack in stacks:
-            cells = [headline_cell(rows[lock.stack, name]) for name in names]
-            lines.append(f"| {lock.stack} | {lock.as_of} | " + " | ".join(cells) + " |")
+    for lock in shown:
+        cells = [headline_cell(rows[lock.stack, name]) for name in names]
+        lines.append(f"| {lock.stack} | {lock.as_of} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

@@ -175,6 +175,11 @@ class Project:
         names = dict.fromkeys((*run.scenarios, *run.further))
         return (*(self.scenarios[name] for name in names), *self.scripts)
 
+    def scenarios_of(self, stack: Stack) -> tuple[Scenario, ...]:
+        """The scenarios that ``stack`` runs."""
+        chosen = self.chosen_scenarios()
+        return tuple(s for s in chosen if not stack.scenarios or s.name in stack.scenarios)
+
     def known_scenarios(self) -> dict[str, Scenario]:
         """Every scenario, listed in matrix.toml or not, and the user's own scripts."""
         return {**self.scenarios, **{script.name: script for script in self.scripts}}
@@ -195,6 +200,11 @@ class Project:
         found = (locks.load(name, self.locks_folder) for name in names)
         return [lock for lock in found if lock is not None]
 
+    def comparable(self, locks: Iterable[Lock]) -> tuple[Lock, ...]:
+        """The locks of stacks that run every scenario: an environment is compared with these."""
+        whole = {stack.name for stack in self.matrix.stacks if not stack.scenarios}
+        return tuple(lock for lock in locks if lock.stack in whole)
+
     def settings(self, isolation: Isolation | None = None) -> Settings:
         """How cells are run, from matrix.toml."""
         run = self.matrix.run
@@ -214,7 +224,7 @@ class Project:
         return StackRun(
             stack=stack,
             lock=self.lock_of(stack),
-            scenarios=self.chosen_scenarios(),
+            scenarios=self.scenarios_of(stack),
             devices={device: device_class(device) for device in self.matrix.run.devices},
             settings=self.settings(isolation),
             store=store or self.store,

@@ -123,6 +123,8 @@ class _StackTable(Frozen, frozen=True, kw_only=True):
     """Why it is here."""
     build: tuple[str, ...] = ()
     """Packages that are built from their source releases. It runs their code outside of cells."""
+    scenarios: tuple[str, ...] = ()
+    """The only scenarios that it runs; without the key, those of [run]."""
 
 
 class _Document(Frozen, frozen=True, kw_only=True):
@@ -151,7 +153,8 @@ def load(path: Path, scenario_names: Collection[str], today: dt.date | None = No
     if "scenarios" not in table.get("run", {}):
         run = msgspec.structs.replace(run, scenarios=tuple(sorted(scenario_names)))
     _check_run(path, run, scenario_names, scripts=bool(document.scripts))
-    typed = tuple(_stack(path, entry, today) for entry in document.stacks)
+    runnable = (*run.scenarios, *(script.name for script in document.scripts))
+    typed = tuple(_stack(path, entry, today, runnable) for entry in document.stacks)
     check_unique(path, "stack", [stack.name for stack in typed])
     placed = generate.read(path, document.generate, today)
     stacks = generate.joined(path, typed, generate.snapshots_of(placed, today))
@@ -184,12 +187,16 @@ def _check_run(
             raise wrong(path, f"names no {key} in [run]", f"known are: {', '.join(known)}")
 
 
-def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
+def _stack(path: Path, entry: _StackTable, today: dt.date, runnable: Collection[str]) -> Stack:
     check_name(path, "stack", entry.name)
     check_python(path, f"stack {entry.name!r}", entry.python)
     for text in entry.requirements:
         check_requirement(path, f"stack {entry.name!r}", text)
     check_build(path, f"stack {entry.name!r}", entry.build)
+    for name in entry.scenarios:
+        if name not in runnable:
+            what = f"has the scenario {name!r} in stack {entry.name!r}, which is not in [run]"
+            raise wrong(path, what, did_you_mean(name, runnable))
     return Stack(
         name=entry.name,
         python=entry.python,
@@ -198,6 +205,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date) -> Stack:
         core=entry.core,
         summary=entry.summary,
         build=tuple(map(canonicalize_name, entry.build)),
+        scenarios=entry.scenarios,
     )
 
 

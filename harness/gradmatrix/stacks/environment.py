@@ -122,6 +122,10 @@ class BuildChoice:
         )
 
 
+BUILT_FOR_TORCH = ("torchvision", "torchaudio")
+"""Packages with compiled code that is built for one build of torch, as torch itself is."""
+
+
 def torch_build(
     lock: Lock,
     find_links: Iterable[Path],
@@ -144,6 +148,13 @@ def torch_build(
         return BuildChoice(Build.CUDA)
     if platform != "linux" or version is None:
         return BuildChoice(Build.CPU)
+    companion = next((name for name in BUILT_FOR_TORCH if lock.version(name)), None)
+    if companion:
+        return BuildChoice(
+            Build.DEFAULT,
+            notice=f"The index's {companion} fits the index's own build of torch only, so the "
+            f"larger CUDA build of torch {version} is installed.",
+        )
     wheel = cpu_wheel(version, lock.python, find_links)
     if wheel:
         return BuildChoice(
@@ -289,7 +300,11 @@ def pin_cpu_builds(locks: Iterable[Lock], folder: Path) -> None:
     Raises:
         InstallFailed: if a file has another content than the one that was kept
     """
-    wanted = {(version, each.python): each for each in locks if (version := each.version("torch"))}
+    wanted = {
+        (version, each.python): each
+        for each in locks
+        if (version := each.version("torch")) and not any(map(each.version, BUILT_FOR_TORCH))
+    }
     for (version, python), lock in wanted.items():
         known = pins_in(folder / PINS)
         if any(is_cpu_wheel(name, version, python) for name in known):

@@ -128,10 +128,14 @@ class PublishedResults:
 
     @classmethod
     def of(cls, lock: Lock, project: Project) -> PublishedResults:
-        """``lock`` beside the checkout's results. Stacks with no judged cell are left out."""
+        """``lock`` beside the checkout's results. Stacks with no judged cell are left out.
+
+        So are those that run a part of the scenarios.
+        """
         records = {cell: as_it_ran(record) for cell, record in lookup.published(project).items()}
         judged = {cell.stack for cell, record in records.items() if record.passed is not None}
-        known = sorted(project.known_locks(), key=lambda lock: (lock.as_of, lock.stack))
+        whole = project.comparable(project.known_locks())
+        known = sorted(whole, key=lambda lock: (lock.as_of, lock.stack))
         locks = tuple(each for each in known if each.stack in judged and each.failure is None)
         return cls(versions.versions_of(lock), locks, records)
 
