@@ -169,9 +169,9 @@ class Cause(StrEnum):
         "dead",
         "A layer is dead: its activation is flat for every input, so no gradient passes.",
         (
-            "Check how the layer is initialised and how large its input is: lower the learning"
-            " rate, normalise the input, or use an activation that is nowhere flat, such as"
-            " LeakyReLU or GELU."
+            "Use an activation that is nowhere flat, such as LeakyReLU or GELU, normalise the"
+            " input, or initialise the layer with smaller weights. If it died while training, lower"
+            " the learning rate."
         ),
     )
     NONFINITE_OUTPUT = (

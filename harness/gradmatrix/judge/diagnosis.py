@@ -65,11 +65,17 @@ REGISTERED = {
     ("tensors", True): "nn.ParameterDict",
 }
 """What registers the contents of a list or, if true, of a dictionary."""
-SOFT = (
-    "`{how}` has no gradient. Use a soft form of it (softmax weights, Gumbel-softmax), or a"
-    " straight-through estimator: x + (hard(x) - x).detach()."
+THROUGH = "a straight-through estimator: x + (hard(x) - x).detach()."
+CHOICE = (
+    "`{how}` has no gradient. If it gives the prediction, give the loss the scores themselves:"
+    " cross_entropy takes logits. If it chooses a path inside of the model, multiply what it chose"
+    f" by its probability, or use Gumbel-softmax or {THROUGH}"
 )
-SCORES = "Give the loss the scores themselves: cross_entropy takes logits."
+THRESHOLD = (
+    "A comparison has no gradient. Give the loss the scores (logits) or their sigmoid, and compare"
+    f" with a threshold only for metrics; or use {THROUGH}"
+)
+ROUNDED = "`{how}` has a gradient of zero. Leave it out of the loss, or use " + THROUGH
 KEPT_IN = (
     "Leave `{how}` out where the loss is computed: what is behind it is not trained. If another"
     " part must not learn from the tensor, detach it only there, and give this loss the tensor"
@@ -81,13 +87,11 @@ WHOLE = (
 )
 OF_VALUES = "Use the tensor itself in the loss; call .{how}() only for what is logged."
 ADVICE_OF = {
-    **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), f"{SCORES} {SOFT}"),
+    **dict.fromkeys(("argmax", "argmin", "argsort", "bool"), CHOICE),
     **dict.fromkeys(("detach", "data"), KEPT_IN),
     **dict.fromkeys(("int", "long", "byte", "char", "short", "to", "type"), WHOLE),
-    **dict.fromkeys(
-        ("__gt__", "__lt__", "__ge__", "__le__"), SOFT.replace("`{how}`", "A comparison")
-    ),
-    **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), SOFT.replace("no", "a zero", 1)),
+    **dict.fromkeys(("__gt__", "__lt__", "__ge__", "__le__"), THRESHOLD),
+    **dict.fromkeys(("round", "floor", "ceil", "trunc", "sign"), ROUNDED),
     **dict.fromkeys(("item", "tolist"), OF_VALUES),
     "__float__": "Use the tensor itself in the loss; call float() only for what is logged.",
     "numpy": "Stay in torch: use the tensor itself and functions of torch, without detach() and"
@@ -140,8 +144,9 @@ CARRIED = (
     " as a hidden state or a sum of losses; compute anew what is made of parameters."
 )
 TWICE = (
-    "Add the losses and call backward once, or pass retain_graph=True to the first call. If the"
-    " passes belong to different steps, compute the shared tensor anew in each."
+    "If an optimizer steps between the two passes, run the model again and compute the second loss"
+    " anew; or detach() what the first loss shares with the second, if it should not train it."
+    " Otherwise add the losses and call backward once, or pass retain_graph=True to the first call."
 )
 ONCE = (
     "Compute it anew in each step, in forward, and not once beforehand (in __init__, before the"
@@ -149,7 +154,8 @@ ONCE = (
 )
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 UNFREEZE = (
-    "Turn it on again for what should learn: for p in model.parameters(): p.requires_grad_(True)."
+    "After that line, set requires_grad_(True) on the part that should learn, or on the whole"
+    " model: model.requires_grad_(True)."
 )
 FOR_INFERENCE = (
     "This function is made for inference. To train, call the model itself (its forward), or a"
@@ -309,7 +315,8 @@ def spoiled(seen: Observation) -> Diagnosis | None:
         )
     if found.how == "step":
         line = (
-            f"An optimizer's step changed a parameter (shape {found.tensor}) that a later backward"
+            f"An optimizer's step changed a parameter (shape"
+            f" {found.tensor.removesuffix(', unknown')}) that a later backward"
             f" pass still needed{say_where(at, 'at')}."
         )
         return make_diagnosis(
@@ -428,7 +435,9 @@ def no_backward(seen: Observation) -> Diagnosis | None:
         f"Backward was never called, so the optimizer's {counted(seen.steps, 'step')} had no"
         f" gradients{say_where(at, 'it steps at')}."
     )
-    advice = "Call loss.backward() before the optimizer's step."
+    accelerated = at is not None and at.file.startswith("accelerate")
+    call = "accelerator.backward(loss)" if accelerated else "loss.backward()"
+    advice = f"Call {call} before the optimizer's step."
     return make_diagnosis(Cause.NOT_TRAINED, None, at, line, led=seen.stepped, advice=advice)
 
 
@@ -456,8 +465,9 @@ def explain_unregistered(seen: Observation) -> Diagnosis | None:
     advice = f"Make `{found.attribute}` an {fitting}: then parameters() has it."
     if fitting == "nn.Parameter":
         advice = (
-            f"Make the nn.Parameter last: `self.{found.attribute} = nn.Parameter(tensor.float())`."
-            " `.float()`, `.to(...)` and arithmetic of an nn.Parameter give a plain tensor."
+            f"Write `self.{found.attribute} = nn.Parameter(...)`. If it was written so: `.float()`,"
+            " `.to(...)` and arithmetic make a plain tensor of an nn.Parameter, so make it last:"
+            " nn.Parameter(tensor.float())."
         )
     return make_diagnosis(
         Cause.NOT_REGISTERED, found.module, at, line, led=found.frames, advice=advice
@@ -651,7 +661,8 @@ def advice_on_cut(how: str, at: Frame | None, frames: Sequence[Frame]) -> str:
         return ADVICE_OF.get(how, "").format(how=how)
     return (
         f"`{at.function}` of the library takes the graph away. Give the loss what the model"
-        f" returned, and use what comes from line {user.line} for metrics only."
+        " returned (if it wants probabilities, with a sigmoid or softmax, or with the loss's own"
+        f" option for it), and use what comes from line {user.line} for metrics only."
     )
 
 
@@ -1002,7 +1013,8 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         more,
         led=led,
         advice=advice_against(late.arguments if late is not None else ())
-        or "Use in the loss what the optimizer holds, not a copy of it.",
+        or "Give the optimizer the tensors that the loss uses, not copies (clone, deepcopy); or use"
+        " in the loss what the optimizer holds.",
     )
 
 
@@ -1382,8 +1394,8 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
         advice = (
-            "Step the scheduler, and change it so that it gives a learning rate above 0 (a warm-up"
-            " from 0 that is never stepped or never ends, or an integer division, gives 0)."
+            "Check the number of steps that the scheduler is told: 0, after an integer division, or"
+            " a warm-up that is longer than the run keep the learning rate at 0. And step it."
         )
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
