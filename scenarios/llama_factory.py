@@ -60,7 +60,7 @@ from llamafactory.train.tuner import run_exp
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-NEEDS = ("torch", "llamafactory>=0.9.1")
+NEEDS = ("llamafactory>=0.9.1",)
 
 VARIANTS = {
     "lora": {"role": "reported", "summary": "LoRA on all linear layers, checkpointing as it is"},
