@@ -372,6 +372,7 @@ def over_base(rule: Releases, base: Stack, releases: Iterable[Release]) -> tuple
             core=rule.core,
             summary=f"{rule.name} {release.version} with the rest of {base.name}",
             build=base.build,
+            scenarios=base.scenarios,
         )
         for release in wanted(rule, releases)
     )

@@ -50,6 +50,7 @@ class _Stack(Frozen, frozen=True):
     core: bool
     summary: str
     build: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
 
 
 class Entry(Frozen, frozen=True):

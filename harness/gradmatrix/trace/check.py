@@ -128,9 +128,9 @@ class PublishedResults:
 
     @classmethod
     def of(cls, lock: Lock, project: Project) -> PublishedResults:
-        """``lock`` beside the checkout's results. Stacks with no judged cell are left out.
+        """``lock`` beside the checkout's results.
 
-        So are those that run a part of the scenarios.
+        Stacks with no judged cell, and those that run a part of the scenarios, are left out.
         """
         records = {cell: as_it_ran(record) for cell, record in lookup.published(project).items()}
         judged = {cell.stack for cell, record in records.items() if record.passed is not None}
