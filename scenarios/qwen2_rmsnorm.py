@@ -11,6 +11,10 @@ checkpoints; `lora_wrapped_last` is that order. `cast_alone` and the `full` vari
 trial without a frozen embedding, `lora_reentrant_float32` puts the frozen embedding on trial
 without a cast.
 
+Up to 2026-11-22 the stack of these pins was published as `llamafactory-6675`. That was wrong:
+LLaMA-Factory itself was not run. It is now `transformers-4.46`; LLaMA-Factory has the scenario
+`llama_factory`, and trains.
+
 What the measurement shows
 - The cast is innocent. `cast_alone` learns from torch 2.0 to 2.15; where `lora_reentrant` fails it
   fails alike with fp32 weights, for which `.to(torch.float32)` returns its argument, and under
