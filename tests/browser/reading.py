@@ -71,8 +71,10 @@ class Filter:
             and self.device in {None, row.device}
         )
 
-    def matches(self, row: Row) -> bool:
-        """Whether a cell has the chosen outcome."""
+    def matches(self, row: Row | None) -> bool:
+        """Whether a cell has the chosen outcome; one that was not run has none."""
+        if row is None:
+            return self.outcome is None
         verdict = {True: "pass", False: "fail", None: "open"}[row.passed]
         return self.outcome in {None, row.outcome, verdict}
 
@@ -101,7 +103,7 @@ def expected(site: Site, asked: Filter) -> Shown:
         lines = {
             line: cells
             for line, cells in lines.items()
-            if any(asked.matches(cells[c]) for c in columns)
+            if any(asked.matches(cells.get(c)) for c in columns)
         }
     if asked.pair is not None:
         both = {
@@ -115,10 +117,14 @@ def expected(site: Site, asked: Filter) -> Shown:
             if differs(*cells)
         }
     if asked.outcome is not None:
-        columns = [c for c in columns if any(asked.matches(cells[c]) for cells in lines.values())]
+        columns = [
+            c for c in columns if any(asked.matches(cells.get(c)) for cells in lines.values())
+        ]
     return {
         line: {
-            stack: words(cells[stack]) if asked.matches(cells[stack]) else "·"
+            stack: (words(cells[stack]) if stack in cells else "not run")
+            if asked.matches(cells.get(stack))
+            else "·"
             for stack in columns[:WINDOW]
         }
         for line, cells in lines.items()

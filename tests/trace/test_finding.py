@@ -190,5 +190,8 @@ def test_the_explanation_ends_with_a_remedy_where_one_is_known() -> None:
         Left(processes=(process(make_observation("ffff", "nnnn")),)),
         lambda *_: remedy,
     )
-    assert found.explanation[-1].endswith("do it so (scenario/healthy trains there).")
+    assert (
+        "Do it so. It was seen to help: scenario/healthy trains on stack."
+        == (found.explanation[-1])
+    )
     assert (*found.explanation, "python 3.11.7") == tuple(report(found))

@@ -1,5 +1,5 @@
 # cause: graph-freed
-# says: Add the losses and call backward once, or pass retain_graph=True
+# says: add the losses and call backward once, or pass retain_graph=True
 import torch
 from torch import nn
 
