@@ -990,6 +990,10 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         return None
     kind, at = built.type, innermost_frame(built.frames)
     late = next((leaf for leaf in seen.leaves if leaf.late and leaf.frames), None)
+    advice = (
+        "Run what the optimizer holds, not a copy of it (an average, a deepcopy). If the copy is"
+    )
+    advice += " meant to learn, build the optimizer from its parameters."
     line = (
         f"The loss reaches none of the {counted(len(held), 'tensor')} that {kind} holds, but other"
         f" tensors of the same shapes{say_where(at, 'it is built at')}."
@@ -1003,8 +1007,10 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         led, at = late.frames, innermost_frame(late.frames)
         given = f", in a call with {', '.join(late.arguments)}" if late.arguments else ""
         more = f"The loss uses a copy, made at {format_frame(at)}{given}."
+        advice = advice_against(late.arguments) or advice
     else:
         more = "The optimizer got a copy of what the loss uses."
+        advice = "Give the optimizer the tensors themselves, not copies of them (clone, deepcopy)."
     return make_diagnosis(
         Cause.OTHER_PARAMETERS,
         module_of(running[0]) if running else None,
@@ -1012,9 +1018,7 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         line,
         more,
         led=led,
-        advice=advice_against(late.arguments if late is not None else ())
-        or "Give the optimizer the tensors that the loss uses, not copies (clone, deepcopy); or use"
-        " in the loss what the optimizer holds.",
+        advice=advice,
     )
 
 
@@ -1394,8 +1398,9 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
         advice = (
-            "Check the number of steps that the scheduler is told: 0, after an integer division, or"
-            " a warm-up that is longer than the run keep the learning rate at 0. And step it."
+            "Call the scheduler's step() as often as it counts, and let it begin above 0. Check"
+            " what it computes: an integer division, 0 steps, or a warm-up that is longer than the"
+            " run keep the learning rate at 0."
         )
     elif built.rate_from == "assignment" and built.rate_frames:
         line = f"A line set the learning rate of the optimizer to 0{say_where(at, 'at')}."
