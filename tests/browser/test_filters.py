@@ -49,7 +49,9 @@ def middle(site: Site, package: str) -> tuple[str, str]:
 
 def most_unlike(site: Site) -> tuple[str, str]:
     """The two stacks with the most differences, the newer one first."""
-    names = [stack.name for stack in reversed(site.matrix.stacks)]
+    everything = max(Counter(row.stack for row in site.rows).values())
+    whole = {name for name, n in Counter(row.stack for row in site.rows).items() if n == everything}
+    names = [stack.name for stack in reversed(site.matrix.stacks) if stack.name in whole]
     cells = {(row.stack, row.scenario, row.variant, row.device): row for row in site.rows}
     places = {place[1:] for place in cells}
     pairs = [(one, other) for number, one in enumerate(names) for other in names[number + 1 :]]
