@@ -74,11 +74,14 @@ def test_a_phone_scrolls_no_page_sideways(tab: Tab, site: Site, pattern: str) ->
     assert whole <= seen
 
 
-def test_a_desk_shows_fourteen_stacks_at_once(tab: Tab) -> None:
-    """Nobody misses columns on the right."""
+def test_a_desk_shows_thirteen_stacks_at_once(tab: Tab) -> None:
+    """The newest ones; a table of more scrolls."""
     tab.page.set_viewport_size({"width": 1400, "height": 900})
-    wide = "regions => regions.map(region => region.scrollWidth - region.clientWidth)"
-    assert {0} == set(tab.open().locator(".region.matrix").evaluate_all(wide))
+    inside = """regions => regions.map(region => [...region.querySelector("thead tr").cells].filter(
+        cell => cell.getBoundingClientRect().right <= region.getBoundingClientRect().right
+    ).length - 1)"""
+    shown = tab.open().locator(".region.matrix").evaluate_all(inside)
+    assert min(shown) >= 13, shown
 
 
 def test_the_page_scrolls_down_and_no_table_does(tab: Tab) -> None:
@@ -95,6 +98,6 @@ def test_the_page_scrolls_down_and_no_table_does(tab: Tab) -> None:
 
 
 def test_a_cell_says_in_words_what_its_colour_says(tab: Tab) -> None:
-    """Every cell has a symbol and a word."""
+    """Every cell has a symbol and a word, or says that it was not run."""
     cells = {text for line in read(tab.open()).values() for text in line.values()}
-    assert [] == [text for text in cells if not re.match(r"[✓✗–] \w", text)]
+    assert [] == [text for text in cells if not re.match(r"[✓✗–] \w|not run$", text)]

@@ -134,7 +134,7 @@ def test_a_syntax_error_names_its_line(tmp_path: Path) -> None:
         (
             'name = "old"',
             'name = "old"\nscenarios = ["t5"]',
-            ["scenario 't5' in stack 'old', which is not in [run]", "t5_classifier"],
+            ["scenario 't5' in stack 'old', which does not exist", "t5_classifier"],
         ),
         ('"3.11"', '"3.11.4"', ['write it like "3.11"']),
         ('"3.11"', "3.11", ["in stack 'old', key 'python'", "expected `str`"]),

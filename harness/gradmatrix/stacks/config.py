@@ -153,7 +153,7 @@ def load(path: Path, scenario_names: Collection[str], today: dt.date | None = No
     if "scenarios" not in table.get("run", {}):
         run = msgspec.structs.replace(run, scenarios=tuple(sorted(scenario_names)))
     _check_run(path, run, scenario_names, scripts=bool(document.scripts))
-    runnable = (*run.scenarios, *(script.name for script in document.scripts))
+    runnable = (*sorted(scenario_names), *(script.name for script in document.scripts))
     typed = tuple(_stack(path, entry, today, runnable) for entry in document.stacks)
     check_unique(path, "stack", [stack.name for stack in typed])
     placed = generate.read(path, document.generate, today)
@@ -195,7 +195,7 @@ def _stack(path: Path, entry: _StackTable, today: dt.date, runnable: Collection[
     check_build(path, f"stack {entry.name!r}", entry.build)
     for name in entry.scenarios:
         if name not in runnable:
-            what = f"has the scenario {name!r} in stack {entry.name!r}, which is not in [run]"
+            what = f"has the scenario {name!r} in stack {entry.name!r}, which does not exist"
             raise wrong(path, what, did_you_mean(name, runnable))
     return Stack(
         name=entry.name,
