@@ -248,6 +248,7 @@ def planned(options: argparse.Namespace, project: Project) -> Plan:
         cell=options.cell,
         device=options.device,
         fresh=options.fresh,
+        further=bool(own),
     )
     if own and not (options.scenario or options.cell):
         chosen = ()
