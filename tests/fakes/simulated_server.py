@@ -26,6 +26,8 @@ class SimulatedServer:
     """Steps of each process before the script ends."""
     error: Exception | None = None
     """Raised by its script in the second block."""
+    errors: int = 10**9
+    """How often it is raised."""
     fork: bool = True
     cores: tuple[int, ...] = (1,)
     steady: bool = True
@@ -72,7 +74,8 @@ class SimulatedServer:
 
     def block(self, steps: int) -> tuple[float, ...]:
         """The times of a block, with random noise of 0.1 %."""
-        if self.error is not None and self.number in self.log:
+        if self.error is not None and self.number in self.log and self.errors:
+            self.errors -= 1
             raise self.error
         self._left -= steps
         if self._left < 0:

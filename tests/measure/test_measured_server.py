@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.measure.servers import Block, Broken, Contender, Exhausted, MeasuredServer
+from gradmatrix.measure.servers import (
+    Block,
+    Broken,
+    Contender,
+    Exhausted,
+    Killed,
+    MeasuredServer,
+)
 from gradmatrix.run.server import Server, ServerDied
 from tests.conftest import ends, is_running, needs_fork
 from tests.pacing import MIB, a_runner, asks
@@ -131,7 +138,7 @@ def test_after_a_script_that_was_killed_between_two_blocks_the_next_one_runs(
     shared.begin(asks())
     os.kill(script := cell_pid(shared), signal.SIGKILL)
     assert ends(script)
-    with pytest.raises(Broken, match="killed from outside by signal 9"):
+    with pytest.raises(Killed, match="killed from outside by signal 9"):
         shared.block(STEPS)
     shared.end()
     shared.begin(asks())

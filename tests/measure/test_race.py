@@ -9,8 +9,8 @@ import pytest
 
 from gradmatrix.judge.verdict import Ended
 from gradmatrix.measure import statistics
-from gradmatrix.measure.race import FIRST_LOOK, RESTARTS
-from gradmatrix.measure.servers import Broken
+from gradmatrix.measure.race import FIRST_LOOK, KILLS, RESTARTS
+from gradmatrix.measure.servers import Broken, Killed
 from gradmatrix.measure.statistics import Size
 from gradmatrix.run.server import ServerDied
 from tests.racing import HALF, a_race
@@ -152,8 +152,8 @@ def test_a_script_that_ends_before_a_round_does_is_reported() -> None:
     [
         (Broken("RuntimeError: no"), "not measured on the candidate: RuntimeError: no"),
         (
-            ServerDied(Ended(signal=9)),
-            "not measured on the candidate: a server ended: killed from outside by signal 9",
+            ServerDied(Ended(signal=11)),
+            "not measured on the candidate: a server ended: killed by signal 11",
         ),
         (
             BrokenPipeError(32, "Broken pipe"),
@@ -172,6 +172,41 @@ def test_what_goes_wrong_is_reported_and_ends_the_race(error: Exception, words: 
         found.memory,
     )
     assert not any(each.running for each in simulated)
+
+
+@pytest.mark.parametrize(
+    "error", [Killed("killed from outside by signal 9"), ServerDied(Ended(signal=9))]
+)
+def test_what_something_outside_killed_is_measured_again(error: Exception) -> None:
+    """The generation does not count, and a notice says so."""
+    with a_race(slower=1.3) as (race, simulated, _):
+        simulated[1].error, simulated[1].errors = error, 2
+        found = race.run()
+    assert ("clear", FIRST_LOOK, FIRST_LOOK + 2) == (
+        found.stopped,
+        len(race.generations),
+        simulated[1].begun,
+    )
+    assert (
+        "something outside killed a process 2 times; "
+        "what ran at the same time was measured again" in found.notices
+    )
+
+
+def test_what_is_killed_each_time_is_not_measured() -> None:
+    """It is tried a few times only."""
+    with a_race() as (race, simulated, _):
+        simulated[1].error = Killed("killed from outside by signal 9")
+        found = race.run()
+    assert (None, "failed", KILLS + 1) == (found.step_time, found.stopped, simulated[1].begun)
+    assert found.notices[0].endswith(": killed from outside by signal 9")
+
+
+def test_a_crash_is_not_measured_again() -> None:
+    """A signal that the process itself raised is a fault of the stack."""
+    with a_race(error=ServerDied(Ended(signal=11))) as (race, simulated, _):
+        race.run()
+    assert max(each.begun for each in simulated) == 1
 
 
 def test_what_was_not_steady_is_said() -> None:

@@ -36,6 +36,7 @@ from gradmatrix.measure.servers import (
     Broken,
     Contender,
     Exhausted,
+    Killed,
     make_servers,
 )
 from gradmatrix.measure.statistics import Key, Measured, Ratio
@@ -76,8 +77,10 @@ FIRST_LOOK = 2
 LOOKS = 0.05, 0.15, 0.3, 0.6, 1.0
 """Fractions of the budget at which a verdict is tried. Each look costs a part of the error
 probability."""
-FAILURES = (Exhausted, Broken, ServerDied, OSError)
+FAILURES = (Exhausted, Broken, Killed, ServerDied, OSError)
 """What ends a measurement."""
+KILLS = 5
+"""How often a generation is measured again because something outside killed a process of it."""
 RESTARTS = 50
 """How often a script that ends is started again, on average over the servers."""
 START_S = 0.1
@@ -218,6 +221,8 @@ class Measurement:
     """What the looks so far have spent of the error probability."""
     next_look: float = LOOKS[0]
     restarts: int = 0
+    killed: int = 0
+    """Generations that were not counted because something outside killed a process of them."""
 
     @property
     def generations(self) -> list[Floats]:
@@ -234,7 +239,7 @@ class Measurement:
         try:
             self.prepare()
             while True:
-                self.generation()
+                self.undisturbed_generation()
                 gone = self.gone
                 if gone >= 1 or (len(self.generations) >= FIRST_LOOK and gone >= self.next_look):
                     found = self.look(gone)
@@ -336,6 +341,17 @@ class Measurement:
         )
         estimate = statistics.of_blocks(sets)
         return statistics.ratio(estimate, alpha=alpha, margin=self.margin, among=self.among)
+
+    def undisturbed_generation(self) -> None:
+        """A generation; it is measured again if something outside killed a process of it."""
+        while True:
+            try:
+                return self.generation()
+            except (Killed, ServerDied) as error:
+                from_outside = isinstance(error, Killed) or lost(error)
+                if not from_outside or self.killed == KILLS:
+                    raise
+                self.killed += 1
 
     def generation(self) -> None:
         """A new process of every server, and some rounds of them.
@@ -444,6 +460,11 @@ class Measurement:
                     "when they were measured"
                 ),
             )
+        if self.killed:
+            notices += (
+                f"something outside killed a process {counted(self.killed, 'time')}; "
+                "what ran at the same time was measured again",
+            )
         per_side = half * sum(bool(each) for each in self.sets)
         if step_time is not None and not self.servers[0].cores:
             notices += ("no core was free for this alone, so other processes disturb it more",)
@@ -479,6 +500,12 @@ def describe_failure(error: Exception) -> str:
     """A sentence for people: why nothing was measured, and on which side the error was."""
     sides = getattr(error, "__notes__", ())
     return f"{' on the '.join(['not measured', *sides])}: {reason(error)}"
+
+
+def lost(error: ServerDied) -> bool:
+    """Whether the machine is to blame for the end of a server, not the stack."""
+    found = process_outcome(None, error.ended)
+    return found is not None and found[0].spurious
 
 
 def reason(error: Exception) -> str:

@@ -250,7 +250,7 @@ class MeasuredServer:
         """Run the first step; returns what the script had to import, as a line for :meth:`learn`.
 
         Raises:
-            Exhausted, Broken, ServerDied: if the script does not get that far.
+            Exhausted, Broken, Killed, ServerDied: if the script does not get that far.
         """
         line = self._started(request).imported
         self.end()
@@ -278,7 +278,7 @@ class MeasuredServer:
         """Start the script, run it until its step times are steady, and pin it.
 
         Raises:
-            Exhausted, Broken, ServerDied: if the script does not get that far.
+            Exhausted, Broken, Killed, ServerDied: if the script does not get that far.
         """
         cell = self._started(request)
         self.warm_up()
@@ -317,7 +317,7 @@ class MeasuredServer:
         The block is run again if its clock ran backwards.
 
         Raises:
-            Exhausted, Broken, ServerDied: if the script cannot go on.
+            Exhausted, Broken, Killed, ServerDied: if the script cannot go on.
         """
         assert self._cell is not None
         for _ in range(TRIES):
@@ -360,6 +360,10 @@ class Broken(Exception):
     """The script failed, died or took too long; the message says which."""
 
 
+class Killed(Exception):
+    """Something outside ended the script. A new process can go on."""
+
+
 class Block(msgspec.Struct, frozen=True, tag_field="event", tag="block"):
     """What a block of steps took."""
 
@@ -400,7 +404,7 @@ class PacedCell:
         """Start the script and let it run to the end of its first step.
 
         Raises:
-            Exhausted, Broken, ServerDied: if the script does not get that far.
+            Exhausted, Broken, Killed, ServerDied: if the script does not get that far.
         """
         self.request.directory.mkdir(parents=True, exist_ok=True)
         self.server.send(self.request.line())
@@ -424,12 +428,12 @@ class PacedCell:
         """Run ``steps`` optimizer steps.
 
         Raises:
-            Exhausted, Broken, ServerDied: if the script cannot go on.
+            Exhausted, Broken, Killed, ServerDied: if the script cannot go on.
         """
         self.server.send(f'{{"steps": {steps}}}\n')
         try:
             return self._block()
-        except Broken:
+        except (Broken, Killed):
             self.unheard = True
             raise
 
@@ -479,7 +483,7 @@ class PacedCell:
         except NOT_READABLE as error:
             raise Broken(f"it does not keep the protocol: {error}") from error
 
-    def _end(self, event: CellEnded) -> Exhausted | Broken:
+    def _end(self, event: CellEnded) -> Exhausted | Broken | Killed:
         """Why a script ended by itself."""
         seen = read_observation(self.request.directory)
         if seen is not None and seen.raised is None and seen.skipped is None and not seen.no_device:
@@ -487,7 +491,9 @@ class PacedCell:
         ended = Ended(
             event.signal, event.exit, output_tail=tail(self.request.directory / "output.txt")
         )
-        return Broken(scenarios.without_folders(judge(seen, ended).message, self.request.folders))
+        found = judge(seen, ended)
+        message = scenarios.without_folders(found.message, self.request.folders)
+        return Killed(message) if found.outcome.spurious else Broken(message)
 
 
 def quietest(count: int) -> tuple[int, ...]:
