@@ -462,8 +462,10 @@ class Measurement:
             )
         if self.killed:
             notices += (
-                f"something outside killed a process {counted(self.killed, 'time')}; "
-                "what ran at the same time was measured again",
+                (
+                    f"something outside killed a process {counted(self.killed, 'time')}; "
+                    "what ran at the same time was measured again"
+                ),
             )
         per_side = half * sum(bool(each) for each in self.sets)
         if step_time is not None and not self.servers[0].cores:

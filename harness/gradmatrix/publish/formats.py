@@ -330,9 +330,9 @@ def markdown_table(cells_in_words: Grid) -> str:
 
 
 def headline(table: Table, stacks: Collection[str] | None = None) -> str:
-    """Return a table of how many reported variants train on CPU, by stack and scenario.
+    """Return a table of how many reported variants train on CPU, by scenario and stack.
 
-    A scenario that none of the stacks supports has no column.
+    A scenario that none of the stacks supports has no row.
 
     Args:
         table: The matrix.
@@ -355,12 +355,12 @@ def headline(table: Table, stacks: Collection[str] | None = None) -> str:
         if any(v.role is reported for v in s.variants) and supported(s.name)
     ]
     lines = [
-        "| stack | as of | " + " | ".join(f"`{name}`" for name in names) + " |",
-        "| --- " * (2 + len(names)) + "|",
+        "| scenario | " + " | ".join(f"{lock.stack}, {lock.as_of}" for lock in shown) + " |",
+        "| --- " * (1 + len(shown)) + "|",
     ]
-    for lock in shown:
-        cells = [headline_cell(rows[lock.stack, name]) for name in names]
-        lines.append(f"| {lock.stack} | {lock.as_of} | " + " | ".join(cells) + " |")
+    for name in names:
+        cells = [headline_cell(rows[lock.stack, name]) for lock in shown]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
