@@ -147,7 +147,7 @@ VARIANTS = {
         "cures": ("nonfinite-update",),
     },
     "lora_checked": {
-        "role": "remedy",
+        "role": "reported",
         "summary": "lora_reentrant, and count the parameters that require a gradient before",
         "needs": ("torch", "transformers>=4.29", "accelerate", "peft>=0.3"),
     },
@@ -156,12 +156,12 @@ VARIANTS = {
         "summary": "all_frozen_checkpointing with the same count",
     },
     "lora_hooked": {
-        "role": "remedy",
+        "role": "reported",
         "summary": "lora_reentrant, and watch the gradients with hooks",
         "needs": ("torch", "transformers>=4.29", "accelerate", "peft>=0.3"),
     },
     "frozen_embeddings_hooked": {
-        "role": "remedy",
+        "role": "reported",
         "summary": "frozen_embeddings_reentrant with the same hooks",
     },
     "uneven_8x1": {"role": "control", "summary": "8 rows with 4 to 32 labels in one batch"},
@@ -341,25 +341,24 @@ def train(variant: str, device: str, steps: int) -> None:
 
 def count_parameters(model: torch.nn.Module) -> None:
     """The check that people are told to do first."""
-    required = [parameter.requires_grad for parameter in model.parameters()]
-    warnings.warn(
-        f"model.parameters(): {sum(required)} of {len(required)} have requires_grad", stacklevel=1
-    )
+    parameters = list(model.parameters())
+    every, some = len(parameters), sum(parameter.requires_grad for parameter in parameters)
+    warnings.warn(f"model.parameters(): {some} of {every} have requires_grad", stacklevel=1)
 
 
 @contextlib.contextmanager
 def watch_gradients(model: torch.nn.Module) -> Iterator[None]:
     """Says in the end how many of the parameters that may learn got a gradient."""
-    trainable = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     arrived = set()
-    for name, parameter in trainable.items():
-        parameter.register_hook(lambda _, name=name: arrived.add(name))
+    for number, parameter in enumerate(trainable):
+        parameter.register_hook(lambda _, number=number: arrived.add(number))
     try:
         yield
     finally:
+        some, every = len(arrived), len(trainable)
         warnings.warn(
-            f"hooks: a gradient came to {len(arrived)} of {len(trainable)} trainable parameters",
-            stacklevel=1,
+            f"hooks: a gradient came to {some} of {every} trainable parameters", stacklevel=1
         )
 
 
@@ -389,12 +388,9 @@ class Logged(TrainerCallback):
         """Learning rate and rewards."""
         rewards = [value for name, value in logs.items() if name.startswith("rewards/")]
         if rewards:
-            finite = all(math.isfinite(value) for value in rewards)
-            warnings.warn(
-                f"logged: learning_rate {logs['learning_rate']},"
-                f" rewards {'finite' if finite else 'nan'}",
-                stacklevel=1,
-            )
+            shown = "finite" if all(math.isfinite(value) for value in rewards) else "nan"
+            rate = logs["learning_rate"]
+            warnings.warn(f"logged: learning_rate {rate}, rewards {shown}", stacklevel=1)
 
 
 def train_dpo(folder: str, device: str, steps: int, *, logged: bool) -> None:

@@ -288,9 +288,10 @@ def print_like_the_issue(model: torch.nn.Module) -> None:
         input_dtype, before = hidden_states.dtype, hidden_states.requires_grad
         hidden_states = hidden_states.to(torch.float32)
         variance = hidden_states.pow(2).mean(-1, keepdim=True)
+        enabled = torch.is_grad_enabled()
         warnings.warn(
             f"norm: requires_grad {before} before the cast, {hidden_states.requires_grad} after,"
-            f" variance {variance.requires_grad}; is_grad_enabled {torch.is_grad_enabled()}",
+            f" variance {variance.requires_grad}; is_grad_enabled {enabled}",
             stacklevel=1,
         )
         hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)

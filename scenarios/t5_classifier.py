@@ -130,8 +130,8 @@ VARIANTS = {
         "summary": "torch_adamw, the whole forward under no_grad(), printing requires_grad",
     },
     "anomaly_mode": {
-        "role": "remedy",
-        "summary": "find the cause of hf_adafactor's error with autograd's anomaly detection",
+        "role": "reported",
+        "summary": "hf_adafactor under autograd's anomaly detection",
     },
 }
 
@@ -270,7 +270,8 @@ class Printed(Classifier):
     """Says what requires a gradient, as the report printed it, and whether gradients are on."""
 
     def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor | None:
-        warnings.warn(f"training_step: is_grad_enabled {torch.is_grad_enabled()}", stacklevel=1)
+        enabled = torch.is_grad_enabled()
+        warnings.warn(f"training_step: is_grad_enabled {enabled}", stacklevel=1)
         return self(batch)
 
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
