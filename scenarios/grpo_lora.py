@@ -10,6 +10,8 @@ The weights are fp32 but for `bfloat16`. `reported` leaves the kind of checkpoin
 the others name it. `input_grads` is reentrant: a remedy is worth the name where the illness is.
 `peft_config` stands for the way TRL's documentation prefers. `full_reentrant` follows issue 2671,
 which says that the adapter is not to blame. In `constant_reward` all advantages are zero.
+`batch_16` has the batch and the generations of the report. `loss_checked` and
+`constant_reward_checked` print `loss.requires_grad` after each forward, as people are told to do.
 
 What the measurement shows
 - TRL 0.15.2 fails as reported, in fp32 and bf16 and also with `peft_config=`; both remedies work,
@@ -28,7 +30,8 @@ What the measurement shows
 - `constant_reward` is silent in every release from 0.15.2 to 1.16: no exception, no warning, all
   gradients exactly zero, with `beta` 0.04, the default of 0.15 and 0.16, too: the KL term has no
   gradient as long as the model is its own reference. (For who logs them, later releases have a
-  metric that tells: `frac_reward_zero_std`.)
+  metric that tells: `frac_reward_zero_std`.) `loss.requires_grad` is True there; it is False only
+  where backward stops with the error anyway.
 """
 
 from __future__ import annotations

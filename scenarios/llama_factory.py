@@ -17,14 +17,14 @@ of a checkpointed layer require a gradient, and are taken away from it one at a 
 `_without_marks` takes its wrapper of the checkpoint function, which calls `requires_grad_(True)` on
 the inputs of each layer that has something to learn; `_without_hook` takes PEFT's, which lets the
 output of the embeddings require a gradient if checkpointing is on before PEFT wraps the model.
+`lora_printed` prints what the issue printed, and whether gradients are on.
 
 What the measurement shows
 (CPU; LLaMA-Factory 0.9.1, 0.9.3 and 0.9.5, with transformers 4.46.1, 4.52.4 and 5.6.0)
 
 - All methods train on all three, checkpointing on or off. Issue 6675 is not reproduced: what it
-  printed, True before the cast and False after it, `lora` prints as well, and trains. It is the
-  first pass of a reentrant checkpoint, under `no_grad`; in the second one both are True (0.9.1,
-  0.9.5).
+  printed, True before the cast and False after it, `lora_printed` prints as well, and trains. It is
+  the first pass of a reentrant checkpoint, under `no_grad`; in the second one both are True.
 - Why it trains where the bare libraries do not: its marks or PEFT's hook, either is enough for LoRA
   and DPO. The hook works since LLaMA-Factory switches checkpointing on before PEFT wraps the model;
   with 0.9.1 and the order reversed, LoRA trains by the marks, and without them fails.

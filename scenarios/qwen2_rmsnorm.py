@@ -24,8 +24,9 @@ What the measurement shows
   autocast: autocast is no remedy.
 - What was seen is a healthy run. Reentrant checkpointing runs a layer first under `no_grad`, where
   the first norm gets an input that requires grad and casts it to one that does not; the recompute
-  in backward has True on both sides. `full_reentrant` and `lora_input_grads` show exactly this with
-  transformers 4.46.1, and train.
+  in backward has True on both sides. `full_printed` and `input_grads_printed` show exactly this on
+  every release, and train. Where `lora_printed` fails, it never prints True, before the cast or
+  after it.
 - What does break training is a frozen embedding under reentrant checkpointing: no input of a layer
   requires grad, so the checkpoint's output does not either (transformers 4.39 to 4.57). LoRA then
   stops with "does not have a grad_fn". With only the embeddings frozen nothing is raised: the final
@@ -36,6 +37,8 @@ What the measurement shows
 - transformers 5.4 and 5.23 train all variants: switching checkpointing on lets the embedding's
   output require grad in every text model, wrapped by PEFT or not, and the default is non-reentrant.
 - `lora_default` is reentrant up to transformers 4.57: the default is what was reported.
+- Where `requires_grad_after_cast` trains it takes no more time than the same without it.
+- `cuda_autocast` without CUDA does nothing, and warns so. With CUDA it was not run.
 - Checkpointing changes no digit: whatever trains agrees with the same training without it, loss by
   loss and norm by norm, reentrant or not, and so do the remedies. The first loss of a fresh LoRA is
   its base model's to the last digit.

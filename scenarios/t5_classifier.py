@@ -41,6 +41,14 @@ What the measurement shows (CPU; Lightning 2.0.3 to 2.6.6, transformers 4.29.2 t
 - There, `enable_grad_forward` does not even get as far: the loss returned by `training_step` has a
   grad_fn, but Lightning divides it by the number of accumulated batches, back under `no_grad`, and
   calls backward on the quotient.
+- What the report printed is printed again with Lightning 2.0.3 and transformers 4.30.2: every
+  parameter has `requires_grad`, the loss, the logits and the hidden states have not. `no_grad()`
+  around the whole forward prints the same, so it does not tell which of the two it is. Whether
+  gradients are on when `training_step` begins does: off in `printed`, on in all others.
+- It is not `detach()` or `no_grad()` around T5: then the head still learns, the loss requires grad,
+  and nothing is raised on any release, though all of T5 gets no gradient. Nor is it mixed
+  precision, which trains with AdamW, nor the head, without which it fails alike.
+- Anomaly mode adds no word: it can only name an operation that has a backward.
 - Wherever both train, manual and automatic optimisation agree to the last digit, with AdamW and
   with Adafactor, and so do all remedies. Accumulated batches agree with the whole one to 2e-7.
 """
