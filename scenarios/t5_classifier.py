@@ -29,10 +29,11 @@ transformers call it under the `@torch.no_grad()` that 23417 put on their `step`
 What the measurement shows (CPU; Lightning 2.0.3 to 2.6.6, transformers 4.29.2 to 5.23.0):
 
 - T5 has nothing to do with it, and neither has Lightning 2.0.3 alone: with transformers 4.29.2
-  every variant trains on it, with 4.30.2 only `torch_adamw`, `closure_enable_grad` and
-  `manual_optimization` do.
-- Upgrading Lightning does help: every variant that uses it trains on 2.2.2 and later. Its closure
-  is decorated with `torch.enable_grad()` (18268) since 2.0.7, by the source of 2.0.6 and 2.0.7.
+  every variant trains on it that leaves the graph whole. With 4.30.2 the optimizers of transformers
+  train in `closure_enable_grad` and `manual_optimization` only, that of PyTorch always.
+- Upgrading Lightning does help: on 2.2.2 and later every variant trains that uses it and leaves the
+  graph whole. Its closure is decorated with `torch.enable_grad()` (18268) since 2.0.7, by the
+  source of 2.0.6 and 2.0.7.
 - transformers never changed: `closure_without_lightning` fails from 4.30.2 up to 5.23.0.
 - With Lightning 2.0.3 and transformers 4.30.2 the advice of 18222 trades one error for another. In
   `set_grad_enabled` backward works, but gradients stay on for the rest of `step`, whose in-place
