@@ -14,6 +14,10 @@ Reported: reentrant checkpointing of layers whose input needs no gradient
 Remedies: `input_grads`, and for `half_weights` `float32_weights`, `bfloat16_weights` and
 `half_weights_eps`. Transformers before 4.35 has reentrant checkpointing only.
 
+Ways to look for it: `lora_checked` and `all_frozen_checked` count the parameters that require a
+gradient, `lora_hooked` and `frozen_embeddings_hooked` put a hook on each of them, `dpo_logged`
+prints the learning rate and the rewards that DPO logs.
+
 `uneven_8x1`, `uneven_4x2`, `uneven_2x4` (transformers PR 34191): the same 8 rows in 1, 2 and 4
 accumulated batches, which must not change the gradient.
 
@@ -47,18 +51,35 @@ What the measurement shows
   clipping and SGD do not. By the source, 5.2.0 to 5.5.0 do so, 5.1.0 and 5.6.0 do not.
 - A fresh LoRA's first loss is its base model's to the last digit. That of bf16 weights is 1e-5 from
   that of fp32; with transformers 4.29 and 4.30, which take the loss in bf16, 1e-3.
-- The learning rate shown as 0 was not reproduced. Not measured: CUDA.
+- The check of `requires_grad` finds a frozen model, 0 of 21. LoRA has 8 of 29 where it fails, as it
+  has where it trains. The hooks count what came: 2 of 20 with frozen embeddings, 0 of 8 with LoRA,
+  up to transformers 4.57.6; not why.
+- DPO in fp32 logs the learning rate that was set, and finite rewards, whether or not it warns. The
+  learning rate shown as 0 was not reproduced. Not measured: CUDA.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import math
 import sys
 import tempfile
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+from transformers.trainer_utils import IntervalStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NEEDS = ("torch", "transformers>=4.29", "accelerate")
 
@@ -112,6 +133,11 @@ VARIANTS = {
         "summary": "TRL's DPOTrainer on a LoRA model, checkpointing with use_reentrant=True",
         "needs": ("torch", "transformers>=4.30", "accelerate", "peft>=0.3", "trl>=0.6", "datasets"),
     },
+    "dpo_logged": {
+        "role": "reported",
+        "summary": "dpo_lora_reentrant, printing the learning rate and the rewards that it logs",
+        "needs": ("torch", "transformers>=4.30", "accelerate", "peft>=0.3", "trl>=0.6", "datasets"),
+    },
     "half_weights": {"role": "reported", "summary": "fp16 weights, torch.optim.AdamW"},
     "float32_weights": {
         "role": "remedy",
@@ -128,6 +154,24 @@ VARIANTS = {
         "summary": "give AdamW an eps of 1e-4, which fp16 can hold",
         "cures": ("nonfinite-update",),
     },
+    "lora_checked": {
+        "role": "reported",
+        "summary": "lora_reentrant, and count the parameters that require a gradient before",
+        "needs": ("torch", "transformers>=4.29", "accelerate", "peft>=0.3"),
+    },
+    "all_frozen_checked": {
+        "role": "misuse",
+        "summary": "all_frozen_checkpointing with the same count",
+    },
+    "lora_hooked": {
+        "role": "reported",
+        "summary": "lora_reentrant, and watch the gradients with hooks",
+        "needs": ("torch", "transformers>=4.29", "accelerate", "peft>=0.3"),
+    },
+    "frozen_embeddings_hooked": {
+        "role": "reported",
+        "summary": "frozen_embeddings_reentrant with the same hooks",
+    },
     "uneven_8x1": {"role": "control", "summary": "8 rows with 4 to 32 labels in one batch"},
     "uneven_4x2": {"role": "reported", "summary": "these rows in 2 accumulated batches of 4"},
     "uneven_2x4": {"role": "reported", "summary": "these rows in 4 accumulated batches of 2"},
@@ -140,6 +184,8 @@ AGREE = [
     ("healthy", "lora", {"only": "first loss"}),  # a fresh adapter adds zero
     ("lora", "lora_reentrant"),
     ("lora", "input_grads"),
+    ("lora", "lora_checked"),
+    ("lora", "lora_hooked"),
     ("uneven_8x1", "uneven_4x2"),
     ("uneven_8x1", "uneven_2x4"),
     ("uneven_4x2", "uneven_2x4"),
@@ -153,6 +199,7 @@ DTYPES = {  # variants which bring their own torch.optim.AdamW
     "bfloat16_weights": torch.bfloat16,
     "float32_weights": torch.float32,
 }
+CHECKPOINTED = ("reentrant", "checkpointing", "checked", "hooked")  # how their names end
 BATCHES = {"uneven_8x1": (8, 1), "uneven_4x2": (4, 2), "uneven_2x4": (2, 4)}  # rows, accumulated
 
 Row = dict[str, Any]
@@ -261,16 +308,16 @@ def make_uneven_rows() -> list[Row]:
 def train(variant: str, device: str, steps: int) -> None:
     """Trains one variant for ``steps`` optimizer steps on ``device`` ("cpu" or "cuda")."""
     with tempfile.TemporaryDirectory() as folder:
-        if variant == "dpo_lora_reentrant":
-            train_dpo(folder, device, steps)
+        if variant.startswith("dpo"):
+            train_dpo(folder, device, steps, logged=variant == "dpo_logged")
             return
 
         model = make_model(device, DTYPES.get(variant, torch.float32))
         if variant.startswith("all_frozen"):
             model.requires_grad_(False)
-        if variant == "frozen_embeddings_reentrant":
+        if variant.startswith("frozen_embeddings"):
             model.get_input_embeddings().requires_grad_(False)
-        if variant in ("lora", "lora_reentrant", "input_grads"):
+        if variant.startswith("lora") or variant == "input_grads":
             model = add_lora(model)
         if variant in ("input_grads", "all_frozen_input_grads"):
             model.enable_input_require_grads()
@@ -285,13 +332,42 @@ def train(variant: str, device: str, steps: int) -> None:
             folder,
             device,
             steps,
-            reentrant=variant.endswith(("reentrant", "checkpointing")) or variant == "input_grads",
+            reentrant=variant == "input_grads" or variant.endswith(CHECKPOINTED),
             learning_rate=0.0 if variant == "lr_zero" else LEARNING_RATE,
             batches=BATCHES.get(variant, (4, 1)),
         )
         rows = make_uneven_rows() if variant in BATCHES else make_rows()
         kind = RewrappedLossTrainer if variant == "rewrapped_loss" else Trainer
-        kind(model=model, args=arguments, train_dataset=rows, optimizers=(optimizer, None)).train()
+        trainer = kind(
+            model=model, args=arguments, train_dataset=rows, optimizers=(optimizer, None)
+        )
+        if variant.endswith("checked"):
+            count_parameters(model)
+        with watch_gradients(model) if variant.endswith("hooked") else contextlib.nullcontext():
+            trainer.train()
+
+
+def count_parameters(model: torch.nn.Module) -> None:
+    """The check that people are told to do first."""
+    parameters = list(model.parameters())
+    every, some = len(parameters), sum(parameter.requires_grad for parameter in parameters)
+    warnings.warn(f"model.parameters(): {some} of {every} have requires_grad", stacklevel=1)
+
+
+@contextlib.contextmanager
+def watch_gradients(model: torch.nn.Module) -> Iterator[None]:
+    """Says in the end how many of the parameters that may learn got a gradient."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    arrived = set()
+    for number, parameter in enumerate(trainable):
+        parameter.register_hook(lambda _, number=number: arrived.add(number))
+    try:
+        yield
+    finally:
+        some, every = len(arrived), len(trainable)
+        warnings.warn(
+            f"hooks: a gradient came to {some} of {every} trainable parameters", stacklevel=1
+        )
 
 
 def make_tokenizer() -> Any:
@@ -313,7 +389,19 @@ def make_tokenizer() -> Any:
     )
 
 
-def train_dpo(folder: str, device: str, steps: int) -> None:
+class Logged(TrainerCallback):
+    """Says what a progress bar shows."""
+
+    def on_log(self, *_: Any, logs: dict[str, float], **__: Any) -> None:
+        """Learning rate and rewards."""
+        rewards = [value for name, value in logs.items() if name.startswith("rewards/")]
+        if rewards:
+            shown = "finite" if all(math.isfinite(value) for value in rewards) else "nan"
+            rate = logs["learning_rate"]
+            warnings.warn(f"logged: learning_rate {rate}, rewards {shown}", stacklevel=1)
+
+
+def train_dpo(folder: str, device: str, steps: int, *, logged: bool) -> None:
     """DPO as its documentation has it for adapters: no reference model, it is the base model."""
     import trl
     from datasets import Dataset
@@ -333,12 +421,15 @@ def train_dpo(folder: str, device: str, steps: int) -> None:
     arguments = make_arguments(
         folder, device, steps, reentrant=True, kind=kind, **(beta if in_config else {})
     )
+    if logged:
+        arguments.logging_strategy, arguments.logging_steps = IntervalStrategy.STEPS, 1
     accepted = inspect.signature(DPOTrainer.__init__).parameters
     tokenizer = "processing_class" if "processing_class" in accepted else "tokenizer"
     DPOTrainer(
         model=add_lora(make_model(device)),
         args=arguments,
         train_dataset=Dataset.from_dict(rows),
+        callbacks=[Logged()] if logged else [],
         **{tokenizer: make_tokenizer()},
         **({} if in_config else beta),
     ).train()

@@ -10,6 +10,8 @@ The weights are fp32 but for `bfloat16`. `reported` leaves the kind of checkpoin
 the others name it. `input_grads` is reentrant: a remedy is worth the name where the illness is.
 `peft_config` stands for the way TRL's documentation prefers. `full_reentrant` follows issue 2671,
 which says that the adapter is not to blame. In `constant_reward` all advantages are zero.
+`batch_16` has the batch and the generations of the report. `loss_checked` and
+`constant_reward_checked` print `loss.requires_grad` after each forward, as people are told to do.
 
 What the measurement shows
 - TRL 0.15.2 fails as reported, in fp32 and bf16 and also with `peft_config=`; both remedies work,
@@ -28,13 +30,16 @@ What the measurement shows
 - `constant_reward` is silent in every release from 0.15.2 to 1.16: no exception, no warning, all
   gradients exactly zero, with `beta` 0.04, the default of 0.15 and 0.16, too: the KL term has no
   gradient as long as the model is its own reference. (For who logs them, later releases have a
-  metric that tells: `frac_reward_zero_std`.)
+  metric that tells: `frac_reward_zero_std`.) `loss.requires_grad` is True there; it is False only
+  where backward stops with the error anyway.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import warnings
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -66,6 +71,14 @@ VARIANTS = {
         "summary": "reentrant, the adapter given to the trainer as peft_config=",
     },
     "bfloat16": {"role": "reported", "summary": "reentrant with bf16 weights and bf16=True"},
+    "batch_16": {
+        "role": "reported",
+        "summary": "reported with a batch of 16 and 8 generations",
+    },
+    "loss_checked": {
+        "role": "reported",
+        "summary": "reported, printing loss.requires_grad after each forward",
+    },
     "input_grads": {
         "role": "remedy",
         "summary": "call model.enable_input_require_grads() before get_peft_model",
@@ -80,12 +93,17 @@ VARIANTS = {
         "role": "misuse",
         "summary": "full, every completion gets the same reward",
     },
+    "constant_reward_checked": {
+        "role": "misuse",
+        "summary": "constant_reward, printing loss.requires_grad after each forward",
+    },
 }
 
 # Not `peft_config`: TRL 1.16 seeds anew before it makes the adapter, whose weights are then others.
 AGREE = [
     ("full", "full_reentrant"),
     ("no_checkpointing", "reported"),
+    ("no_checkpointing", "loss_checked"),
     ("no_checkpointing", "reentrant"),
     ("no_checkpointing", "non_reentrant"),
     ("no_checkpointing", "input_grads"),
@@ -95,9 +113,12 @@ WORDS = 60
 SPECIAL_TOKENS = {"pad_token": "<pad>", "eos_token": "<eos>", "unk_token": "<unk>"}
 GENERATIONS = 4  # completions of one prompt: the group within which rewards are compared
 
-FULL = ("full", "full_reentrant", "constant_reward")
+CONSTANT_REWARD = ("constant_reward", "constant_reward_checked")
+FULL = ("full", "full_reentrant", *CONSTANT_REWARD)
 CHECKPOINTING_KWARGS = {
     "reported": None,  # the release decides
+    "batch_16": None,
+    "loss_checked": None,
     "full_reentrant": {"use_reentrant": True},
     "non_reentrant": {"use_reentrant": False},
     "reentrant": {"use_reentrant": True},
@@ -105,6 +126,16 @@ CHECKPOINTING_KWARGS = {
     "bfloat16": {"use_reentrant": True},
     "input_grads": {"use_reentrant": True},
 }
+
+
+class LossChecked(GRPOTrainer):
+    """Says after each forward whether the loss has a graph."""
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the loss as it is."""
+        loss = super().compute_loss(*args, **kwargs)
+        warnings.warn(f"after the forward: loss.requires_grad: {loss.requires_grad}", stacklevel=1)
+        return loss
 
 
 def train(variant: str, device: str, steps: int) -> None:
@@ -127,9 +158,10 @@ def train(variant: str, device: str, steps: int) -> None:
         model = get_peft_model(model, lora)
     prompts = [" ".join(f"w{(start + i) % WORDS}" for i in range(4)) for start in range(8)]
     with tempfile.TemporaryDirectory() as output_dir:
-        trainer = GRPOTrainer(
+        kind = LossChecked if variant.endswith("_checked") else GRPOTrainer
+        trainer = kind(
             model=model,
-            reward_funcs=constant if variant == "constant_reward" else mean_word,
+            reward_funcs=constant if variant in CONSTANT_REWARD else mean_word,
             args=build_config(variant, device, steps, output_dir),
             train_dataset=Dataset.from_dict({"prompt": prompts}),
             processing_class=tokenizer,
@@ -140,11 +172,12 @@ def train(variant: str, device: str, steps: int) -> None:
 
 def build_config(variant: str, device: str, steps: int, output_dir: str) -> GRPOConfig:
     """Set what decides the outcome; TRL's defaults for checkpointing and bf16 became True."""
+    batch, generations = (16, 8) if variant == "batch_16" else (GENERATIONS, GENERATIONS)
     settings = {
         "output_dir": output_dir,
         "max_steps": steps,
-        "per_device_train_batch_size": GENERATIONS,
-        "num_generations": GENERATIONS,
+        "per_device_train_batch_size": batch,
+        "num_generations": generations,
         "gradient_accumulation_steps": 1,
         "max_completion_length": 8,
         "learning_rate": 1e-3,

@@ -17,14 +17,14 @@ of a checkpointed layer require a gradient, and are taken away from it one at a 
 `_without_marks` takes its wrapper of the checkpoint function, which calls `requires_grad_(True)` on
 the inputs of each layer that has something to learn; `_without_hook` takes PEFT's, which lets the
 output of the embeddings require a gradient if checkpointing is on before PEFT wraps the model.
+`lora_printed` prints what the issue printed, and whether gradients are on.
 
 What the measurement shows
 (CPU; LLaMA-Factory 0.9.1, 0.9.3 and 0.9.5, with transformers 4.46.1, 4.52.4 and 5.6.0)
 
 - All methods train on all three, checkpointing on or off. Issue 6675 is not reproduced: what it
-  printed, True before the cast and False after it, `lora` prints as well, and trains. It is the
-  first pass of a reentrant checkpoint, under `no_grad`; in the second one both are True (0.9.1,
-  0.9.5).
+  printed, True before the cast and False after it, `lora_printed` prints as well, and trains. It is
+  the first pass of a reentrant checkpoint, under `no_grad`; in the second one both are True.
 - Why it trains where the bare libraries do not: its marks or PEFT's hook, either is enough for LoRA
   and DPO. The hook works since LLaMA-Factory switches checkpointing on before PEFT wraps the model;
   with 0.9.1 and the order reversed, LoRA trains by the marks, and without them fails.
@@ -50,6 +50,7 @@ import json
 import os
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ from llamafactory.model.model_utils import checkpointing
 from llamafactory.train.tuner import run_exp
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
 
 NEEDS = ("llamafactory>=0.9.1",)
 
@@ -77,6 +79,10 @@ VARIANTS = {
     "lora_eager_no_checkpointing": {
         "role": "control",
         "summary": "LoRA, flash_attn: disabled, disable_gradient_checkpointing: true",
+    },
+    "lora_printed": {
+        "role": "reported",
+        "summary": "lora, every norm prints requires_grad as in the issue",
     },
     "lora_without_marks": {
         "role": "control",
@@ -131,6 +137,7 @@ AGREE = [
     ("lora_eager_no_checkpointing", "lora_eager"),
     ("lora_no_checkpointing", "lora_without_marks"),
     ("lora", "lora_without_hook"),
+    ("lora", "lora_printed"),
     ("freeze_no_checkpointing", "freeze", {"rtol": 0.02}),
     ("freeze_no_checkpointing", "freeze_non_reentrant"),
     ("full_no_checkpointing", "full", {"rtol": 0.02}),
@@ -164,6 +171,8 @@ def train(variant: str, device: str, steps: int) -> None:
     if unknown:
         raise unittest.SkipTest(f"this LLaMA-Factory has no {', '.join(unknown)}")
     take_away(setting)
+    if setting == "printed":
+        Qwen2RMSNorm.forward = forward_that_prints
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_model(folder / "model")
@@ -178,6 +187,21 @@ def take_away(setting: str) -> None:
         replace(checkpointing, "get_custom_gradient_checkpointing_func", lambda function: function)
     if setting in WITHOUT_HOOK:
         replace(peft.PeftModel, "_prepare_model_for_gradient_checkpointing", lambda _, model: model)
+
+
+def forward_that_prints(self: Qwen2RMSNorm, hidden_states: torch.Tensor) -> torch.Tensor:
+    """What the issue made of the norm's forward; it also says whether gradients are on."""
+    input_dtype, before = hidden_states.dtype, hidden_states.requires_grad
+    hidden_states = hidden_states.to(torch.float32)
+    variance = hidden_states.pow(2).mean(-1, keepdim=True)
+    enabled = torch.is_grad_enabled()
+    warnings.warn(
+        f"norm: requires_grad {before} before the cast, {hidden_states.requires_grad} after,"
+        f" variance {variance.requires_grad}; is_grad_enabled {enabled}",
+        stacklevel=1,
+    )
+    hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
+    return self.weight * hidden_states.to(input_dtype)
 
 
 def replace(place: Any, name: str, function: Any) -> None:

@@ -5,6 +5,9 @@ LlamaFactory issue 6675 (torch 2.4.0, transformers 4.46.1, peft 0.12.0): inside 
 given was that `.to()` makes a tensor which keeps no gradient information; the advice was to switch
 gradient checkpointing off, to set `requires_grad` after the cast, or to use autocast.
 
+The `_printed` variants print what the issue printed, in every norm, and whether gradients are on.
+`cuda_autocast` is the advice to the letter; without CUDA it does nothing and says so.
+
 The weights are bf16 unless a variant says otherwise. Checkpointing is switched on after the model
 is wrapped, since PEFT lets the inputs require gradients when it wraps a model that already
 checkpoints; `lora_wrapped_last` is that order. `cast_alone` and the `full` variants put the cast on
@@ -21,8 +24,9 @@ What the measurement shows
   autocast: autocast is no remedy.
 - What was seen is a healthy run. Reentrant checkpointing runs a layer first under `no_grad`, where
   the first norm gets an input that requires grad and casts it to one that does not; the recompute
-  in backward has True on both sides. `full_reentrant` and `lora_input_grads` show exactly this with
-  transformers 4.46.1, and train.
+  in backward has True on both sides. `full_printed` and `input_grads_printed` show exactly this on
+  every release, and train. Where `lora_printed` fails, it never prints True, before the cast or
+  after it.
 - What does break training is a frozen embedding under reentrant checkpointing: no input of a layer
   requires grad, so the checkpoint's output does not either (transformers 4.39 to 4.57). LoRA then
   stops with "does not have a grad_fn". With only the embeddings frozen nothing is raised: the final
@@ -33,6 +37,8 @@ What the measurement shows
 - transformers 5.4 and 5.23 train all variants: switching checkpointing on lets the embedding's
   output require grad in every text model, wrapped by PEFT or not, and the default is non-reentrant.
 - `lora_default` is reentrant up to transformers 4.57: the default is what was reported.
+- Where `requires_grad_after_cast` trains it takes no more time than the same without it.
+- `cuda_autocast` without CUDA does nothing, and warns so. With CUDA it was not run.
 - Checkpointing changes no digit: whatever trains agrees with the same training without it, loss by
   loss and norm by norm, reentrant or not, and so do the remedies. The first loss of a fresh LoRA is
   its base model's to the last digit.
@@ -44,8 +50,13 @@ import argparse
 import contextlib
 import importlib
 import types
+import warnings
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # `cast_alone` needs neither; where one is missing, the other variants say so in their own imports.
 for library in ("peft", "transformers.models.qwen2.modeling_qwen2"):
@@ -116,6 +127,23 @@ VARIANTS = {
         "summary": "keep the weights in fp32 and train under bf16 autocast",
         "cures": ("checkpoint-inputs",),
     },
+    "cuda_autocast": {
+        "role": "remedy",
+        "summary": "keep the weights in fp32 and train under torch.cuda.amp.autocast()",
+        "cures": ("checkpoint-inputs",),
+    },
+    "full_printed": {
+        "role": "control",
+        "summary": "full_reentrant, every norm prints requires_grad as in the issue",
+    },
+    "lora_printed": {
+        "role": "reported",
+        "summary": "lora_reentrant, every norm prints requires_grad as in the issue",
+    },
+    "input_grads_printed": {
+        "role": "control",
+        "summary": "lora_input_grads, every norm prints requires_grad as in the issue",
+    },
 }
 
 # A recomputed layer has the same sums in the same order, so bf16 needs no wider tolerance. Autocast
@@ -123,20 +151,25 @@ VARIANTS = {
 AGREE = [
     ("full", "full_reentrant"),
     ("full", "full_non_reentrant"),
+    ("full", "full_printed"),
     ("full", "no_checkpointing", {"only": "first loss"}),
     ("frozen_embeddings", "frozen_embeddings_reentrant"),
     ("no_checkpointing", "lora_non_reentrant"),
     ("no_checkpointing", "lora_input_grads"),
     ("no_checkpointing", "lora_wrapped_last"),
     ("no_checkpointing", "lora_reentrant"),
+    ("no_checkpointing", "lora_printed"),
+    ("no_checkpointing", "input_grads_printed"),
     ("no_checkpointing", "lora_default"),
     ("no_checkpointing", "requires_grad_after_cast"),
     ("lora_reentrant_float32", "autocast", {"rtol": 0.02}),
 ]
 
-FLOAT32 = ("lora_reentrant_float32", "autocast")
+FLOAT32 = ("lora_reentrant_float32", "autocast", "cuda_autocast")
+PRINTED = ("full_printed", "lora_printed", "input_grads_printed")
 FROZEN_EMBEDDINGS = ("frozen_embeddings", "frozen_embeddings_reentrant")
-FULL = ("full", "full_reentrant", "full_non_reentrant", *FROZEN_EMBEDDINGS)
+FULL = ("full", "full_reentrant", "full_non_reentrant", "full_printed", *FROZEN_EMBEDDINGS)
+INPUT_GRADS = ("lora_input_grads", "input_grads_printed")
 NO_CHECKPOINTING = ("full", "frozen_embeddings", "no_checkpointing")
 NON_REENTRANT = ("full_non_reentrant", "lora_non_reentrant")
 
@@ -154,7 +187,7 @@ def train(variant: str, device: str, steps: int) -> None:
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trainable, lr=1e-2, weight_decay=0.0)  # moves a bf16 1.0
     for _ in range(steps):
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=variant == "autocast"):
+        with choose_autocast(variant, device):
             loss = model(input_ids=input_ids, labels=input_ids).loss
         loss.backward()
         optimizer.step()
@@ -170,6 +203,13 @@ def cast_alone(device: str, steps: int) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+def choose_autocast(variant: str, device: str) -> contextlib.AbstractContextManager[Any]:
+    """Return the context that the variant trains under."""
+    if variant == "cuda_autocast":
+        return torch.cuda.amp.autocast()
+    return torch.autocast(device, dtype=torch.bfloat16, enabled=variant == "autocast")
 
 
 def build_model(variant: str) -> torch.nn.Module:
@@ -191,7 +231,9 @@ def build_model(variant: str) -> torch.nn.Module:
     model.to(torch.float32 if variant in FLOAT32 else torch.bfloat16)
     if variant == "requires_grad_after_cast":
         follow_the_advice(model)
-    if variant == "lora_input_grads":
+    if variant in PRINTED:
+        print_like_the_issue(model)
+    if variant in INPUT_GRADS:
         model.enable_input_require_grads()
     if variant == "lora_wrapped_last":
         enable_checkpointing(model, use_reentrant=True)  # PEFT sees it and enables input gradients
@@ -230,7 +272,6 @@ def enable_checkpointing(model: torch.nn.Module, **kwargs: bool) -> None:
 
 def follow_the_advice(model: torch.nn.Module) -> None:
     """Let every Qwen2RMSNorm set `requires_grad` after its cast, as the issue was told to."""
-    from transformers.models.qwen2 import modeling_qwen2
 
     def forward(self: torch.nn.Module, hidden_states: torch.Tensor) -> torch.Tensor:
         input_dtype = hidden_states.dtype
@@ -239,6 +280,32 @@ def follow_the_advice(model: torch.nn.Module) -> None:
         variance = hidden_states.pow(2).mean(-1, keepdim=True)
         hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
         return self.weight * hidden_states.to(input_dtype)
+
+    replace_forward(model, forward)
+
+
+def print_like_the_issue(model: torch.nn.Module) -> None:
+    """Let every Qwen2RMSNorm print `requires_grad` before and after its cast."""
+
+    def forward(self: torch.nn.Module, hidden_states: torch.Tensor) -> torch.Tensor:
+        input_dtype, before = hidden_states.dtype, hidden_states.requires_grad
+        hidden_states = hidden_states.to(torch.float32)
+        variance = hidden_states.pow(2).mean(-1, keepdim=True)
+        enabled = torch.is_grad_enabled()
+        warnings.warn(
+            f"norm: requires_grad {before} before the cast, {hidden_states.requires_grad} after,"
+            f" variance {variance.requires_grad}; is_grad_enabled {enabled}",
+            stacklevel=1,
+        )
+        hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)
+        return self.weight * hidden_states.to(input_dtype)
+
+    replace_forward(model, forward)
+
+
+def replace_forward(model: torch.nn.Module, forward: Callable[..., torch.Tensor]) -> None:
+    """Give every Qwen2RMSNorm this forward, as if its source had been changed."""
+    from transformers.models.qwen2 import modeling_qwen2
 
     for module in model.modules():
         if isinstance(module, modeling_qwen2.Qwen2RMSNorm):

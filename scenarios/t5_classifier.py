@@ -18,14 +18,22 @@ transformers call it under the `@torch.no_grad()` that 23417 put on their `step`
 - `set_grad_enabled`: the advice in 18222. `enable_grad_forward`: the same with a context, for the
   forward pass. `closure_enable_grad`: what 18268 does inside Lightning. `manual_optimization`: no
   closure.
+- Other causes that were named, one at a time: `bf16_mixed` (AdamW of PyTorch), `without_head`
+  (Adafactor), and with AdamW `detached`, `no_grad_t5` and `no_grad_forward`, in which something in
+  the forward cuts the graph.
+- Ways to look for it: `printed` and `printed_torch_adamw` print what the report printed,
+  `requires_grad` of the loss, the logits and the hidden states, and so do the three that cut the
+  graph. They also print whether gradients are on when `training_step` begins. `anomaly_mode` runs
+  with `detect_anomaly=True`.
 
 What the measurement shows (CPU; Lightning 2.0.3 to 2.6.6, transformers 4.29.2 to 5.23.0):
 
 - T5 has nothing to do with it, and neither has Lightning 2.0.3 alone: with transformers 4.29.2
-  every variant trains on it, with 4.30.2 only `torch_adamw`, `closure_enable_grad` and
-  `manual_optimization` do.
-- Upgrading Lightning does help: every variant that uses it trains on 2.2.2 and later. Its closure
-  is decorated with `torch.enable_grad()` (18268) since 2.0.7, by the source of 2.0.6 and 2.0.7.
+  every variant trains on it that leaves the graph whole. With 4.30.2 the optimizers of transformers
+  train in `closure_enable_grad` and `manual_optimization` only, that of PyTorch always.
+- Upgrading Lightning does help: on 2.2.2 and later every variant trains that uses it and leaves the
+  graph whole. Its closure is decorated with `torch.enable_grad()` (18268) since 2.0.7, by the
+  source of 2.0.6 and 2.0.7.
 - transformers never changed: `closure_without_lightning` fails from 4.30.2 up to 5.23.0.
 - With Lightning 2.0.3 and transformers 4.30.2 the advice of 18222 trades one error for another. In
   `set_grad_enabled` backward works, but gradients stay on for the rest of `step`, whose in-place
@@ -34,6 +42,14 @@ What the measurement shows (CPU; Lightning 2.0.3 to 2.6.6, transformers 4.29.2 t
 - There, `enable_grad_forward` does not even get as far: the loss returned by `training_step` has a
   grad_fn, but Lightning divides it by the number of accumulated batches, back under `no_grad`, and
   calls backward on the quotient.
+- What the report printed is printed again with Lightning 2.0.3 and transformers 4.30.2: every
+  parameter has `requires_grad`, the loss, the logits and the hidden states have not. `no_grad()`
+  around the whole forward prints the same, so it does not tell which of the two it is. Whether
+  gradients are on when `training_step` begins does: off in `printed`, on in all others.
+- It is not `detach()` or `no_grad()` around T5: then the head still learns, the loss requires grad,
+  and nothing is raised on any release, though all of T5 gets no gradient. Nor is it mixed
+  precision, which trains with AdamW, nor the head, without which it fails alike.
+- Anomaly mode adds no word: it can only name an operation that has a backward.
 - Wherever both train, manual and automatic optimisation agree to the last digit, with AdamW and
   with Adafactor, and so do all remedies. Accumulated batches agree with the whole one to 2e-7.
 """
@@ -42,6 +58,7 @@ from __future__ import annotations
 
 import argparse
 import unittest
+import warnings
 from typing import TYPE_CHECKING
 
 import lightning as L
@@ -102,16 +119,43 @@ VARIANTS = {
         "summary": "run the forward pass under torch.enable_grad()",
         "cures": ("closure-without-grad",),
     },
+    "bf16_mixed": {"role": "control", "summary": "torch_adamw with precision='bf16-mixed'"},
+    "without_head": {
+        "role": "reported",
+        "summary": "hf_adafactor without a classifier: T5's own loss",
+    },
+    "printed": {"role": "reported", "summary": "hf_adafactor, printing requires_grad"},
+    "printed_torch_adamw": {"role": "control", "summary": "torch_adamw, printing requires_grad"},
+    "detached": {
+        "role": "misuse",
+        "summary": "torch_adamw, detach() on the hidden state, printing requires_grad",
+    },
+    "no_grad_t5": {
+        "role": "misuse",
+        "summary": "torch_adamw, T5 under no_grad() and the head not, printing requires_grad",
+    },
+    "no_grad_forward": {
+        "role": "misuse",
+        "summary": "torch_adamw, the whole forward under no_grad(), printing requires_grad",
+    },
+    "anomaly_mode": {
+        "role": "reported",
+        "summary": "hf_adafactor under autograd's anomaly detection",
+    },
 }
 
 AGREE = [
     ("torch_adamw", "torch_adamw_manual"),
+    ("torch_adamw", "printed_torch_adamw"),
+    ("torch_adamw", "bf16_mixed", {"only": "first loss", "rtol": 0.01}),
     ("torch_adamw", "accumulated_4x2"),
     ("accumulated_4x2", "accumulated_2x4"),
     ("hf_adafactor", "set_grad_enabled"),
     ("hf_adafactor", "enable_grad_forward"),
     ("hf_adafactor", "closure_enable_grad"),
     ("hf_adafactor", "manual_optimization"),
+    ("hf_adafactor", "printed"),
+    ("hf_adafactor", "anomaly_mode"),
     ("manual_optimization", "enable_grad_forward"),
     ("manual_optimization", "closure_enable_grad"),
     ("manual_optimization", "closure_without_lightning"),
@@ -123,6 +167,11 @@ OPTIMIZERS = {  # of the variants without Adafactor
     "accumulated_4x2": "torch_adamw",
     "accumulated_2x4": "torch_adamw",
     "hf_adamw": "hf_adamw",
+    "bf16_mixed": "torch_adamw",
+    "printed_torch_adamw": "torch_adamw",
+    "detached": "torch_adamw",
+    "no_grad_t5": "torch_adamw",
+    "no_grad_forward": "torch_adamw",
 }
 ACCUMULATED = {"accumulated_4x2": 2, "accumulated_2x4": 4}  # batches for one optimizer step
 VOCABULARY = 64
@@ -148,8 +197,8 @@ class Classifier(L.LightningModule):
         self.t5 = T5ForConditionalGeneration(config)
         self.classifier = nn.Linear(config.d_model, CLASSES)
 
-    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return the loss of the classification."""
+    def last_hidden_state(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the decoder's last hidden state, (batch, length, d_model)."""
         outputs = self.t5(
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],
@@ -157,7 +206,11 @@ class Classifier(L.LightningModule):
             output_hidden_states=True,
             return_dict=True,
         )
-        last = outputs.decoder_hidden_states[-1]  # (batch, length, d_model)
+        return outputs.decoder_hidden_states[-1]
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the loss of the classification."""
+        last = self.last_hidden_state(batch)
         return nn.functional.cross_entropy(self.classifier(last.mean(dim=1)), batch["classes"])
 
     def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor | None:
@@ -206,6 +259,68 @@ class ClosureEnableGrad(Classifier):
         optimizer.step(closure=closure)
 
 
+class WithoutHead(Classifier):
+    """T5 alone: the decoder prompt is what it shall write."""
+
+    def __init__(self, optimizer: str) -> None:
+        super().__init__(optimizer)
+        del self.classifier
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return T5's own loss."""
+        return self.t5(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            labels=batch["decoder_input_ids"],
+        ).loss
+
+
+class Printed(Classifier):
+    """Says what requires a gradient, as the report printed it, and whether gradients are on."""
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor | None:
+        enabled = torch.is_grad_enabled()
+        warnings.warn(f"training_step: is_grad_enabled {enabled}", stacklevel=1)
+        return self(batch)
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the loss of the classification."""
+        last = self.last_hidden_state(batch)
+        logits = self.classifier(last.mean(dim=1))
+        loss = nn.functional.cross_entropy(logits, batch["classes"])
+        every = all(parameter.requires_grad for parameter in self.parameters())
+        warnings.warn(
+            f"requires_grad: all parameters {every}, loss {loss.requires_grad}, logits"
+            f" {logits.requires_grad}, decoder_hidden_states {last.requires_grad}",
+            stacklevel=1,
+        )
+        return loss
+
+
+class Detached(Printed):
+    """The first thing to look for, as the report was told: `detach()` in the forward."""
+
+    def last_hidden_state(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return super().last_hidden_state(batch).detach()
+
+
+class NoGradT5(Printed):
+    """The second: `no_grad()`, here around T5."""
+
+    def last_hidden_state(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        with torch.no_grad():
+            return super().last_hidden_state(batch)
+
+
+class NoGradForward(Printed):
+    """`no_grad()` around all of it."""
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the loss of the classification."""
+        with torch.no_grad():
+            return super().forward(batch)
+
+
 class ManualOptimization(Classifier):
     """Forward and backward outside of `optimizer.step`."""
 
@@ -226,6 +341,12 @@ MODULES = {
     "enable_grad_forward": EnableGradForward,
     "closure_enable_grad": ClosureEnableGrad,
     "manual_optimization": ManualOptimization,
+    "without_head": WithoutHead,
+    "printed": Printed,
+    "printed_torch_adamw": Printed,
+    "detached": Detached,
+    "no_grad_t5": NoGradT5,
+    "no_grad_forward": NoGradForward,
 }
 
 
@@ -276,6 +397,8 @@ def train(variant: str, device: str, steps: int) -> None:
         accumulate_grad_batches=parts,
         accelerator="gpu" if device == "cuda" else "cpu",
         devices=1,
+        precision="bf16-mixed" if variant == "bf16_mixed" else 32,
+        detect_anomaly=variant == "anomaly_mode",
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,

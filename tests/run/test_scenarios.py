@@ -23,11 +23,17 @@ CONTRACT = {
         c torch_adamw
         r hf_adafactor hf_adamw
         m set_grad_enabled enable_grad_forward closure_enable_grad manual_optimization
+        c bf16_mixed printed_torch_adamw
+        r without_head printed anomaly_mode
+        i detached no_grad_t5 no_grad_forward
     """,
     "qwen2_rmsnorm": """
         c cast_alone full full_reentrant full_non_reentrant
         r frozen_embeddings_reentrant lora_reentrant lora_default
         m lora_non_reentrant lora_input_grads no_checkpointing requires_grad_after_cast autocast
+        m cuda_autocast
+        c full_printed input_grads_printed
+        r lora_printed
     """,
     "amp_manual_optimization": """
         c full_precision iterative
@@ -39,16 +45,18 @@ CONTRACT = {
         i all_frozen all_frozen_checkpointing lr_zero other_parameters rewrapped_loss
         r frozen_embeddings_reentrant lora_reentrant dpo_lora_reentrant half_weights
         m float32_weights input_grads
+        r dpo_logged lora_checked lora_hooked frozen_embeddings_hooked
+        i all_frozen_checked
     """,
     "grpo_lora": """
         c full
-        r reported reentrant non_reentrant peft_config bfloat16
+        r reported reentrant non_reentrant peft_config bfloat16 batch_16 loss_checked
         m input_grads no_checkpointing
-        i constant_reward
+        i constant_reward constant_reward_checked
     """,
     "llama_factory": """
         c lora_non_reentrant lora_without_marks lora_without_hook
-        r lora freeze full dpo
+        r lora freeze full dpo lora_printed
         m lora_no_checkpointing freeze_no_checkpointing full_no_checkpointing dpo_no_checkpointing
         i lora_without_both freeze_without_marks
     """,
