@@ -11,7 +11,6 @@ import inspect
 import sys
 import tempfile
 import types
-import unittest
 from typing import Any
 
 import torch
@@ -22,18 +21,18 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 NEEDS = ("torch", "transformers", "peft")
 
 VARIANTS = {
-    "forward": {"role": "control", "summary": "plain PyTorch: the loss of the model's forward"},
-    "weight_by_hand": {
-        "role": "misuse",
-        "summary": "plain PyTorch: the loss of hidden @ lm_head.weight.T, as a fused loss has it",
-    },
-    "module_by_hand": {
+    "plain_forward": {
         "role": "control",
-        "summary": "plain PyTorch: the loss of lm_head(hidden)",
+        "summary": "no trainer: the model's own logits",
     },
-    "saved_by_hand": {
-        "role": "control",
-        "summary": "plain PyTorch: weight_by_hand with modules_to_save=['lm_head']",
+    "plain_weight": {
+        "role": "reported",
+        "summary": "no trainer: hidden @ lm_head.weight.T, as a fused loss reads it",
+    },
+    "plain_module": {"role": "remedy", "summary": "no trainer: call the head, lm_head(hidden)"},
+    "plain_saved": {
+        "role": "remedy",
+        "summary": "plain_weight with modules_to_save=['lm_head'] in place of LoRA on lm_head",
     },
     "sft_attention": {
         "role": "control",
@@ -70,14 +69,14 @@ VARIANTS = {
         "summary": "DPOTrainer, LoRA on the attention, modules_to_save=['lm_head']",
         "needs": ("trl>=0.12",),
     },
-    "dpo_fused": {
-        "role": "misuse",
-        "summary": "dpo_lm_head with use_liger_kernel (or _loss); a stand-in for Liger's kernel",
+    "dpo_stand_in": {
+        "role": "reported",
+        "summary": "dpo_lm_head with use_liger_kernel (_loss); a stand-in has its place",
         "needs": ("trl>=0.16",),
     },
-    "dpo_fused_attention": {
-        "role": "control",
-        "summary": "dpo_attention with use_liger_kernel (or _loss); the stand-in",
+    "dpo_stand_in_attention": {
+        "role": "reported",
+        "summary": "dpo_attention with use_liger_kernel (_loss); a stand-in has its place",
         "needs": ("trl>=0.16",),
     },
     "grpo_attention": {
@@ -95,29 +94,29 @@ VARIANTS = {
         "summary": "GRPOTrainer, LoRA on the attention, modules_to_save=['lm_head']",
         "needs": ("trl>=0.14",),
     },
-    "grpo_fused": {
-        "role": "misuse",
-        "summary": "grpo_lm_head with use_liger_kernel (or _loss); a stand-in for Liger's kernel",
-        "needs": ("trl>=0.16",),
-    },
-    "grpo_fused_attention": {
-        "role": "control",
-        "summary": "grpo_attention with use_liger_kernel (or _loss); the stand-in",
-        "needs": ("trl>=0.16",),
-    },
-    "grpo_fused_saved": {
+    "grpo_stand_in": {
         "role": "reported",
-        "summary": "grpo_saved with use_liger_kernel (or _loss); the stand-in",
+        "summary": "grpo_lm_head with use_liger_kernel (_loss); a stand-in has its place",
+        "needs": ("trl>=0.16",),
+    },
+    "grpo_stand_in_attention": {
+        "role": "control",
+        "summary": "grpo_attention with use_liger_kernel (_loss); a stand-in has its place",
+        "needs": ("trl>=0.16",),
+    },
+    "grpo_stand_in_saved": {
+        "role": "reported",
+        "summary": "grpo_saved with use_liger_kernel (_loss); a stand-in has its place",
         "needs": ("trl>=0.16",),
     },
 }
 
 AGREE = [
-    ("forward", "module_by_hand"),
+    ("plain_forward", "plain_module"),
     ("sft_attention", "sft_lm_head", {"only": "first loss"}),
     ("sft_attention", "sft_saved", {"only": "first loss"}),
-    ("dpo_attention", "dpo_fused_attention", {"only": "first loss"}),
-    ("grpo_attention", "grpo_fused_attention", {"only": "first loss"}),
+    ("dpo_attention", "dpo_stand_in_attention", {"only": "first loss"}),
+    ("grpo_attention", "grpo_stand_in_attention", {"only": "first loss"}),
 ]
 
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>"}
@@ -132,14 +131,15 @@ def train(variant: str, device: str, steps: int) -> None:
     how, _, where = variant.partition("_")
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)
-    if how not in TRAINERS:
-        plain_loop(variant, model.to(device), steps)
+    if how == "plain":
+        plain_loop(where, model.to(device), steps)
         return
-    if where.startswith("fused"):
+    fused = where.startswith("stand_in")
+    if fused:
         put_stand_in()
-        where = where.partition("_")[2] or "lm_head"
+        where = where[len("stand_in_") :] or "lm_head"
     with tempfile.TemporaryDirectory() as folder:
-        arguments = {**make_arguments(folder, device, steps), "fused": "_fused" in variant}
+        arguments = {**make_arguments(folder, device, steps), "fused": fused}
         TRAINERS[how](model, tokenizer, lora(where), arguments).train()
 
 
@@ -154,29 +154,26 @@ def lora(where: str) -> LoraConfig:
     return LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, lora_dropout=0.0, **options)
 
 
-def plain_loop(variant: str, model: torch.nn.Module, steps: int) -> None:
-    """Train without a trainer."""
-    model = get_peft_model(model, lora("saved" if variant == "saved_by_hand" else "lm_head"))
+def plain_loop(head: str, model: torch.nn.Module, steps: int) -> None:
+    """Train without a trainer; ``head`` says how the logits are made."""
+    model = get_peft_model(model, lora("saved" if head == "saved" else "lm_head"))
     ids = torch.randint(len(SPECIAL), WORDS, (4, 12)).to(next(model.parameters()).device)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     model.train()
     for _ in range(steps):
-        if variant == "forward":
+        if head == "forward":
             logits = model(input_ids=ids).logits
         else:
-            hidden = model.get_base_model().model(input_ids=ids).last_hidden_state
-            head = model.get_base_model().lm_head
-            by_module = variant == "module_by_hand"
-            logits = head(hidden) if by_module else hidden @ head.weight.T
+            base = model.get_base_model()
+            hidden = base.model(input_ids=ids).last_hidden_state
+            logits = base.lm_head(hidden) if head == "module" else hidden @ base.lm_head.weight.T
         loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
 
-def sft_trainer(
-    model: Any, tokenizer: Any, config: LoraConfig, arguments: dict[str, Any]
-) -> TrainingArguments:
+def sft_trainer(model: Any, tokenizer: Any, config: LoraConfig, arguments: dict[str, Any]) -> Any:
     """TRL's SFTTrainer."""
     import trl
     from datasets import Dataset
@@ -256,9 +253,10 @@ def put_stand_in() -> None:
             place.is_liger_kernel_available = lambda *_: True
     dpo_trainer.LigerFusedLinearDPOLoss = PlainDPOLoss
     grpo_trainer.LigerFusedLinearGRPOLoss = PlainGRPOLoss
-    package, layers = types.ModuleType("liger_kernel"), types.ModuleType("liger_kernel.transformers")
-    layers._apply_liger_kernel_to_instance = lambda **_: None  # Liger's layers are not needed
-    sys.modules.update({"liger_kernel": package, "liger_kernel.transformers": layers})
+    layers = types.ModuleType("liger_kernel.transformers")
+    layers.__dict__["_apply_liger_kernel_to_instance"] = lambda **_: None  # layers stay as they are
+    sys.modules["liger_kernel"] = types.ModuleType("liger_kernel")
+    sys.modules["liger_kernel.transformers"] = layers
 
 
 class PlainGRPOLoss:
@@ -294,17 +292,15 @@ class PlainDPOLoss:
         weight: torch.Tensor,
         hidden: torch.Tensor,
         labels: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        ref_input: torch.Tensor | None = None,
-        ref_weight: torch.Tensor | None = None,
-        ref_bias: torch.Tensor | None = None,
+        **others: Any,
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """Return the loss, and the numbers that TRL logs."""
         kept = labels != -100
         labels = labels.clamp(min=0)
         chosen, rejected = (log_probs(hidden, weight, labels) * kept).sum(-1).chunk(2)
         with torch.no_grad():
-            reference = (log_probs(ref_input, ref_weight, labels) * kept).sum(-1).chunk(2)
+            of_reference = log_probs(others["ref_input"], others["ref_weight"], labels)
+            reference = (of_reference * kept).sum(-1).chunk(2)
         rewards = self.beta * (chosen - reference[0]), self.beta * (rejected - reference[1])
         loss = -torch.nn.functional.logsigmoid(rewards[0] - rewards[1]).mean()
         nothing = torch.zeros(())

@@ -78,7 +78,7 @@ VARIANTS = {
     },
     "qwen3_half": {
         "role": "reported",
-        "summary": "Qwen3-MoE, LoRA on the attention and gate_proj, without up_proj",
+        "summary": "Qwen3-MoE, LoRA on the attention and gate_proj, not on up_proj; unchecked",
         "needs": ("torch", "transformers>=4.51", "peft>=0.8"),
     },
     "qwen3_all_linear": {
@@ -88,7 +88,7 @@ VARIANTS = {
     },
     "qwen3_dense": {
         "role": "reported",
-        "summary": "Qwen3-MoE, LoRA on the dense layer only: mlp.gate_proj, .up_proj and .down_proj",
+        "summary": "Qwen3-MoE, LoRA on the dense mlp.gate_proj, .up_proj and .down_proj",
         "needs": ("torch", "transformers>=4.51", "peft>=0.8"),
     },
     "qwen3_parameters": {
@@ -153,6 +153,7 @@ MLP = {
     "mixtral": ["w1", "w2", "w3"],
 }
 FUSED = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+VOCABULARY = 64
 PARTS = {
     "routed experts": (".experts.",),
     "shared expert": (".shared_expert.",),
@@ -172,7 +173,7 @@ def train(variant: str, device: str, steps: int) -> None:
     if method != "full":
         weights = [weight for weight, _ in model.named_parameters()]
         model = peft.get_peft_model(model, lora(name, method))
-        if method not in {"attention", "names_unchecked", "names_only"}:
+        if method not in {"attention", "names_unchecked", "names_only", "half"}:
             check(model, weights, asked_for(method))
     ids = torch.randint(0, VOCABULARY, (4, 16), generator=torch.Generator().manual_seed(1))
     ids = ids.to(device)
@@ -182,9 +183,6 @@ def train(variant: str, device: str, steps: int) -> None:
         optimizer.zero_grad()
         model(input_ids=ids, labels=ids).loss.backward()
         optimizer.step()
-
-
-VOCABULARY = 64
 
 
 def make_model(name: str) -> torch.nn.Module:
@@ -206,9 +204,7 @@ def make_model(name: str) -> torch.nn.Module:
     if name == "mixtral":
         config = transformers.MixtralConfig(**shared, intermediate_size=24, num_local_experts=2)
         return transformers.MixtralForCausalLM(config)
-    shared.update(
-        intermediate_size=24, moe_intermediate_size=8, num_experts=2, mlp_only_layers=[0]
-    )
+    shared.update(intermediate_size=24, moe_intermediate_size=8, num_experts=2, mlp_only_layers=[0])
     if name == "qwen2":
         config = transformers.Qwen2MoeConfig(**shared, shared_expert_intermediate_size=8)
         return transformers.Qwen2MoeForCausalLM(config)
@@ -243,7 +239,7 @@ def asked_for(method: str) -> set[str]:
 
 def check(model: torch.nn.Module, weights: list[str], asked: set[str]) -> None:
     """Raise if an adapter is missing, or is where none was asked for."""
-    adapted = " ".join(adapted_weights(model))
+    adapted = adapted_weights(model)
     missing, unasked = [], []
     for part, words in PARTS.items():
         exists = [weight for weight in weights if any(word in weight for word in words)]
@@ -259,13 +255,14 @@ def check(model: torch.nn.Module, weights: list[str], asked: set[str]) -> None:
         )
 
 
-def adapted_weights(model: torch.nn.Module) -> list[str]:
+def adapted_weights(model: torch.nn.Module) -> set[str]:
     """The weights that have an adapter, by their names in the bare model."""
-    return [
-        f"{name}.{getattr(layer, 'parameter_name', 'weight')}".replace(".base_layer", "")
-        for name, layer in model.named_modules()
-        if isinstance(layer, peft.tuners.lora.LoraLayer)
-    ]
+    names = set()
+    for name, layer in model.named_modules():
+        if isinstance(layer, peft.tuners.lora.LoraLayer):
+            place = name.removeprefix("base_model.model.").replace(".base_layer", "")
+            names.add(f"{place}.{getattr(layer, 'parameter_name', 'weight')}")
+    return names
 
 
 def train_dpo(model: torch.nn.Module, method: str, device: str, steps: int) -> None:

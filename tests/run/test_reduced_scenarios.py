@@ -34,8 +34,8 @@ OURS = re.compile(
 )
 
 
-KEEPS_WORDS = {"llama_factory", "grad_scaler"}
-"""Here some variants have the names of the library's own methods and arguments."""
+KEEPS_WORDS = {"llama_factory", "grad_scaler", "lm_head_adapter", "moe_experts"}
+"""Here some variants have the names of the library's own methods, or say the model and the method."""
 
 
 def undefined(text: str) -> set[str]:
