@@ -1,6 +1,23 @@
-"""A LoRA adapter on lm_head, and losses that read lm_head.weight past it.
+"""A LoRA adapter on lm_head, and losses that read lm_head.weight and go past it.
 
-PLACEHOLDER
+A fused or chunked loss does not call `lm_head`. It takes the hidden states and `lm_head.weight`. If
+PEFT has put a LoRA adapter on `lm_head`, that weight is the frozen one: the adapter adds nothing to
+the loss and gets no gradient. TRL issue 4612 reports it of GRPOTrainer with Liger's loss, TRL pull
+request 5977 refuses the combination. Pull requests 5676 and 5857: the chunked loss of SFTTrainer
+refuses such an adapter as well.
+
+- `plain_weight` is the fault without a trainer. `plain_module` calls the head. `plain_saved` trains
+  a copy of the head (`modules_to_save`) in place of an adapter.
+- `sft`, `dpo`, `grpo`: TRL's trainers as they are, with LoRA on the attention only (`attention`), on
+  `lm_head` too (`lm_head`), with a copy of the head (`saved`), and with `all-linear`.
+- `stand_in`: GRPO and DPO with `use_liger_kernel=True` (`use_liger_loss` where TRL has it). Liger's
+  own kernels need a GPU. In their place stand the same losses in plain PyTorch. What is tested is
+  TRL's part: which weight it hands over. TRL 1.16 has a fused loss of its own and does not ask for
+  the stand-in.
+
+What the measurement shows (CPU; TRL 0.4.4 to 1.16.0)
+
+MEASURED
 """
 
 from __future__ import annotations
@@ -182,7 +199,7 @@ def sft_trainer(model: Any, tokenizer: Any, config: LoraConfig, arguments: dict[
     text = [sentence(start, 8) for start in range(8)]
     options: dict[str, Any] = {}
     if "dataset_text_field" in inspect.signature(trl.SFTTrainer).parameters:  # before 0.13
-        options = {"dataset_text_field": "text", "max_seq_length": 16}
+        options = {"dataset_text_field": "text", "max_seq_length": 8}
     return trl.SFTTrainer(
         model=model,
         args=getattr(trl, "SFTConfig", TrainingArguments)(**arguments),

@@ -1,6 +1,34 @@
 """LoRA on the experts of a mixture of experts: what was asked for, and what got an adapter.
 
-PLACEHOLDER
+In Transformers 4 each expert is a module of Linear layers. In Transformers 5 the weights of all
+experts of a layer are two parameters, and the modules are gone. PEFT issue 3009: LoRA by names of
+layers misses them. PEFT issue 2527 asks for LoRA on such parameters; since PEFT 0.17 that is
+`target_parameters`. TRL issue 5222: DPOTrainer cannot copy an adapter of that kind. PEFT issue 3711
+and pull request 3715: for a name that means both experts and Linear layers, only one of the two is
+adapted. PEFT raises an error only if none of the names matches (pull request 3603).
+
+The models are a Qwen2-MoE (a dense layer, then one of experts with a shared expert), a Qwen3-MoE (a
+dense layer, then one of experts) and a Mixtral (experts only). Each token goes to every expert, so
+that each gets a gradient. After PEFT has wrapped the model, the script compares what was asked for
+with what has an adapter, and raises "asked for and not adapted" if something is missing.
+
+- `names`: LoRA on the attention, and on the experts and MLPs by the names of Transformers 4.
+  `names_unchecked` is the same without the comparison: if it trains where `names` raises, nobody
+  says that a part of what was asked for stays frozen.
+- `names_only`: without the attention, so that the names may match nothing. `half`: `gate_proj`
+  without `up_proj`, which is in the same parameter in Transformers 5. Both are unchecked.
+- `shared`, `dense`: only the shared expert, or only the dense layer, by names such as
+  `mlp.gate_proj`.
+- `all_linear`: every Linear layer, which is to include the experts.
+- `parameters`: LoRA on the attention, and `target_parameters` for the experts. `all_parameters`:
+  for the shared expert and the dense layer too.
+- `dpo_wrapped`: TRL's DPOTrainer makes its reference from a PeftModel with `target_parameters`.
+  `dpo_config` gives it the model and the LoRA config in its place.
+
+What the measurement shows
+(CPU; Transformers 4.39.3 to 4.57.6, 5.4.0 and 5.23.0; PEFT 0.10.0 to 0.21.2)
+
+MEASURED
 """
 
 from __future__ import annotations

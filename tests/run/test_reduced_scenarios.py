@@ -35,7 +35,7 @@ OURS = re.compile(
 
 
 KEEPS_WORDS = {"llama_factory", "grad_scaler", "lm_head_adapter", "moe_experts"}
-"""Here some variants have the names of the library's own methods, or say the model and the method."""
+"""Here names of variants are words of the library, or are put together from words of the script."""
 
 
 def undefined(text: str) -> set[str]:
