@@ -8,8 +8,8 @@ refuses such an adapter as well.
 
 - `plain_weight` is the fault without a trainer. `plain_module` calls the head. `plain_saved` trains
   a copy of the head (`modules_to_save`) in place of an adapter.
-- `sft`, `dpo`, `grpo`: TRL's trainers as they are, with LoRA on the attention only (`attention`), on
-  `lm_head` too (`lm_head`), with a copy of the head (`saved`), and with `all-linear`.
+- `sft`, `dpo`, `grpo`: TRL's trainers as they are, with LoRA on the attention only (`attention`),
+  on `lm_head` too (`lm_head`), with a copy of the head (`saved`), and with `all-linear`.
 - `stand_in`: GRPO and DPO with `use_liger_kernel=True` (`use_liger_loss` where TRL has it). Liger's
   own kernels need a GPU. In their place stand the same losses in plain PyTorch. What is tested is
   TRL's part: which weight it hands over. TRL 1.16 has a fused loss of its own and does not ask for

@@ -9,8 +9,8 @@ adapted. PEFT raises an error only if none of the names matches (pull request 36
 
 The models are a Qwen2-MoE (a dense layer, then one of experts with a shared expert), a Qwen3-MoE (a
 dense layer, then one of experts) and a Mixtral (experts only). Each token goes to every expert, so
-that each gets a gradient. After PEFT has wrapped the model, the script compares what was asked for
-with what has an adapter, and raises "asked for and not adapted" if something is missing.
+that each gets a gradient. After training, the script compares what was asked for with what has an
+adapter, and raises "asked for and not adapted" if something is missing: step:exception.
 
 - `names`: LoRA on the attention, and on the experts and MLPs by the names of Transformers 4.
   `names_unchecked` is the same without the comparison: if it trains where `names` raises, nobody
@@ -181,6 +181,7 @@ MLP = {
     "mixtral": ["w1", "w2", "w3"],
 }
 FUSED = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+UNCHECKED = ("full", "attention", "names_unchecked", "names_only", "half")
 VOCABULARY = 64
 PARTS = {
     "routed experts": (".experts.",),
@@ -198,11 +199,9 @@ def train(variant: str, device: str, steps: int) -> None:
     if method.startswith("dpo"):
         train_dpo(model, method, device, steps)
         return
+    weights = [weight for weight, _ in model.named_parameters()]
     if method != "full":
-        weights = [weight for weight, _ in model.named_parameters()]
         model = peft.get_peft_model(model, lora(name, method))
-        if method not in {"attention", "names_unchecked", "names_only", "half"}:
-            check(model, weights, asked_for(method))
     ids = torch.randint(0, VOCABULARY, (4, 16), generator=torch.Generator().manual_seed(1))
     ids = ids.to(device)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
@@ -211,6 +210,8 @@ def train(variant: str, device: str, steps: int) -> None:
         optimizer.zero_grad()
         model(input_ids=ids, labels=ids).loss.backward()
         optimizer.step()
+    if method not in UNCHECKED:
+        check(model, weights, asked_for(method))
 
 
 def make_model(name: str) -> torch.nn.Module:
