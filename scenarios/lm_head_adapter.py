@@ -17,7 +17,15 @@ refuses such an adapter as well.
 
 What the measurement shows (CPU; TRL 0.4.4 to 1.16.0)
 
-MEASURED
+- `plain_weight`: gradient:partial on every stack; nothing raises or warns. With `modules_to_save`
+  the weight is that of the copy, and it trains; with PEFT 0.3.0 the copy has no `weight`.
+- TRL 0.4.4 to 1.0.0 without a fused loss: the trainers call `lm_head`, and its adapter trains.
+- With a fused loss: GRPO leaves the adapter without a gradient in silence, TRL 0.16.0 to 1.0.0. DPO
+  does so up to 0.27.2; with 1.0.0 it refuses every PEFT model.
+- TRL 1.16.0: all three refuse an adapter on `lm_head`, with `use_liger_kernel` and without it, for
+  their default loss reads the weight as well. LoRA on the attention trains, also with the fused loss
+  of DPO, and so does the copy of the head.
+- `all-linear` is not refused: PEFT leaves the head out of it.
 """
 
 from __future__ import annotations
