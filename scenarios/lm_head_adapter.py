@@ -20,11 +20,11 @@ What the measurement shows (CPU; TRL 0.4.4 to 1.16.0)
 - `plain_weight`: gradient:partial on every stack; nothing raises or warns. With `modules_to_save`
   the weight is that of the copy, and it trains; with PEFT 0.3.0 the copy has no `weight`.
 - TRL 0.4.4 to 1.0.0 without a fused loss: the trainers call `lm_head`, and its adapter trains.
-- With a fused loss: GRPO leaves the adapter without a gradient in silence, TRL 0.16.0 to 1.0.0. DPO
+- With a fused loss: GRPO leaves the adapter without a gradient in silence, TRL 0.19.1 to 1.0.0. DPO
   does so up to 0.27.2; with 1.0.0 it refuses every PEFT model.
-- TRL 1.16.0: all three refuse an adapter on `lm_head`, with `use_liger_kernel` and without it, for
-  their default loss reads the weight as well. LoRA on the attention trains, also with the fused loss
-  of DPO, and so does the copy of the head.
+- TRL 1.16.0: all three refuse an adapter on `lm_head`, with `use_liger_kernel` and without it: their
+  default loss reads the weight as well. LoRA on the attention trains, with the fused loss of DPO
+  too, and so does the copy of the head.
 - `all-linear` is not refused: PEFT leaves the head out of it.
 """
 
@@ -97,12 +97,12 @@ VARIANTS = {
     "dpo_stand_in": {
         "role": "reported",
         "summary": "dpo_lm_head with use_liger_kernel (_loss); a stand-in has its place",
-        "needs": ("trl>=0.16",),
+        "needs": ("trl>=0.18",),
     },
     "dpo_stand_in_attention": {
         "role": "reported",
         "summary": "dpo_attention with use_liger_kernel (_loss); a stand-in has its place",
-        "needs": ("trl>=0.16",),
+        "needs": ("trl>=0.18",),
     },
     "grpo_attention": {
         "role": "control",
@@ -122,17 +122,17 @@ VARIANTS = {
     "grpo_stand_in": {
         "role": "reported",
         "summary": "grpo_lm_head with use_liger_kernel (_loss); a stand-in has its place",
-        "needs": ("trl>=0.16",),
+        "needs": ("trl>=0.18",),
     },
     "grpo_stand_in_attention": {
         "role": "control",
         "summary": "grpo_attention with use_liger_kernel (_loss); a stand-in has its place",
-        "needs": ("trl>=0.16",),
+        "needs": ("trl>=0.18",),
     },
     "grpo_stand_in_saved": {
         "role": "reported",
         "summary": "grpo_saved with use_liger_kernel (_loss); a stand-in has its place",
-        "needs": ("trl>=0.16",),
+        "needs": ("trl>=0.18",),
     },
 }
 

@@ -34,9 +34,9 @@ What the measurement shows
 - Transformers 5.4.0 with PEFT 0.18.1: names and `all-linear` miss the routed experts of all three
   models. The script trains without a word about it. Only where no name matches does PEFT raise.
   `target_parameters` adapts them. DPOTrainer (TRL 1.0.0) crashes on a PeftModel that has it.
-- Transformers 5.23.0 with PEFT 0.21.2, which translates names into parameters: Mixtral is adapted as
-  asked. Qwen3-MoE's experts are adapted, and its dense layer is not. If only the dense layer is asked
-  for, the experts are adapted in its place. One half of a fused pair is an error.
+- Transformers 5.23.0 with PEFT 0.21.2, which translates names into parameters: Mixtral is adapted
+  as asked. Qwen3-MoE's experts are adapted, and its dense layer is not. If only the dense layer is
+  asked for, the experts are adapted in its place. One half of a fused pair is an error.
 - Qwen2-MoE is not translated: with PEFT 0.21.2 as well its experts are missed without a word. PEFT
   looks its type up in a table of Transformers, which has it in 5.4.0 and no longer in 5.23.0.
 - For Mixtral, PEFT 0.21.2 warns that `rank_pattern` matched nothing and was ignored. It did match:
