@@ -22,7 +22,7 @@ What the measurement shows (CPU; TRL 0.4.4 to 1.16.0)
 - TRL 0.4.4 to 1.0.0 without a fused loss: the trainers call `lm_head`, and its adapter trains.
 - With a fused loss: GRPO leaves the adapter without a gradient in silence, TRL 0.19.1 to 1.0.0. DPO
   does so up to 0.27.2; with 1.0.0 it refuses every PEFT model.
-- TRL 1.16.0: all three refuse an adapter on `lm_head`, with `use_liger_kernel` and without it: their
+- TRL 1.16.0: all three refuse an adapter on `lm_head`, with and without `use_liger_kernel`: their
   default loss reads the weight as well. LoRA on the attention trains, with the fused loss of DPO
   too, and so does the copy of the head.
 - `all-linear` is not refused: PEFT leaves the head out of it.
