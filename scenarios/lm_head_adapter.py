@@ -11,9 +11,10 @@ refuses such an adapter as well.
 - `sft`, `dpo`, `grpo`: TRL's trainers as they are, with LoRA on the attention only (`attention`),
   on `lm_head` too (`lm_head`), with a copy of the head (`saved`), and with `all-linear`.
 - `stand_in`: GRPO and DPO with `use_liger_kernel=True` (`use_liger_loss` where TRL has it). Liger's
-  own kernels need a GPU. In their place stand the same losses in plain PyTorch. What is tested is
-  TRL's part: which weight it hands over. TRL 1.16 has a fused loss of its own and does not ask for
-  the stand-in.
+  package is not there. In the place of its losses stand the same losses in plain PyTorch. What is
+  tested is TRL's part: which weight it hands over. TRL 1.16 has a fused loss of its own and does
+  not ask for the stand-in. By hand, TRL 0.19.1 with the real loss of Liger-Kernel 0.6.2 on a CPU: in
+  4 steps of GRPO the adapter on `lm_head` did not change, the others did.
 
 What the measurement shows (CPU; TRL 0.4.4 to 1.16.0)
 
@@ -267,7 +268,7 @@ def fuse(config: type, arguments: dict[str, Any]) -> None:
 
 
 def put_stand_in() -> None:
-    """Let TRL find losses in plain PyTorch where it looks for Liger's, which need a GPU."""
+    """Let TRL find losses in plain PyTorch where it looks for those of Liger's package."""
     import transformers.trainer
     from trl.trainer import dpo_trainer, grpo_trainer
 
