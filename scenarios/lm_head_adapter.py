@@ -13,8 +13,8 @@ refuses such an adapter as well.
 - `stand_in`: GRPO and DPO with `use_liger_kernel=True` (`use_liger_loss` where TRL has it). Liger's
   package is not there. In the place of its losses stand the same losses in plain PyTorch. What is
   tested is TRL's part: which weight it hands over. TRL 1.16 has a fused loss of its own and does
-  not ask for the stand-in. By hand, TRL 0.19.1 with the real loss of Liger-Kernel 0.6.2 on a CPU: in
-  4 steps of GRPO the adapter on `lm_head` did not change, the others did.
+  not ask for the stand-in. By hand, TRL 0.19.1 with the real loss of Liger-Kernel 0.6.2 on a CPU:
+  in 4 steps of GRPO the adapter on `lm_head` did not change, the others did.
 
 What the measurement shows (CPU; TRL 0.4.4 to 1.16.0)
 
