@@ -34,8 +34,8 @@ OURS = re.compile(
 )
 
 
-KEEPS_WORDS = {"llama_factory", "grad_scaler"}
-"""Here some variants have the names of the library's own methods and arguments."""
+KEEPS_WORDS = {"llama_factory", "grad_scaler", "lm_head_adapter", "moe_experts"}
+"""Here names of variants are words of the library, or are put together from words of the script."""
 
 
 def undefined(text: str) -> set[str]:
