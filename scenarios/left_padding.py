@@ -1,0 +1,271 @@
+"""Left padding and rows that attend to nothing: NaN, or gradients that differ.
+
+A causal mask and padding on the left leave the first rows of the attention without any key. Reported
+as PyTorch issue 103749 (scaled_dot_product_attention gives NaN there; closed by pull request 133882
+in 2.5), PyTorch issue 41508 (nn.MultiheadAttention: the gradients are NaN though the loss is not),
+Unsloth pull request 9848 (transformers 5.15.1 builds such a mask and does not correct it; NaN on a
+GPU) and transformers issue 47651 (left padding changes the logits under SDPA). The advice: fill with
+the smallest number in place of minus infinity; let such a row attend to anything, as transformers
+did; `attn_implementation="eager"`; pad on the right.
+
+Each variant learns the next token of four rows of 3 to 8 tokens in a plain loop.
+
+- `sdpa_*` is a model of two attention layers in plain PyTorch. `bool` has a mask of booleans,
+  `infinity` and `smallest` add minus infinity or the smallest number, `unmasked` lets a row that
+  attends to nothing attend to everything, `nan_to_num` replaces the NaN in the output, `one_layer`
+  has one layer. `softmax_*` is the same attention written out; `multihead` is nn.MultiheadAttention.
+- `llama_*` is a tiny Llama of transformers by padding side and `attn_implementation`. Padding and
+  the first token of each row have the label -100, so that left and right learn the same tokens.
+- `llama_left_all_*` have a label for each token, as a collator makes it from the padding. On the
+  left, the first token is then learnt from the padding before it: from a row that attends to nothing.
+- `empty` has a row with nothing but padding.
+
+What the measurement shows
+
+TODO
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+NEEDS = ("torch",)
+
+VARIANTS = {
+    "sdpa_right": {"role": "control", "summary": "padded on the right, a mask of booleans"},
+    "sdpa_bool": {"role": "reported", "summary": "padded on the left, a mask of booleans"},
+    "sdpa_bool_bfloat16": {"role": "reported", "summary": "sdpa_bool in bfloat16"},
+    "sdpa_bool_float16": {
+        "role": "reported",
+        "summary": "sdpa_bool in float16",
+        "needs": ("torch>=2.2",),
+    },
+    "sdpa_infinity": {"role": "reported", "summary": "a mask that adds minus infinity"},
+    "sdpa_one_layer": {"role": "reported", "summary": "one layer: no loss looks at the NaN rows"},
+    "sdpa_empty": {"role": "reported", "summary": "one row is nothing but padding"},
+    "softmax_infinity": {"role": "reported", "summary": "written out, with minus infinity"},
+    "multihead": {"role": "reported", "summary": "nn.MultiheadAttention as it is"},
+    "multihead_no_weights": {
+        "role": "remedy",
+        "summary": "nn.MultiheadAttention with need_weights=False",
+    },
+    "sdpa_smallest": {"role": "remedy", "summary": "add the smallest number, not minus infinity"},
+    "softmax_smallest": {"role": "remedy", "summary": "the same written out"},
+    "sdpa_unmasked": {
+        "role": "remedy",
+        "summary": "a row that attends to nothing may attend to everything",
+    },
+    "sdpa_nan_to_num": {"role": "remedy", "summary": "torch.nan_to_num after each attention"},
+    "llama_right_eager": {
+        "role": "control",
+        "summary": "Llama, padded on the right, eager",
+        "needs": ("transformers",),
+    },
+    "llama_right_sdpa": {
+        "role": "control",
+        "summary": "Llama, padded on the right, sdpa",
+        "needs": ("transformers>=4.36",),
+    },
+    "llama_left_sdpa": {
+        "role": "reported",
+        "summary": "Llama, padded on the left, sdpa",
+        "needs": ("transformers>=4.36",),
+    },
+    "llama_left_sdpa_bfloat16": {
+        "role": "reported",
+        "summary": "llama_left_sdpa in bfloat16",
+        "needs": ("transformers>=4.36",),
+    },
+    "llama_left_sdpa_float16": {
+        "role": "reported",
+        "summary": "llama_left_sdpa in float16",
+        "needs": ("torch>=2.2", "transformers>=4.36"),
+    },
+    "llama_empty_sdpa": {
+        "role": "reported",
+        "summary": "llama_left_sdpa, one row is nothing but padding",
+        "needs": ("transformers>=4.36",),
+    },
+    "llama_left_all_sdpa": {
+        "role": "reported",
+        "summary": "llama_left_sdpa with a label for the first token",
+        "needs": ("transformers>=4.36",),
+    },
+    "llama_left_eager": {
+        "role": "remedy",
+        "summary": 'attn_implementation="eager"',
+        "needs": ("transformers",),
+    },
+    "llama_empty_eager": {
+        "role": "remedy",
+        "summary": "eager, one row is nothing but padding",
+        "needs": ("transformers",),
+    },
+    "llama_left_all_eager": {
+        "role": "remedy",
+        "summary": "eager, with a label for the first token",
+        "needs": ("transformers",),
+    },
+}
+
+# The same tokens are learnt, so only the rounding may differ. AdamW in half precision rounds more
+# than the attention does.
+AGREE = [
+    ("sdpa_right", "sdpa_bool"),
+    ("sdpa_right", "sdpa_infinity"),
+    ("sdpa_right", "sdpa_smallest"),
+    ("sdpa_right", "sdpa_unmasked"),
+    ("sdpa_right", "sdpa_nan_to_num"),
+    ("sdpa_right", "softmax_smallest"),
+    ("sdpa_right", "sdpa_bool_bfloat16", {"only": "first loss"}),
+    ("sdpa_right", "sdpa_bool_float16", {"only": "first loss"}),
+    ("llama_right_eager", "llama_right_sdpa"),
+    ("llama_right_eager", "llama_left_eager"),
+    ("llama_right_sdpa", "llama_left_sdpa"),
+    ("llama_right_sdpa", "llama_left_sdpa_bfloat16", {"only": "first loss"}),
+    ("llama_right_sdpa", "llama_left_sdpa_float16", {"only": "first loss"}),
+    ("llama_empty_eager", "llama_empty_sdpa"),
+    ("llama_left_all_eager", "llama_left_all_sdpa"),
+]
+
+TOKENS, WIDTH, HEADS = 32, 16, 2
+LENGTHS = (3, 5, 8, 8)
+PADDING, IGNORED = 0, -100
+
+
+def train(variant: str, device: str, steps: int) -> None:
+    """Train the model that the variant names."""
+    words = variant.split("_")
+    dtype = torch.float32
+    if words[-1] in {"bfloat16", "float16"}:
+        dtype = getattr(torch, words.pop())
+    side = "right" if "right" in words else "left"
+    batch = make_batch(side, empty="empty" in words, all_labels="all" in words)
+    torch.manual_seed(0)
+    if words[0] == "llama":
+        model = make_llama(words[-1])
+    else:
+        model = Decoder("_".join(words), layers=1 if "one" in words else 2)
+    model.to(device, dtype)
+    batch = {name: rows.to(device) for name, rows in batch.items()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, eps=1e-4)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(**batch)[0].backward()
+        optimizer.step()
+
+
+def make_batch(side: str, *, empty: bool, all_labels: bool) -> dict[str, torch.Tensor]:
+    """Padded rows of random tokens, the mask of what is no padding, and the labels."""
+    chance = torch.Generator().manual_seed(1)
+    rows = [torch.randint(1, TOKENS, (length,), generator=chance) for length in LENGTHS]
+    if empty:
+        rows[0] = rows[0][:0]
+    ids = torch.full((len(rows), max(LENGTHS)), PADDING)
+    labels = torch.full_like(ids, IGNORED)
+    for number, row in enumerate(rows):
+        start = max(LENGTHS) - len(row) if side == "left" else 0
+        ids[number, start : start + len(row)] = row
+        labels[number, start : start + len(row)] = row
+        if len(row) and not all_labels:
+            labels[number, start] = IGNORED
+    return {"input_ids": ids, "attention_mask": (ids != PADDING).long(), "labels": labels}
+
+
+def make_llama(attention: str) -> torch.nn.Module:
+    """A Llama with two layers and the attention `eager` or `sdpa`."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=TOKENS,
+        hidden_size=WIDTH,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        max_position_embeddings=64,
+        pad_token_id=PADDING,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    chosen = {}
+    if hasattr(transformers.PreTrainedModel, "_supports_sdpa"):  # older ones have eager only
+        chosen = {"attn_implementation": attention}
+    return transformers.AutoModelForCausalLM.from_config(config, **chosen)
+
+
+class Decoder(torch.nn.Module):
+    """A language model of attention layers."""
+
+    def __init__(self, kind: str, layers: int) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(TOKENS, WIDTH)
+        self.layers = torch.nn.ModuleList(Attention(kind) for _ in range(layers))
+        self.head = torch.nn.Linear(WIDTH, TOKENS)
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss and the logits, as a model of transformers returns them."""
+        length = input_ids.shape[1]
+        causal = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).tril()
+        may_attend = causal & attention_mask.bool()[:, None, None, :]
+        hidden = self.embed(input_ids)
+        for layer in self.layers:
+            hidden = hidden + layer(hidden, may_attend)
+        logits = self.head(hidden)
+        learnt = labels[:, 1:] != IGNORED  # no loss looks at another position
+        loss = functional.cross_entropy(logits[:, :-1][learnt].float(), labels[:, 1:][learnt])
+        return loss, logits
+
+
+class Attention(torch.nn.Module):
+    """Attention with a mask, in the way that `kind` names."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind.startswith("multihead"):
+            self.multihead = torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+        else:
+            self.project = torch.nn.Linear(WIDTH, 3 * WIDTH)
+
+    def forward(self, hidden: torch.Tensor, may_attend: torch.Tensor) -> torch.Tensor:
+        """Attend to what `may_attend` allows: batch, 1, queries, keys."""
+        if self.kind.startswith("multihead"):
+            mask = ~may_attend.expand(-1, HEADS, -1, -1).flatten(0, 1)
+            weights = {"need_weights": False} if self.kind.endswith("no_weights") else {}
+            return self.multihead(hidden, hidden, hidden, attn_mask=mask, **weights)[0]
+        batch, length, _ = hidden.shape
+        parts = self.project(hidden).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        attended = attend(self.kind, *parts.unbind(), may_attend)
+        return attended.transpose(1, 2).reshape(batch, length, WIDTH)
+
+
+def attend(
+    kind: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, may: torch.Tensor
+) -> torch.Tensor:
+    """Attention in plain PyTorch. A row of `may` can be False everywhere."""
+    lowest = torch.finfo(query.dtype).min if kind.endswith("smallest") else float("-inf")
+    if kind.startswith("softmax"):
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        return scores.masked_fill(~may, lowest).softmax(-1) @ value
+    mask: Any = may
+    if kind == "sdpa_unmasked":
+        mask = may | ~may.any(-1, keepdim=True)
+    if kind in {"sdpa_infinity", "sdpa_smallest"}:
+        mask = torch.zeros_like(may, dtype=query.dtype).masked_fill(~may, lowest)
+    attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    return torch.nan_to_num(attended) if kind == "sdpa_nan_to_num" else attended
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=16)
+    train(**vars(parser.parse_args()))
