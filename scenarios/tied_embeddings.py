@@ -397,7 +397,7 @@ def check_refused(model: torch.nn.Module) -> None:
 def matrices(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """What the embeddings and the head apply, adapter included: one row for each token."""
     causal = model.get_base_model() if isinstance(model, peft.PeftModel) else model
-    device = causal.lm_head.weight.device
+    device = next(causal.parameters()).device
     return {
         EMBED: causal.model.embed_tokens(torch.arange(TOKENS, device=device)),
         HEAD: causal.lm_head(torch.eye(HIDDEN, device=device)).T,
@@ -433,9 +433,10 @@ def check_what_is_left(
         loaded = peft.PeftModel.from_pretrained(original, folder).to(batch.device)
     differences["adapter loaded"] = logits(loaded, batch) - trained
     if extra == "cloned":
-        head = adapted.base_model.model.lm_head
-        head.base_layer.weight = torch.nn.Parameter(head.base_layer.weight.detach().clone())
-        adapted.base_model.model.config.tie_word_embeddings = False
+        causal = adapted.base_model.model
+        head = getattr(causal.lm_head, "base_layer", causal.lm_head)
+        head.weight = torch.nn.Parameter(head.weight.detach().clone())
+        causal.config.tie_word_embeddings = False
     merged = adapted.merge_and_unload()
     differences["merged"] = logits(merged, batch) - trained
     if extra == "config":
