@@ -1,4 +1,4 @@
-"""Adapters on tied embeddings: does the tie hold, and does merging keep what was trained?
+"""Adapters on tied embeddings: whether the tie holds, and what a merge keeps.
 
 With `tie_word_embeddings` the embeddings and the head of a language model are one matrix. PEFT
 issue 1750 asks how to train them as one layer. Issue 2777: after a merge the config still says that
@@ -302,6 +302,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 ONE_LAYER = {"embed": EMBED, "list": EMBED, "head": HEAD}
 TOKENS, HIDDEN = 16, 8
+ROUNDING = 1e-3
 
 
 def train(variant: str, device: str, steps: int) -> None:
@@ -309,14 +310,14 @@ def train(variant: str, device: str, steps: int) -> None:
     start, kind, layers, *rest = variant.split("_")
     extra = "_".join(rest)
     tied = start != "untied" and extra != "untied"
-    model = make_model(tied).to(device)
+    model = make_model(tied=tied).to(device)
     if extra == "untied_first":
         untie(model)
     original = copy.deepcopy(model)
     if start == "tied" and layers == "different" and extra == "ensure":
         check_refused(copy.deepcopy(model))
         extra = ""  # what the error message advises
-    adapted = peft.get_peft_model(model, make_config(f"{kind}_{layers}", extra == "ensure"))
+    adapted = peft.get_peft_model(model, make_config(f"{kind}_{layers}", ensure=extra == "ensure"))
     if extra == "by_hand":
         causal = adapted.base_model.model
         head = causal.lm_head.modules_to_save["default"]
@@ -327,10 +328,10 @@ def train(variant: str, device: str, steps: int) -> None:
         return
     tie_holds = tied and layers != "different" and (kind == "tokens" or extra != "")
     check_matrices(adapted, original, "both" if tie_holds else ONE_LAYER.get(layers, "both"))
-    check_tie(adapted, tie_holds)
+    check_tie(adapted, tied=tie_holds)
 
 
-def make_model(tied: bool) -> transformers.LlamaForCausalLM:
+def make_model(*, tied: bool) -> transformers.LlamaForCausalLM:
     """A Llama with one layer, always with the same weights."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
@@ -356,7 +357,7 @@ def untie(model: transformers.LlamaForCausalLM) -> None:
     model.config.tie_word_embeddings = False
 
 
-def make_config(way: str, ensure: bool) -> peft.LoraConfig:
+def make_config(way: str, *, ensure: bool) -> peft.LoraConfig:
     """LoRA on `q_proj`, or on the layers that `way` names."""
     options = copy.deepcopy(WAYS[way])  # PEFT changes the list of modules_to_save
     if ensure:
@@ -412,14 +413,16 @@ def check_matrices(adapted: torch.nn.Module, original: torch.nn.Module, layers: 
         changed = not torch.allclose(before[name], after[name], atol=1e-5)
         if changed != (layers in (name, "both")):
             wrong.append(f"{name} {'changed' if changed else 'did not change'}")
-    assert not wrong, ", ".join(wrong)
+    if wrong:
+        raise AssertionError(", ".join(wrong))
 
 
-def check_tie(adapted: torch.nn.Module, tied: bool) -> None:
+def check_tie(adapted: torch.nn.Module, *, tied: bool) -> None:
     """Raise an error if the embeddings and the head are not tied, or are and should not."""
     after = matrices(adapted)
     equal = torch.allclose(after[EMBED], after[HEAD], atol=1e-5)
-    assert equal == tied, f"{EMBED} and {HEAD} are {'tied' if equal else 'not tied any more'}"
+    if equal != tied:
+        raise AssertionError(f"{EMBED} and {HEAD} are {'tied' if equal else 'not tied any more'}")
 
 
 def check_what_is_left(
@@ -446,10 +449,12 @@ def check_what_is_left(
         loaded = transformers.AutoModelForCausalLM.from_pretrained(folder).to(batch.device)
     differences["merged and loaded"] = logits(loaded, batch) - trained
     off = {name: float(difference.abs().max()) for name, difference in differences.items()}
-    assert max(off.values()) < 1e-3, "; ".join(
-        f"{name}: " + ("same logits" if value < 1e-3 else f"logits differ by {value:.1g}")
-        for name, value in off.items()
-    )
+    if max(off.values()) > ROUNDING:
+        said = [
+            f"{name}: logits differ by {value:.1g}" if value > ROUNDING else f"{name}: same logits"
+            for name, value in off.items()
+        ]
+        raise AssertionError("; ".join(said))
 
 
 @torch.no_grad()
