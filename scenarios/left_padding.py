@@ -28,7 +28,6 @@ TODO
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import torch
 from torch.nn import functional
@@ -135,21 +134,27 @@ AGREE = [
 TOKENS, WIDTH, HEADS = 32, 16, 2
 LENGTHS = (3, 5, 8, 8)
 PADDING, IGNORED = 0, -100
+RIGHT = ("sdpa_right", "llama_right_eager", "llama_right_sdpa")
+EMPTY = ("sdpa_empty", "llama_empty_sdpa", "llama_empty_eager")
 
 
 def train(variant: str, device: str, steps: int) -> None:
     """Train the model that the variant names."""
-    words = variant.split("_")
     dtype = torch.float32
-    if words[-1] in {"bfloat16", "float16"}:
-        dtype = getattr(torch, words.pop())
-    side = "right" if "right" in words else "left"
-    batch = make_batch(side, empty="empty" in words, all_labels="all" in words)
+    if variant.endswith("bfloat16"):
+        dtype = torch.bfloat16
+    elif variant.endswith("float16"):
+        dtype = torch.float16
+    batch = make_batch(
+        "right" if variant in RIGHT else "left",
+        empty=variant in EMPTY,
+        first_label=variant.startswith("llama_left_all"),
+    )
     torch.manual_seed(0)
-    if words[0] == "llama":
-        model = make_llama(words[-1])
+    if variant.startswith("llama"):
+        model = make_llama("eager" if variant.endswith("eager") else "sdpa")
     else:
-        model = Decoder("_".join(words), layers=1 if "one" in words else 2)
+        model = Decoder(variant)
     model.to(device, dtype)
     batch = {name: rows.to(device) for name, rows in batch.items()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, eps=1e-4)
@@ -159,7 +164,7 @@ def train(variant: str, device: str, steps: int) -> None:
         optimizer.step()
 
 
-def make_batch(side: str, *, empty: bool, all_labels: bool) -> dict[str, torch.Tensor]:
+def make_batch(side: str, *, empty: bool, first_label: bool) -> dict[str, torch.Tensor]:
     """Padded rows of random tokens, the mask of what is no padding, and the labels."""
     chance = torch.Generator().manual_seed(1)
     rows = [torch.randint(1, TOKENS, (length,), generator=chance) for length in LENGTHS]
@@ -171,7 +176,7 @@ def make_batch(side: str, *, empty: bool, all_labels: bool) -> dict[str, torch.T
         start = max(LENGTHS) - len(row) if side == "left" else 0
         ids[number, start : start + len(row)] = row
         labels[number, start : start + len(row)] = row
-        if len(row) and not all_labels:
+        if len(row) and not first_label:
             labels[number, start] = IGNORED
     return {"input_ids": ids, "attention_mask": (ids != PADDING).long(), "labels": labels}
 
@@ -201,10 +206,11 @@ def make_llama(attention: str) -> torch.nn.Module:
 class Decoder(torch.nn.Module):
     """A language model of attention layers."""
 
-    def __init__(self, kind: str, layers: int) -> None:
+    def __init__(self, variant: str) -> None:
         super().__init__()
+        count = 1 if variant == "sdpa_one_layer" else 2
         self.embed = torch.nn.Embedding(TOKENS, WIDTH)
-        self.layers = torch.nn.ModuleList(Attention(kind) for _ in range(layers))
+        self.layers = torch.nn.ModuleList(Attention(variant) for _ in range(count))
         self.head = torch.nn.Linear(WIDTH, TOKENS)
 
     def forward(
@@ -224,43 +230,45 @@ class Decoder(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """Attention with a mask, in the way that `kind` names."""
+    """Attention with a mask."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, variant: str) -> None:
         super().__init__()
-        self.kind = kind
-        if kind.startswith("multihead"):
+        self.variant = variant
+        if variant.startswith("multihead"):
             self.multihead = torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
         else:
             self.project = torch.nn.Linear(WIDTH, 3 * WIDTH)
 
     def forward(self, hidden: torch.Tensor, may_attend: torch.Tensor) -> torch.Tensor:
         """Attend to what `may_attend` allows: batch, 1, queries, keys."""
-        if self.kind.startswith("multihead"):
+        if self.variant.startswith("multihead"):
             mask = ~may_attend.expand(-1, HEADS, -1, -1).flatten(0, 1)
-            weights = {"need_weights": False} if self.kind.endswith("no_weights") else {}
-            return self.multihead(hidden, hidden, hidden, attn_mask=mask, **weights)[0]
+            weights = self.variant == "multihead"  # it returns them unless told not to
+            return self.multihead(hidden, hidden, hidden, attn_mask=mask, need_weights=weights)[0]
         batch, length, _ = hidden.shape
         parts = self.project(hidden).view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        attended = attend(self.kind, *parts.unbind(), may_attend)
+        query, key, value = parts.unbind()
+        attended = attend(self.variant, query, key, value, may_attend)
         return attended.transpose(1, 2).reshape(batch, length, WIDTH)
 
 
 def attend(
-    kind: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, may: torch.Tensor
+    variant: str, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Attention in plain PyTorch. A row of `may` can be False everywhere."""
-    lowest = torch.finfo(query.dtype).min if kind.endswith("smallest") else float("-inf")
-    if kind.startswith("softmax"):
+    """Attention in plain PyTorch. A row of the mask may be False everywhere."""
+    lowest = float("-inf")
+    if variant.endswith("smallest"):
+        lowest = torch.finfo(query.dtype).min
+    if variant.startswith("softmax"):
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        return scores.masked_fill(~may, lowest).softmax(-1) @ value
-    mask: Any = may
-    if kind == "sdpa_unmasked":
-        mask = may | ~may.any(-1, keepdim=True)
-    if kind in {"sdpa_infinity", "sdpa_smallest"}:
-        mask = torch.zeros_like(may, dtype=query.dtype).masked_fill(~may, lowest)
+        return scores.masked_fill(~mask, lowest).softmax(-1) @ value
+    if variant == "sdpa_unmasked":
+        mask = mask | ~mask.any(-1, keepdim=True)
+    if variant in {"sdpa_infinity", "sdpa_smallest"}:
+        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, lowest)
     attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-    return torch.nan_to_num(attended) if kind == "sdpa_nan_to_num" else attended
+    return torch.nan_to_num(attended) if variant == "sdpa_nan_to_num" else attended
 
 
 if __name__ == "__main__":
