@@ -34,8 +34,8 @@ OURS = re.compile(
 )
 
 
-KEEPS_WORDS = {"llama_factory", "grad_scaler"}
-"""Here some variants have the names of the library's own methods and arguments."""
+KEEPS_WORDS = {"llama_factory", "grad_scaler", "tied_embeddings"}
+"""Here a variant has the name of a method or argument of the library, or is taken apart."""
 
 
 def undefined(text: str) -> set[str]:
@@ -46,6 +46,7 @@ def undefined(text: str) -> set[str]:
     bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     bound |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    bound |= {n.name for n in nodes if isinstance(n, ast.ExceptHandler) and n.name}
     bound |= {(n.asname or n.name).partition(".")[0] for n in nodes if isinstance(n, ast.alias)}
     return read - bound - set(vars(builtins))
 
