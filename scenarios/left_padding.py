@@ -54,6 +54,14 @@ VARIANTS = {
     },
     "sdpa_smallest": {"role": "remedy", "summary": "add the smallest number, not minus infinity"},
     "softmax_smallest": {"role": "remedy", "summary": "the same written out"},
+    "softmax_all_smallest": {
+        "role": "control",
+        "summary": "softmax_smallest with a label for the first token",
+    },
+    "sdpa_all_smallest": {
+        "role": "reported",
+        "summary": "sdpa_smallest with a label for the first token",
+    },
     "sdpa_unmasked": {
         "role": "remedy",
         "summary": "a row that attends to nothing may attend to everything",
@@ -120,6 +128,7 @@ AGREE = [
     ("sdpa_right", "sdpa_unmasked"),
     ("sdpa_right", "sdpa_nan_to_num"),
     ("sdpa_right", "softmax_smallest"),
+    ("softmax_all_smallest", "sdpa_all_smallest"),
     ("sdpa_right", "sdpa_bool_bfloat16", {"only": "first loss"}),
     ("sdpa_right", "sdpa_bool_float16", {"only": "first loss"}),
     ("llama_right_eager", "llama_right_sdpa"),
@@ -135,6 +144,12 @@ TOKENS, WIDTH, HEADS = 32, 16, 2
 LENGTHS = (3, 5, 8, 8)
 PADDING, IGNORED = 0, -100
 RIGHT = ("sdpa_right", "llama_right_eager", "llama_right_sdpa")
+ALL = (
+    "sdpa_all_smallest",
+    "softmax_all_smallest",
+    "llama_left_all_sdpa",
+    "llama_left_all_eager",
+)
 EMPTY = ("sdpa_empty", "llama_empty_sdpa", "llama_empty_eager")
 
 
@@ -148,7 +163,7 @@ def train(variant: str, device: str, steps: int) -> None:
     batch = make_batch(
         "right" if variant in RIGHT else "left",
         empty=variant in EMPTY,
-        first_label=variant.startswith("llama_left_all"),
+        first_label=variant in ALL,
     )
     torch.manual_seed(0)
     if variant.startswith("llama"):
@@ -265,7 +280,7 @@ def attend(
         return scores.masked_fill(~mask, lowest).softmax(-1) @ value
     if variant == "sdpa_unmasked":
         mask = mask | ~mask.any(-1, keepdim=True)
-    if variant in {"sdpa_infinity", "sdpa_smallest"}:
+    if variant in {"sdpa_infinity", "sdpa_smallest", "sdpa_all_smallest"}:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, lowest)
     attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
     return torch.nan_to_num(attended) if variant == "sdpa_nan_to_num" else attended

@@ -61,7 +61,8 @@ CONTRACT = {
     """,
     "left_padding": """
         c sdpa_right llama_right_eager llama_right_sdpa
-        r sdpa_bool sdpa_one_layer multihead llama_left_sdpa llama_left_all_sdpa llama_empty_sdpa
+        r sdpa_bool sdpa_one_layer sdpa_all_smallest multihead
+        r llama_left_sdpa llama_left_all_sdpa llama_empty_sdpa
         m sdpa_smallest sdpa_unmasked sdpa_nan_to_num multihead_no_weights llama_left_eager
     """,
 }
