@@ -1,28 +1,42 @@
 """Left padding and rows that attend to nothing: NaN, or gradients that differ.
 
-A causal mask and padding on the left leave the first rows of the attention without any key. Reported
-as PyTorch issue 103749 (scaled_dot_product_attention gives NaN there; closed by pull request 133882
-in 2.5), PyTorch issue 41508 (nn.MultiheadAttention: the gradients are NaN though the loss is not),
-Unsloth pull request 9848 (transformers 5.15.1 builds such a mask and does not correct it; NaN on a
-GPU) and transformers issue 47651 (left padding changes the logits under SDPA). The advice: fill with
-the smallest number in place of minus infinity; let such a row attend to anything, as transformers
-did; `attn_implementation="eager"`; pad on the right.
+With a causal mask and padding on the left, the first rows of the attention have no key at all.
+Reported as PyTorch issue 103749 (scaled_dot_product_attention gives NaN there; closed by pull
+request 133882 in 2.5), PyTorch issue 41508 (nn.MultiheadAttention: the gradients are NaN though the
+loss is not), Unsloth pull request 9848 (transformers 5.15.1 builds such a mask and does not correct
+it: NaN on a GPU) and transformers issue 47651 (left padding changes the logits under SDPA). The
+advice: fill with the smallest number in place of minus infinity; let such a row attend to anything,
+as transformers did; `attn_implementation="eager"`; pad on the right.
 
 Each variant learns the next token of four rows of 3 to 8 tokens in a plain loop.
 
 - `sdpa_*` is a model of two attention layers in plain PyTorch. `bool` has a mask of booleans,
   `infinity` and `smallest` add minus infinity or the smallest number, `unmasked` lets a row that
   attends to nothing attend to everything, `nan_to_num` replaces the NaN in the output, `one_layer`
-  has one layer. `softmax_*` is the same attention written out; `multihead` is nn.MultiheadAttention.
-- `llama_*` is a tiny Llama of transformers by padding side and `attn_implementation`. Padding and
-  the first token of each row have the label -100, so that left and right learn the same tokens.
-- `llama_left_all_*` have a label for each token, as a collator makes it from the padding. On the
-  left, the first token is then learnt from the padding before it: from a row that attends to nothing.
+  has one layer. `softmax_*` is the attention written out, `multihead` is nn.MultiheadAttention.
+- `llama_*` is a tiny Llama of transformers by padding side and `attn_implementation`.
+- Padding and the first token of each row have the label -100, so that left and right learn the
+  same tokens. `all` has a label for each token, as a collator makes it from the padding: on the
+  left, the first token is then learnt from the padding before it, a row that attends to nothing.
 - `empty` has a row with nothing but padding.
 
 What the measurement shows
+(CPU; PyTorch 2.0.1 to 2.15.0, transformers 4.29.2 to 5.23.0)
 
-TODO
+- Plain PyTorch gives NaN with 2.0.1, 2.2.2 and 2.4.0, and none with 2.6.0 and later. Where no loss
+  looks at the row (`one_layer`) the first loss is finite and the gradients are NaN; `nan_to_num`
+  does not change that. `smallest` and `unmasked` train everywhere, as if padded on the right.
+- Written out with minus infinity, and in nn.MultiheadAttention, there is NaN up to 2.15.0.
+  `need_weights=False` helps with 2.6.0 and later.
+- The Llama never gives NaN, in no dtype: transformers adds the smallest number, and since 4.53.2,
+  with masks of booleans, PyTorch is new enough. Left agrees with right, and eager with SDPA.
+- `all`: eager and SDPA disagree, but for PyTorch 2.2.2. There are two reasons. With transformers
+  4.46.1 to 4.50.3 (PyTorch 2.4.0 and 2.6.0) the first loss is the same, and the norm of the
+  gradients is far too large. Since 4.53.2 such a row is zero under SDPA, and the mean of all values
+  under eager: the losses differ from the first one on.
+- The large gradients are those of `sdpa_all_smallest`, with PyTorch 2.4.0 to 2.15.0: the fused
+  backward pass makes the probabilities from the logsumexp. Beside the smallest number of float32
+  or bfloat16 the logarithm of the number of keys is lost, and each key gets a probability of 1.
 """
 
 from __future__ import annotations
