@@ -34,7 +34,13 @@ OURS = re.compile(
 )
 
 
-KEEPS_WORDS = {"llama_factory", "grad_scaler", "lm_head_adapter", "moe_experts"}
+KEEPS_WORDS = {
+    "grad_scaler",
+    "llama_factory",
+    "lm_head_adapter",
+    "moe_experts",
+    "tied_embeddings",
+}
 """Here names of variants are words of the library, or are put together from words of the script."""
 
 
@@ -46,6 +52,7 @@ def undefined(text: str) -> set[str]:
     bound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     bound |= {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    bound |= {n.name for n in nodes if isinstance(n, ast.ExceptHandler) and n.name}
     bound |= {(n.asname or n.name).partition(".")[0] for n in nodes if isinstance(n, ast.alias)}
     return read - bound - set(vars(builtins))
 

@@ -60,6 +60,19 @@ CONTRACT = {
         m lora_no_checkpointing freeze_no_checkpointing full_no_checkpointing dpo_no_checkpointing
         i lora_without_both freeze_without_marks
     """,
+    "tied_embeddings": """
+        c untied_save_embed untied_save_head untied_save_both merge_save_both_untied
+        r tied_save_embed tied_save_both tied_lora_head tied_tokens_list tied_tokens_different
+        r tied_save_both_ensure tied_lora_both_ensure untied_save_embed_ensure
+        r merge_save_embed merge_save_both merge_lora_head merge_lora_both_ensure
+        m tied_save_both_by_hand merge_save_both_config merge_lora_both_cloned
+    """,
+    "left_padding": """
+        c sdpa_right llama_right_eager llama_right_sdpa
+        r sdpa_bool sdpa_one_layer sdpa_all_smallest multihead
+        r llama_left_sdpa llama_left_all_sdpa llama_empty_sdpa
+        m sdpa_smallest sdpa_unmasked sdpa_nan_to_num multihead_no_weights llama_left_eager
+    """,
 }
 ROLES = {"c": Role.CONTROL, "r": Role.REPORTED, "m": Role.REMEDY, "i": Role.MISUSE}
 
@@ -389,9 +402,12 @@ def test_a_scenario_of_ours_cures_known_causes(name: str) -> None:
     assert set() == cures - set(Cause)
 
 
-@pytest.mark.parametrize("name", CONTRACT)
+@pytest.mark.parametrize("name", sorted(CONTRACT.keys() - {"tied_embeddings", "left_padding"}))
 def test_a_remedy_of_ours_says_what_it_cures(name: str) -> None:
-    """Remedies against wrong weights and used memory need not: no gradient is missing there."""
+    """Remedies against wrong weights and used memory need not: no gradient is missing there.
+
+    What helps attention is no advice for each module with an output of NaN.
+    """
     remedies = [v for v in scenarios.load(FOLDER / f"{name}.py").variants if v.role is Role.REMEDY]
     others = {"two_updates_clear_cache", "iterative_cached"}
     assert set() == {variant.name for variant in remedies if not variant.cures} - others
