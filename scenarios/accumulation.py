@@ -49,17 +49,27 @@ VARIANTS = {
         "role": "remedy",
         "summary": "4 uneven batches in a plain loop, each sum divided by the labels of all",
     },
-    "accelerate": {
+    "uneven_accelerate": {
         "role": "reported",
         "summary": "accelerator.accumulate, 4 uneven batches, each with its mean",
     },
-    "accelerate_by_tokens": {
+    "uneven_accelerate_by_tokens": {
         "role": "remedy",
         "summary": "accelerator.accumulate, each sum times 4, divided by the labels of all",
     },
     "lightning": {
+        "role": "control",
+        "summary": "Lightning with accumulate_grad_batches=4",
+        "needs": ("torch", "transformers>=4.29", "accelerate", "lightning"),
+    },
+    "lightning_without_batch_idx": {
         "role": "reported",
-        "summary": "accumulate_grad_batches=4, uneven batches",
+        "summary": "Lightning with accumulate_grad_batches=4, training_step(self, batch)",
+        "needs": ("torch", "transformers>=4.29", "accelerate", "lightning"),
+    },
+    "uneven_lightning": {
+        "role": "reported",
+        "summary": "Lightning with accumulate_grad_batches=4, uneven batches",
         "needs": ("torch", "transformers>=4.29", "accelerate", "lightning"),
     },
     "trainer": {"role": "control", "summary": "the Trainer, 8 rows in one batch"},
@@ -109,17 +119,17 @@ VARIANTS = {
         "role": "remedy",
         "summary": "a compute_loss_func that divides by num_items_in_batch, uneven batches",
     },
-    "ranks_plain": {
+    "ranks_uneven_plain": {
         "role": "control",
         "summary": "2 ranks in a plain loop, each sum times 2, divided by the labels of all ranks",
     },
     "ranks": {"role": "control", "summary": "2 ranks, the Trainer, forward(input_ids, labels)"},
     "ranks_ignores_kwargs": {"role": "reported", "summary": "ignores_kwargs on 2 ranks"},
-    "ranks_loss_arguments": {
+    "ranks_uneven": {
         "role": "reported",
         "summary": "uneven_loss_arguments on 2 ranks, average_tokens_across_devices as it is",
     },
-    "ranks_average_tokens": {
+    "ranks_uneven_average_tokens": {
         "role": "remedy",
         "summary": "uneven_loss_arguments on 2 ranks, average_tokens_across_devices=True",
     },
@@ -168,9 +178,11 @@ AGREE = [
     ("bert_one_batch", "bert"),
     ("uneven_exact", "uneven_divided"),
     ("uneven_exact", "uneven_by_tokens"),
-    ("uneven_exact", "accelerate"),
-    ("uneven_exact", "accelerate_by_tokens"),
-    ("uneven_exact", "lightning"),
+    ("uneven_exact", "uneven_accelerate"),
+    ("uneven_exact", "uneven_accelerate_by_tokens"),
+    ("exact", "lightning"),
+    ("exact", "lightning_without_batch_idx"),
+    ("uneven_exact", "uneven_lightning"),
     ("uneven_exact", "uneven_no_loss_arguments"),
     ("uneven_exact", "uneven_loss_arguments"),
     ("uneven_exact", "uneven_compute_loss"),
@@ -185,7 +197,6 @@ LENGTH = 12
 LABELS = (1, 2, 3, 4, 6, 8, 10, 11)
 """Labels of each uneven row: 3, 7, 14 and 21 in the four batches."""
 BATCHES = 4
-UNEVEN = ("uneven", "accelerate", "lightning", "ranks_plain", "ranks_loss", "ranks_average")
 
 Batch = dict[str, torch.Tensor]
 
@@ -198,10 +209,11 @@ class Net(torch.nn.Module):
         self.embed = torch.nn.Embedding(VOCABULARY, 16)
         self.head = torch.nn.Linear(16, VOCABULARY)
 
-    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> Batch:
-        """The loss and the logits."""
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> Batch:
+        """The logits, and the loss if there are labels."""
         logits = self.head(self.embed(input_ids))
-        return {"loss": token_loss(logits, labels), "logits": logits}
+        loss = {} if labels is None else {"loss": token_loss(logits, labels)}
+        return {**loss, "logits": logits}
 
 
 class IgnoresKwargs(Net):
@@ -230,14 +242,7 @@ def token_loss(logits: torch.Tensor, labels: torch.Tensor, items: Any = None) ->
     return loss if items is None else loss / items
 
 
-class InOrder(Trainer):
-    """A Trainer that takes the rows as they come."""
-
-    def _get_train_sampler(self, *_: Any) -> torch.utils.data.Sampler:
-        return torch.utils.data.SequentialSampler(self.train_dataset)
-
-
-class OwnLoss(InOrder):
+class OwnLoss(Trainer):
     """Computes the loss itself, as the documentation shows it; nothing tells the Trainer so."""
 
     def compute_loss(self, model: Any, inputs: Batch, *_: Any, **__: Any) -> torch.Tensor:
@@ -245,7 +250,7 @@ class OwnLoss(InOrder):
         return token_loss(model(**inputs)["logits"], inputs["labels"])
 
 
-class OwnLossByTokens(InOrder):
+class OwnLossByTokens(Trainer):
     """Computes the loss itself, and divides by the labels of all batches."""
 
     def compute_loss(
@@ -282,8 +287,8 @@ MODELS: dict[str, type[Net]] = {
     "uneven_compute_loss": IgnoresKwargs,
     "uneven_loss_arguments": LossArguments,
     "ranks_ignores_kwargs": IgnoresKwargs,
-    "ranks_loss_arguments": LossArguments,
-    "ranks_average_tokens": LossArguments,
+    "ranks_uneven": LossArguments,
+    "ranks_uneven_average_tokens": LossArguments,
 }
 TRAINERS: dict[str, type[Trainer]] = {
     "compute_loss_ignores": OwnLoss,
@@ -310,8 +315,10 @@ def train(variant: str, device: str, steps: int) -> None:
     batch = {name: tensor.to(device) for name, tensor in make_batch(variant).items()}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     faults = watch(optimizer, model, batch)
-    if kind in ("accelerate", "lightning"):
-        globals()[f"train_{kind}"](variant, model, optimizer, batch, steps)
+    if "accelerate" in variant:
+        train_accelerate(variant, model, optimizer, batch, steps)
+    elif "lightning" in variant:
+        train_lightning(variant, model, optimizer, batch, steps)
     elif variant in ("exact", "divided", "uneven_exact", "uneven_divided", "uneven_by_tokens"):
         plain_loop(variant, model, optimizer, batch, steps)
     else:
@@ -346,7 +353,7 @@ def make_batch(variant: str) -> Batch:
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(VOCABULARY, (8, LENGTH), generator=generator)
     labels = torch.randint(VOCABULARY, (8, LENGTH), generator=generator)
-    for row, count in enumerate(LABELS if variant.startswith(UNEVEN) else [6] * 8):
+    for row, count in enumerate(LABELS if "uneven" in variant else [6] * 8):
         labels[row, : LENGTH - count] = -100
     return {"input_ids": tokens, "labels": labels}
 
@@ -372,7 +379,8 @@ def watch(optimizer: torch.optim.Optimizer, model: torch.nn.Module, batch: Batch
         )
         faults.extend(f"the gradient is {fault}" for _ in [fault] if fault)
 
-    handle = optimizer.register_step_pre_hook(compare)
+    # After the step: Lightning runs the last batch inside of it.
+    handle = optimizer.register_step_post_hook(compare)
     return faults
 
 
@@ -382,7 +390,7 @@ def difference(value: torch.Tensor, exact: torch.Tensor) -> str:
     if torch.allclose(value, exact, rtol=1e-3, atol=1e-6):
         return ""
     if torch.allclose(value, factor * exact, rtol=1e-3, atol=1e-6):
-        return f"{factor:.3g} times the exact one"
+        return f"{factor:.4g} times the exact one"
     return "no multiple of the exact one"
 
 
@@ -451,12 +459,19 @@ def train_lightning(
             super().__init__()
             self.model = model
 
-        def training_step(self, piece: Batch) -> torch.Tensor:
+        def training_step(self, piece: Batch, batch_idx: int) -> torch.Tensor:
             return self.model(**piece)["loss"]
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return optimizer
 
+    class WithoutBatchIdx(Module):
+        """Leaves out what it does not use, as Lightning allows."""
+
+        def training_step(self, piece: Batch) -> torch.Tensor:
+            return self.model(**piece)["loss"]
+
+    kind = WithoutBatchIdx if variant.endswith("without_batch_idx") else Module
     L.Trainer(
         accelerator="gpu" if batch["labels"].device.type == "cuda" else "cpu",
         devices=1,
@@ -466,7 +481,7 @@ def train_lightning(
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-    ).fit(Module(), torch.utils.data.DataLoader(pieces(batch, BATCHES), batch_size=None))
+    ).fit(kind(), torch.utils.data.DataLoader(pieces(batch, BATCHES), batch_size=None))
 
 
 def train_trainer(
@@ -478,7 +493,7 @@ def train_trainer(
     ranks: int = 1,
 ) -> list[str]:
     """Train with transformers.Trainer; say what is wrong with the first loss in its log."""
-    kind = TRAINERS.get(variant, InOrder)
+    kind = TRAINERS.get(variant, Trainer)
     options: dict[str, Any] = {}
     if variant in LOSS_FUNCTIONS:
         require(Trainer.__init__, "compute_loss_func")
@@ -489,7 +504,9 @@ def train_trainer(
         raise unittest.SkipTest("the Trainer has no loss_is_scaled_for_ga")
     if variant == "accepts_loss_kwargs":
         model.accepts_loss_kwargs = False
-    more = {"average_tokens_across_devices": True} if variant == "ranks_average_tokens" else {}
+    more: dict[str, Any] = {"remove_unused_columns": False}
+    if variant == "ranks_uneven_average_tokens":
+        more["average_tokens_across_devices"] = True
     count = 1 if variant in ("trainer", "bert_one_batch") else BATCHES
     with torch.no_grad():
         exact = model(**batch)["loss"]
@@ -546,7 +563,7 @@ def make_arguments(
         lr_scheduler_type="constant",
         weight_decay=0.0,
         bf16=False,
-        remove_unused_columns=False,
+        gradient_checkpointing=False,  # the default of newer TRL is True
         report_to=[],
         save_strategy="no",
         logging_steps=1,
@@ -593,7 +610,7 @@ def one_rank(rank: int, variant: str, steps: int, store: str) -> list[str]:
     model, batch = make_model(variant), make_batch(variant)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     faults = watch(optimizer, model, batch)
-    if variant == "ranks_plain":
+    if variant == "ranks_uneven_plain":
         parallel = torch.nn.parallel.DistributedDataParallel(model)
         labels = batch["labels"].ne(-100).sum()
         for _ in range(steps):
@@ -610,7 +627,94 @@ def one_rank(rank: int, variant: str, steps: int, store: str) -> list[str]:
 
 def train_trl(variant: str, device: str, steps: int) -> None:
     """Train with one of TRL's trainers, as its documentation does."""
-    raise unittest.SkipTest("to be written")
+    import trl
+    from datasets import Dataset
+
+    method = variant.partition("_")[0].replace("reward", "Reward")
+    method = method if method == "Reward" else method.upper()
+    trainer = getattr(trl, f"{method}Trainer")
+    kind = getattr(trl, f"{method}Config", TrainingArguments)  # TRL 0.8 has no config of these
+    accepted = inspect.signature(trainer.__init__).parameters
+    options: dict[str, Any] = {}
+    if method == "SFT" and "dataset_text_field" in accepted:
+        options["dataset_text_field"] = "text"
+    if method == "DPO":
+        options["ref_model"] = make_llama(method).to(device)
+    tokenizer = "processing_class" if "processing_class" in accepted else "tokenizer"
+    model = make_llama(method).to(device)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer(
+            model=model,
+            args=make_arguments(
+                folder,
+                device,
+                steps,
+                batches=1 if variant.endswith("one_batch") else BATCHES,
+                kind=kind,
+            ),
+            train_dataset=Dataset.from_dict(make_texts(method)),
+            optimizers=(torch.optim.SGD(model.parameters(), lr=0.1), None),
+            **{tokenizer: make_tokenizer()},
+            **options,
+        ).train()
+
+
+def make_texts(method: str) -> dict[str, list[str]]:
+    """8 rows of different lengths."""
+
+    def words(start: int, length: int) -> str:
+        return " ".join(f"w{3 + (7 * start + i) % (VOCABULARY - 3)}" for i in range(length))
+
+    if method == "SFT":
+        return {"text": [words(row, 1 + count) for row, count in enumerate(LABELS)]}
+    prompts = {"prompt": [words(row, 3) for row in range(8)]} if method == "DPO" else {}
+    return {
+        **prompts,
+        "chosen": [" " + words(row + 10, 2 + count) for row, count in enumerate(LABELS)],
+        "rejected": [" " + words(row + 20, 2 + count) for row, count in enumerate(LABELS)],
+    }
+
+
+def make_llama(method: str) -> torch.nn.Module:
+    """One layer, with a language model's head or with one number as the reward."""
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=False,
+        use_cache=False,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        num_labels=1,
+    )
+    head = "SequenceClassification" if method == "Reward" else "CausalLM"
+    return getattr(transformers, f"LlamaFor{head}")(config)
+
+
+def make_tokenizer() -> Any:
+    """Words w3 .. w63, pad, bos and eos: no download."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = ["<pad>", "<s>", "</s>"] + [f"w{i}" for i in range(3, VOCABULARY)]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],
+    )
 
 
 if __name__ == "__main__":
