@@ -35,13 +35,15 @@ import copy
 import inspect
 import tempfile
 import unittest
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch.utils.checkpoint import checkpoint
 from transformers import LlamaConfig, LlamaForCausalLM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NEEDS = ("torch", "transformers>=4.29", "peft>=0.3")
 
@@ -169,7 +171,7 @@ class Offloaded(torch.autograd.Function):
         return inputs @ weight.T
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, None]:
+    def backward(_ctx: Any, _gradient: torch.Tensor) -> tuple[torch.Tensor | None, None]:
         """Nothing: the layer is frozen. What comes before it is forgotten."""
         return None, None
 
@@ -201,40 +203,42 @@ def train(variant: str, device: str, steps: int) -> None:
                 continue  # as loops do that want to survive a bad batch
             optimizer.step()
             if variant == "first_step":
-                assert all(b.any() for name, b in model.named_parameters() if "lora_B" in name)
+                check_lora_b(model)
 
 
-def prepare(
-    variant: str, device: str
-) -> tuple[PeftModel, torch.optim.Optimizer, torch.nn.Module]:
+def prepare(variant: str, device: str) -> tuple[PeftModel, torch.optim.Optimizer, torch.nn.Module]:
     """The LoRA model, the optimizer, and the model that the loop calls."""
     base = make_llama().to(device)
-    before = copy.deepcopy(base)
-    early = torch.optim.AdamW(base.parameters(), lr=LEARNING_RATE)
-    model = load_lora(base, variant) if variant in ("loaded_frozen", "is_trainable") else None
-    model = model or get_peft_model(base, make_config(variant))
+    copied = copy.deepcopy(base) if variant == "forward_of_a_copy" else None
+    optimizer = make_optimizer(base, variant) if variant == "optimizer_before_lora" else None
+    if variant in ("loaded_frozen", "is_trainable"):
+        model = load_lora(base, variant)
+    else:
+        model = get_peft_model(base, make_config(variant))
     if variant.startswith("checkpointing"):
         switch_checkpointing_on(model, reentrant=not variant.endswith("non_reentrant"))
     if variant == "checkpointing_input_grads":
         model.enable_input_require_grads()
     if variant in ("merged_head", "adapter_disabled_head", "detached_head"):
         base.lm_head.requires_grad_(True)
-    names = "lora_A" if variant == "only_lora_a" else ""
-    optimizer = torch.optim.AdamW(
-        [
-            parameter
-            for name, parameter in model.named_parameters()
-            if names in name and (parameter.requires_grad or variant == "loaded_frozen")
-        ],
-        lr=LEARNING_RATE,
-    )
+    optimizer = optimizer or make_optimizer(model, variant)
     if variant.startswith("merged"):
         model.merge_adapter()
     if variant == "other_adapter":
         model.add_adapter("other", make_config(variant))
         model.set_adapter("other")
-    called = {"forward_of_a_copy": before, "call_of_the_base": base}.get(variant, model)
-    return model, early if variant == "optimizer_before_lora" else optimizer, called
+    return model, optimizer, copied or (base if variant == "call_of_the_base" else model)
+
+
+def make_optimizer(model: torch.nn.Module, variant: str) -> torch.optim.Optimizer:
+    """AdamW of what requires a gradient now."""
+    parameters = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if (parameter.requires_grad or variant == "loaded_frozen")
+        and ("lora_A" in name or variant != "only_lora_a")
+    ]
+    return torch.optim.AdamW(parameters, lr=LEARNING_RATE)
 
 
 def make_llama() -> LlamaForCausalLM:
@@ -292,9 +296,14 @@ def switch_checkpointing_on(model: torch.nn.Module, *, reentrant: bool) -> None:
 
 def next_token_loss(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """Predict each token from those before it."""
-    return torch.nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
-    )
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+
+
+def check_lora_b(model: torch.nn.Module) -> None:
+    """Every lora_B must have learned."""
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name and not parameter.any():
+            raise AssertionError(f"{name} is zero")
 
 
 def finite(model: torch.nn.Module) -> bool:
