@@ -1,10 +1,10 @@
 """Gradient accumulation against exact gradients: scaled once, n times or not at all.
 
 Eight rows in four accumulated batches must give the gradient of these rows in one batch. Reported:
-transformers PR 34191 (a mean over batches is not the mean over tokens), PR 35207 (on several ranks),
-PR 35438 (4.46: the loss of a model without loss arguments times the accumulation steps), issue
-47688 (a model that takes `**kwargs` and drops `num_items_in_batch`), issue 43595 (an overridden
-`compute_loss`), accelerate issue 3661, and TRL issue 2617 (its trainers, DPO first).
+transformers PR 34191 (a mean over batches is no mean over tokens), issue 34242 (several ranks), PR
+35438 (4.46: a model without loss arguments), issue 47688 (a model that takes `**kwargs` and drops
+`num_items_in_batch`), issue 43595 and PR 43651 (a trainer with a loss of its own), issue 40709
+(divided twice), accelerate issue 3661, and TRL issue 2617 (its trainers, DPO first).
 
 Each variant trains a tiny model with SGD, so that a factor cannot hide, and without clipping. The
 first gradient is compared with the exact one, and a wrong one is told with its factor by a warning,
@@ -13,9 +13,10 @@ as is a wrong loss in the Trainer's log.
 - Rows with equal numbers of labels: `exact` is one batch in a plain loop. Then every mean is the
   same, and only the scale can be wrong.
 - `uneven_*`: rows with 1 to 11 labels. `uneven_exact` is the mean over all labels.
-- `no_loss_arguments`, `loss_arguments`, `ignores_kwargs`: the signatures of `forward` from which
-  the Trainer guesses whether the loss is divided already; `bert` is a model of transformers.
-- `ranks_*`: two ranks with gloo, two batches each. A rank's loss is not that of all rows, so here
+- `no_loss_arguments`, `ignores_kwargs`, `uneven_loss_arguments`: the signatures of `forward` from
+  which the Trainer guesses whether the loss is divided already; `bert` is a model of transformers.
+- `lightning_without_batch_idx` is not from a report: it was seen when this was written.
+- `ranks*`: two ranks with gloo, two batches each. A rank's loss is not that of all rows, so here
   a wrong gradient is an AssertionError.
 - `sft`, `dpo`, `reward`: TRL's trainers, each with its `_one_batch`.
 """

@@ -131,7 +131,6 @@ VARIANTS = {
     "is_trainable": {
         "role": "remedy",
         "summary": "PeftModel.from_pretrained with is_trainable=True",
-        "cures": ("frozen",),
     },
     "detached_head": {
         "role": "misuse",
