@@ -282,37 +282,24 @@ def loss_by_tokens(
     return token_loss(outputs["logits"], labels, num_items_in_batch)
 
 
-MODELS: dict[str, type[Net]] = {
-    "ignores_kwargs": IgnoresKwargs,
-    "accepts_loss_kwargs": IgnoresKwargs,
-    "compute_loss_ignores": IgnoresKwargs,
-    "model_accepts_loss_kwargs": IgnoresKwargs,
-    "loss_is_scaled_for_ga": IgnoresKwargs,
-    "uneven_compute_loss": IgnoresKwargs,
-    "uneven_loss_arguments": LossArguments,
-    "ranks_ignores_kwargs": IgnoresKwargs,
-    "ranks_uneven": LossArguments,
-    "ranks_uneven_average_tokens": LossArguments,
-}
-TRAINERS: dict[str, type[Trainer]] = {
-    "compute_loss_ignores": OwnLoss,
-    "model_accepts_loss_kwargs": OwnLoss,
-    "loss_is_scaled_for_ga": NotScaled,
-    "uneven_compute_loss": OwnLossByTokens,
-}
-LOSS_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
-    "loss_func_ignores": mean_loss,
-    "uneven_loss_func": loss_by_tokens,
-}
+IGNORES = (
+    "ignores_kwargs",
+    "accepts_loss_kwargs",
+    "compute_loss_ignores",
+    "model_accepts_loss_kwargs",
+    "loss_is_scaled_for_ga",
+    "uneven_compute_loss",
+    "ranks_ignores_kwargs",
+)
+TAKES = ("uneven_loss_arguments", "ranks_uneven", "ranks_uneven_average_tokens")
 
 
 def train(variant: str, device: str, steps: int) -> None:
     """Train for `steps` optimizer steps, and tell if the first gradient is not the exact one."""
-    kind = variant.partition("_")[0]
-    if kind in ("sft", "dpo", "reward"):
+    if variant.startswith(("sft", "dpo", "reward")):
         train_trl(variant, device, steps)
         return
-    if kind == "ranks":
+    if variant.startswith("ranks"):
         two_ranks(variant, device, steps)
         return
     model = make_model(variant).to(device)
@@ -334,8 +321,17 @@ def train(variant: str, device: str, steps: int) -> None:
 def make_model(variant: str) -> torch.nn.Module:
     """The same weights in each variant but `bert`."""
     torch.manual_seed(0)
-    if not variant.startswith("bert"):
-        return MODELS.get(variant, Net)()
+    if variant.startswith("bert"):
+        return make_bert()
+    if variant in IGNORES:
+        return IgnoresKwargs()
+    if variant in TAKES:
+        return LossArguments()
+    return Net()
+
+
+def make_bert() -> torch.nn.Module:
+    """One layer; it names a class for each token."""
     from transformers import BertConfig, BertForTokenClassification
 
     config = BertConfig(
@@ -494,15 +490,12 @@ def train_trainer(
     steps: int,
 ) -> list[str]:
     """Train with transformers.Trainer; say what is wrong with the first loss in its log."""
-    kind = TRAINERS.get(variant, Trainer)
+    kind = choose_trainer(variant)
     options: dict[str, Any] = {}
-    if variant in LOSS_FUNCTIONS:
+    if variant in ("loss_func_ignores", "uneven_loss_func"):
         require(Trainer.__init__, "compute_loss_func")
-        options["compute_loss_func"] = LOSS_FUNCTIONS[variant]
-    if variant == "uneven_compute_loss":
-        require(Trainer.compute_loss, "num_items_in_batch")
-    if kind is NotScaled and not hasattr(Trainer, "loss_is_scaled_for_ga"):
-        raise unittest.SkipTest("the Trainer has no loss_is_scaled_for_ga")
+        ignores = variant == "loss_func_ignores"
+        options["compute_loss_func"] = mean_loss if ignores else loss_by_tokens
     if variant == "accepts_loss_kwargs":
         model.accepts_loss_kwargs = False
     more: dict[str, Any] = {"remove_unused_columns": False}
@@ -534,6 +527,20 @@ def train_trainer(
     logged = next(entry["loss"] for entry in trainer.state.log_history if "loss" in entry)
     fault = difference(torch.tensor([float(logged)]), exact.cpu().view(1))
     return [f"the logged loss is {fault}"] if fault else []
+
+
+def choose_trainer(variant: str) -> type[Trainer]:
+    """The Trainer, or one with a loss of its own."""
+    if variant in ("compute_loss_ignores", "model_accepts_loss_kwargs"):
+        return OwnLoss
+    if variant == "loss_is_scaled_for_ga":
+        if not hasattr(Trainer, "loss_is_scaled_for_ga"):
+            raise unittest.SkipTest("the Trainer has no loss_is_scaled_for_ga")
+        return NotScaled
+    if variant == "uneven_compute_loss":
+        require(Trainer.compute_loss, "num_items_in_batch")
+        return OwnLossByTokens
+    return Trainer
 
 
 def require(function: Callable[..., Any], argument: str) -> None:
@@ -637,8 +644,9 @@ def train_trl(variant: str, device: str, steps: int) -> None:
     import trl
     from datasets import Dataset
 
-    method = variant.partition("_")[0].replace("reward", "Reward")
-    method = method if method == "Reward" else method.upper()
+    method = "SFT" if variant.startswith("sft") else "DPO"
+    if variant.startswith("reward"):
+        method = "Reward"
     trainer = getattr(trl, f"{method}Trainer")
     kind = getattr(trl, f"{method}Config", TrainingArguments)  # TRL 0.8 has no config of these
     accepted = inspect.signature(trainer.__init__).parameters

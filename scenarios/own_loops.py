@@ -35,15 +35,12 @@ import copy
 import inspect
 import tempfile
 import unittest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch.utils.checkpoint import checkpoint
 from transformers import LlamaConfig, LlamaForCausalLM
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NEEDS = ("torch", "transformers>=4.29", "peft>=0.3")
 
@@ -189,12 +186,11 @@ def train(variant: str, device: str, steps: int) -> None:
     tokens = torch.randint(3, VOCABULARY, (4, 16), generator=torch.Generator().manual_seed(0))
     tokens = tokens.to(device)
     model, optimizer, called = prepare(variant, device)
-    forward = FORWARDS.get(variant, logits_of_the_model)
     context = model.disable_adapter() if variant in DISABLED else contextlib.nullcontext()
     with context:
         for _ in range(steps):
             optimizer.zero_grad()
-            loss = next_token_loss(forward(called, tokens), tokens)
+            loss = next_token_loss(forward(variant, called, tokens), tokens)
             if variant == "loss_requires_grad":
                 loss.requires_grad_()
             loss.backward()
@@ -231,12 +227,13 @@ def prepare(variant: str, device: str) -> tuple[PeftModel, torch.optim.Optimizer
 
 def make_optimizer(model: torch.nn.Module, variant: str) -> torch.optim.Optimizer:
     """AdamW of what requires a gradient now."""
-    parameters = [
-        parameter
-        for name, parameter in model.named_parameters()
-        if (parameter.requires_grad or variant == "loaded_frozen")
-        and ("lora_A" in name or variant != "only_lora_a")
-    ]
+    named = model.named_parameters()
+    if variant == "loaded_frozen":
+        parameters = list(model.parameters())
+    elif variant == "only_lora_a":
+        parameters = [parameter for name, parameter in named if "lora_A" in name]
+    else:
+        parameters = [parameter for _, parameter in named if parameter.requires_grad]
     return torch.optim.AdamW(parameters, lr=LEARNING_RATE)
 
 
@@ -311,12 +308,32 @@ def finite(model: torch.nn.Module) -> bool:
     return all(bool(gradient.isfinite().all()) for gradient in gradients)
 
 
+def forward(variant: str, model: Any, tokens: torch.Tensor) -> torch.Tensor:
+    """The logits, as the loop of this variant computes them."""
+    if variant == "loss_requires_grad":
+        logits = without_gradients(model, tokens)
+    elif variant == "detached_head":
+        logits = detached(model, tokens)
+    elif variant == "own_checkpoint_input_grads":
+        logits = checkpointed_with_input_grads(model, tokens)
+    elif variant.startswith("own_checkpoint"):
+        logits = checkpointed(model, tokens, reentrant=variant == "own_checkpoint")
+    elif variant.startswith("offloaded"):
+        function = Offloaded if variant == "offloaded_head" else OffloadedWithGradient
+        logits = offloaded(model, tokens, function)
+    elif variant.startswith("overflow"):
+        logits = overflowing(model, tokens, float("inf") if variant == "overflow" else 1e4)
+    else:
+        logits = logits_of_the_model(model, tokens)
+    return logits
+
+
 def logits_of_the_model(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     """Call the model as it is."""
     return model(input_ids=tokens).logits
 
 
-def no_gradients(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+def without_gradients(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     """Call the model as for a validation."""
     with torch.no_grad():
         return logits_of_the_model(model, tokens)
@@ -352,38 +369,17 @@ def checkpointed_with_input_grads(model: PeftModel, tokens: torch.Tensor) -> tor
     return head(model, hidden)
 
 
-def offloaded(
-    model: PeftModel, tokens: torch.Tensor, function: type[torch.autograd.Function] = Offloaded
-) -> torch.Tensor:
+def offloaded(model: PeftModel, tokens: torch.Tensor, function: type[Offloaded]) -> torch.Tensor:
     """lm_head's weights are fetched when they are needed."""
     return function.apply(hidden_states(model, tokens), model.base_model.model.lm_head.weight)
 
 
-def overflowing(
-    model: PeftModel, tokens: torch.Tensor, largest: float = float("inf")
-) -> torch.Tensor:
+def overflowing(model: PeftModel, tokens: torch.Tensor, largest: float) -> torch.Tensor:
     """The last position is scaled by something infinite. Its logits predict nothing."""
     hidden = hidden_states(model, tokens)
     scale = torch.ones_like(hidden)
     scale[:, -1] = largest
     return head(model, hidden * scale)
-
-
-FORWARDS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
-    "loss_requires_grad": no_gradients,
-    "detached_head": detached,
-    "own_checkpoint": lambda model, tokens: checkpointed(model, tokens, reentrant=True),
-    "own_checkpoint_non_reentrant": lambda model, tokens: checkpointed(
-        model, tokens, reentrant=False
-    ),
-    "own_checkpoint_input_grads": checkpointed_with_input_grads,
-    "offloaded_head": offloaded,
-    "offloaded_head_gradient": lambda model, tokens: offloaded(
-        model, tokens, OffloadedWithGradient
-    ),
-    "overflow": overflowing,
-    "overflow_replaced": lambda model, tokens: overflowing(model, tokens, largest=1e4),
-}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ OURS = re.compile(
 )
 
 
-KEEPS_WORDS = {"llama_factory", "grad_scaler"}
+KEEPS_WORDS = {"llama_factory", "grad_scaler", "accumulation"}
 """Here some variants have the names of the library's own methods and arguments."""
 
 
