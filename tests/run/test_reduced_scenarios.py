@@ -35,6 +35,7 @@ OURS = re.compile(
 
 
 KEEPS_WORDS = {
+    "accumulation",
     "grad_scaler",
     "llama_factory",
     "lm_head_adapter",
