@@ -137,6 +137,9 @@ class Observer:
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
         self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
+        self.evidence.reached = lambda leaves: self.parameters.follow_copied(
+            self._optimizers, leaves
+        )
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
         self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
         self.forward.finite.loss_of = self.backward.loss_of
@@ -247,6 +250,7 @@ class Observer:
         self.forward.remove()
         if self.patient:
             self._undo.append(self.forward.switches.install_calls())
+        self.parameters.stop_following()
         self.evidence.over = True
         self.evidence.new_step()
         self.forward.severing.remove()
@@ -520,8 +524,13 @@ class Observer:
             self.parameters.starved, self.parameters.zeroed, learning=learning
         )
 
+    def _held(self) -> Set[int]:
+        """What the optimizers hold, and what they hold copies of, by id."""
+        held = {id(p) for each in self._optimizers for p in self.parameters.held(each)}
+        return held | self.parameters.copied(held)
+
     def _unheld(self) -> Optional[Dict[str, Any]]:
-        held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
+        held = self._held()
         found = self.evidence.unheld(held) if self._optimizers else None
         if found is not None:
             found["built"] = self.parameters.built_at(self._optimizers[0])
@@ -540,7 +549,7 @@ class Observer:
 
     def _silent(self) -> Dict[str, Any]:
         """What goes wrong although gradients flow, and the calls that are missing."""
-        held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
+        held = self._held()
         entries = self.parameters.entries
         loose = {
             i for i, fact in entries.items() if fact["learns"] and not (fact["held"] or i in held)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import math
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import protocol, source
 from .finite import greatest
@@ -19,11 +20,13 @@ from .torches import (
     ModuleTree,
     held_by,
     highest_rate,
+    is_empty,
     named,
     plain,
     rate_of,
     read_gradient,
     reading,
+    shape_of,
     uninitialized,
 )
 
@@ -102,6 +105,13 @@ class ParameterWatch:
         """The tensors for which a script without an optimizer asked gradients, by id."""
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
+        self._held: Dict[int, Dict[int, Any]] = {}
+        """What each optimizer held at its audited steps, by the optimizer's id and by its own."""
+        self._copied: Dict[int, Any] = {}
+        """The parameters of modules whose optimizers hold copies in their place (ZeRO), by id."""
+        self._arrived: Dict[int, str] = {}
+        """Of these: the letter of the gradient that backward gave it since the last step."""
+        self._unhook: List[Callable[[], None]] = []
         self._tops: List[Any] = []
         """Modules that an optimizer holds and whose forward was not seen. They are kept alive, so
         that their parameters keep their names."""
@@ -113,6 +123,48 @@ class ParameterWatch:
     def built_at(self, optimizer: Any) -> List[Dict[str, Any]]:
         """Where an optimizer was built."""
         return self._built.get(id(optimizer), [])
+
+    def held(self, optimizer: Any) -> List[Any]:
+        """What ``optimizer`` holds; if it holds that only while it steps (ZeRO 3), what it held."""
+        return held_by(optimizer) or list(self._held.get(id(optimizer), {}).values())
+
+    def follow_copied(self, optimizers: List[Any], reached: Dict[int, Any]) -> None:
+        """Backward is about to reach the leaves ``reached``, none of which an optimizer may hold.
+
+        Then the optimizers hold copies: ZeRO has the values of many parameters in one flat tensor,
+        and takes the gradients away before the step. So they are read when backward gives them.
+        """
+        held = {id(p) for each in optimizers for p in self.held(each)}
+        if not optimizers or self._copied or not held.isdisjoint(reached):
+            return
+        ran = [root for root in self.forward.roots() if self._ran_to_learn(root)]
+        for parameter in {id(p): p for root in ran for p in root.parameters()}.values():
+            if parameter.requires_grad and not uninitialized(parameter):
+                self._copied[id(parameter)] = parameter
+                hook = parameter.register_hook(partial(self._arrives, id(parameter)))
+                self._unhook.append(hook.remove)
+
+    def _arrives(self, identity: int, gradient: Any) -> None:
+        """Backward gives a copied parameter a gradient; of several, the best one counts."""
+        import torch
+
+        try:
+            with reading(torch):
+                letter, _ = read_gradient(torch, gradient)
+            known = self._arrived.get(identity, "n")
+            self._arrived[identity] = max(letter, known, key="nzxf".index)
+        except Exception as error:
+            self.trouble.add("gradient", error)
+
+    def copied(self, held: Iterable[int]) -> Set[int]:
+        """The parameters (ids) of which ``held`` are copies: what is held got their gradients."""
+        read = {letter for each in held for letter in self._letters.get(each, {}).values()}
+        return set(self._copied) if read - {"n"} else set()
+
+    def stop_following(self) -> None:
+        """Remove the hooks on copied parameters."""
+        while self._unhook:
+            self._unhook.pop()()
 
     @property
     def entries(self) -> Dict[int, Dict[str, Any]]:
@@ -138,6 +190,7 @@ class ParameterWatch:
             self._look_back(torch, optimizer)
             for parameter in held_by(optimizer):
                 self._parameters.setdefault(id(parameter), parameter)
+                self._held.setdefault(id(optimizer), {})[id(parameter)] = parameter
                 self._gradients[id(parameter)] = parameter.grad
                 if id(parameter) not in self._changed:
                     self._keep(torch, parameter, self._before)
@@ -172,9 +225,9 @@ class ParameterWatch:
         with reading(torch):
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
-                if parameter.requires_grad and parameter.numel():
+                if parameter.requires_grad and not is_empty(parameter):
                     self._audit(torch, parameter, step, optimizer)
-        self._before, self._gradients = {}, {}
+        self._before, self._gradients, self._arrived = {}, {}, {}
 
     def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
         identity = id(parameter)
@@ -183,7 +236,7 @@ class ParameterWatch:
         self._rate_of[identity] = rate_of(optimizer, parameter)
         before = self._before.get(identity)
         if before is None:
-            if identity not in self._changed:
+            if identity not in self._changed and parameter.numel():
                 self._rest(torch, parameter)
             return
         change = self.differs(torch, parameter, before)
@@ -203,6 +256,8 @@ class ParameterWatch:
             try:
                 letters[step], square = read_gradient(torch, gradient)
                 self._squares[step] += square
+                if gradient is None:
+                    letters[step] = self._arrived.get(identity, "n")
             except Exception as error:
                 self._cannot_read(parameter, error)
                 letters[step] = "?"
@@ -255,6 +310,8 @@ class ParameterWatch:
 
         with reading(torch):
             for identity, before in list(self._resting.items()):
+                if identity in self._copied and not self._parameters[identity].numel():
+                    continue  # its values are somewhere else now
                 change = self.differs(torch, self._parameters[identity], before)
                 if change in {Change.FINITE, Change.BROKEN}:
                     self._moved.add(identity)
@@ -305,6 +362,8 @@ class ParameterWatch:
         """Keep nothing of the script alive."""
         for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
             kept.clear()
+        self._held.clear()
+        self._copied.clear()
         self.reached.clear()
         self._first.clear()
         for values in (self._before, self._gradients, self._unlearned, self._resting):
@@ -393,8 +452,12 @@ class ParameterWatch:
                 it was trained. An optimizer that stepped only after the audit is not judged, and
                 neither is what it holds.
         """
-        held = {id(p): p for optimizer in optimizers for p in held_by(optimizer)}
-        audited = {id(p) for each in optimizers if id(each) in self.rates for p in held_by(each)}
+        held = {id(p): p for optimizer in optimizers for p in self.held(optimizer)}
+        audited = {id(p) for each in optimizers if id(each) in self.rates for p in self.held(each)}
+        copied = self.copied(held)
+        changed = self._changed.union(
+            i for i in copied if not self._copied[i].numel() and held.keys() & self._changed
+        )
         late = {identity for identity in held if audited and identity not in audited}
         learning = self._should_learn(held)
         learning.update((id(p), p) for each in idle for p in held_by(each) if self._was_trained(p))
@@ -421,14 +484,14 @@ class ParameterWatch:
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
                 "module": names[identity].rpartition(".")[0] if identity in names else None,
-                "shape": list(parameter.shape),
+                "shape": shape_of(parameter),
                 "dtype": str(parameter.dtype).replace("torch.", ""),
                 "learns": identity in learning,
-                "held": identity in held,
+                "held": identity in held or identity in copied,
                 "gradients": "".join(
                     letter for _, letter in sorted(self._letters.get(identity, {}).items())
                 ),
-                "changed": identity in self._changed
+                "changed": identity in changed
                 or (identity in self._moved and identity not in held),
                 "moved": identity in self._moved,
                 "ran": ways.get(identity),
@@ -636,7 +699,8 @@ class ParameterWatch:
             taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
             loose = list(held.values())
         elif any(set(self._letters.get(identity, {}).values()) - {"n"} for identity in held):
-            taking_part, loose = [], [*held.values(), *self._beside(held)]
+            copied = [self._copied[identity] for identity in self.copied(held)]
+            taking_part, loose = [], [*held.values(), *self._beside(held), *copied]
         else:
             taking_part = ran
             loose = (
@@ -652,7 +716,7 @@ class ParameterWatch:
                 if id(parameter) in self._trainable
             }
         known = [p for p in candidates if p.requires_grad and not uninitialized(p)]
-        return {id(parameter): parameter for parameter in known if parameter.numel()}
+        return {id(parameter): parameter for parameter in known if not is_empty(parameter)}
 
     def _was_trained(self, parameter: Any) -> bool:
         """Whether an audited step looked at ``parameter`` and its module was trained.
