@@ -157,9 +157,9 @@ class ParameterWatch:
             self.trouble.add("gradient", error)
 
     def copied(self, held: Iterable[int]) -> Set[int]:
-        """The parameters (ids) of which ``held`` are copies: what is held got their gradients."""
+        """The parameters (ids) of which ``held`` are copies; none if a step gave these nothing."""
         read = {letter for each in held for letter in self._letters.get(each, {}).values()}
-        return set(self._copied) if read - {"n"} else set()
+        return set() if read == {"n"} else set(self._copied)
 
     def stop_following(self) -> None:
         """Remove the hooks on copied parameters."""
