@@ -137,7 +137,7 @@ class Observer:
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
         self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
-        self.evidence.reached = lambda leaves: self.parameters.follow_copied(
+        self.evidence.reached = lambda leaves: self.parameters.copies.reached(
             self._optimizers, leaves
         )
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
@@ -250,7 +250,7 @@ class Observer:
         self.forward.remove()
         if self.patient:
             self._undo.append(self.forward.switches.install_calls())
-        self.parameters.stop_following()
+        self.parameters.copies.remove()
         self.evidence.over = True
         self.evidence.new_step()
         self.forward.severing.remove()
@@ -526,7 +526,7 @@ class Observer:
 
     def _held(self) -> Set[int]:
         """What the optimizers hold, and what they hold copies of, by id."""
-        held = {id(p) for each in self._optimizers for p in self.parameters.held(each)}
+        held = {id(p) for each in self._optimizers for p in self.parameters.copies.held(each)}
         return held | self.parameters.copied(held)
 
     def _unheld(self) -> Optional[Dict[str, Any]]:

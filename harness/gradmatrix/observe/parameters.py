@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import math
 from enum import Enum
-from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import protocol, source
+from .copies import CopyWatch
 from .finite import greatest
 from .forward import WAYS
 from .frames import line, own_place, written
@@ -56,8 +56,8 @@ class ParameterWatch:
 
     def __init__(self, tree: ModuleTree, forward: ForwardWatch, trouble: Trouble) -> None:
         self.tree = tree
-        self.forward = forward
-        self.trouble = trouble
+        self.forward, self.trouble = forward, trouble
+        self.copies = CopyWatch(forward, trouble)
         self._squares: Dict[int, float] = {}
         self._parameters: Dict[int, Any] = {}
         self._letters: Dict[int, Dict[int, str]] = {}
@@ -105,13 +105,6 @@ class ParameterWatch:
         """The tensors for which a script without an optimizer asked gradients, by id."""
         self._trainable: Dict[int, Any] = {}
         """What required a gradient at an audited step; a script may freeze it when it is done."""
-        self._held: Dict[int, Dict[int, Any]] = {}
-        """What each optimizer held at its audited steps, by the optimizer's id and by its own."""
-        self._copied: Dict[int, Any] = {}
-        """The parameters of modules whose optimizers hold copies in their place (ZeRO), by id."""
-        self._arrived: Dict[int, str] = {}
-        """Of these: the letter of the gradient that backward gave it since the last step."""
-        self._unhook: List[Callable[[], None]] = []
         self._tops: List[Any] = []
         """Modules that an optimizer holds and whose forward was not seen. They are kept alive, so
         that their parameters keep their names."""
@@ -124,47 +117,10 @@ class ParameterWatch:
         """Where an optimizer was built."""
         return self._built.get(id(optimizer), [])
 
-    def held(self, optimizer: Any) -> List[Any]:
-        """What ``optimizer`` holds; if it holds that only while it steps (ZeRO 3), what it held."""
-        return held_by(optimizer) or list(self._held.get(id(optimizer), {}).values())
-
-    def follow_copied(self, optimizers: List[Any], reached: Dict[int, Any]) -> None:
-        """Backward is about to reach the leaves ``reached``, none of which an optimizer may hold.
-
-        Then the optimizers hold copies: ZeRO has the values of many parameters in one flat tensor,
-        and takes the gradients away before the step. So they are read when backward gives them.
-        """
-        held = {id(p) for each in optimizers for p in self.held(each)}
-        if not optimizers or self._copied or not held.isdisjoint(reached):
-            return
-        ran = [root for root in self.forward.roots() if self._ran_to_learn(root)]
-        for parameter in {id(p): p for root in ran for p in root.parameters()}.values():
-            if parameter.requires_grad and not uninitialized(parameter):
-                self._copied[id(parameter)] = parameter
-                hook = parameter.register_hook(partial(self._arrives, id(parameter)))
-                self._unhook.append(hook.remove)
-
-    def _arrives(self, identity: int, gradient: Any) -> None:
-        """Backward gives a copied parameter a gradient; of several, the best one counts."""
-        import torch
-
-        try:
-            with reading(torch):
-                letter, _ = read_gradient(torch, gradient)
-            known = self._arrived.get(identity, "n")
-            self._arrived[identity] = max(letter, known, key="nzxf".index)
-        except Exception as error:
-            self.trouble.add("gradient", error)
-
     def copied(self, held: Iterable[int]) -> Set[int]:
-        """The parameters (ids) of which ``held`` are copies; none if a step gave these nothing."""
+        """The parameters (ids) of which ``held`` (ids) are copies."""
         read = {letter for each in held for letter in self._letters.get(each, {}).values()}
-        return set() if read == {"n"} else set(self._copied)
-
-    def stop_following(self) -> None:
-        """Remove the hooks on copied parameters."""
-        while self._unhook:
-            self._unhook.pop()()
+        return self.copies.among(set(held), read)
 
     @property
     def entries(self) -> Dict[int, Dict[str, Any]]:
@@ -185,12 +141,12 @@ class ParameterWatch:
             self._tops += self._loose(outside) if outside else []
         self._before, self._gradients = {}, {}
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
+        self.copies.before_step(optimizer)
         self._look_at_resting()
         with reading(torch):
             self._look_back(torch, optimizer)
             for parameter in held_by(optimizer):
                 self._parameters.setdefault(id(parameter), parameter)
-                self._held.setdefault(id(optimizer), {})[id(parameter)] = parameter
                 self._gradients[id(parameter)] = parameter.grad
                 if id(parameter) not in self._changed:
                     self._keep(torch, parameter, self._before)
@@ -227,7 +183,8 @@ class ParameterWatch:
                 self._parameters[id(parameter)] = parameter
                 if parameter.requires_grad and not is_empty(parameter):
                     self._audit(torch, parameter, step, optimizer)
-        self._before, self._gradients, self._arrived = {}, {}, {}
+        self._before, self._gradients = {}, {}
+        self.copies.after_step()
 
     def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
         identity = id(parameter)
@@ -236,7 +193,7 @@ class ParameterWatch:
         self._rate_of[identity] = rate_of(optimizer, parameter)
         before = self._before.get(identity)
         if before is None:
-            if identity not in self._changed and parameter.numel():
+            if identity not in self._changed and self.copies.has_values(identity):
                 self._rest(torch, parameter)
             return
         change = self.differs(torch, parameter, before)
@@ -257,7 +214,7 @@ class ParameterWatch:
                 letters[step], square = read_gradient(torch, gradient)
                 self._squares[step] += square
                 if gradient is None:
-                    letters[step] = self._arrived.get(identity, "n")
+                    letters[step] = self.copies.letter(identity)
             except Exception as error:
                 self._cannot_read(parameter, error)
                 letters[step] = "?"
@@ -310,8 +267,9 @@ class ParameterWatch:
 
         with reading(torch):
             for identity, before in list(self._resting.items()):
-                if identity in self._copied and not self._parameters[identity].numel():
-                    continue  # its values are somewhere else now
+                if not self.copies.has_values(identity):
+                    continue
+                self.copies.compared.add(identity)
                 change = self.differs(torch, self._parameters[identity], before)
                 if change in {Change.FINITE, Change.BROKEN}:
                     self._moved.add(identity)
@@ -362,8 +320,7 @@ class ParameterWatch:
         """Keep nothing of the script alive."""
         for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
             kept.clear()
-        self._held.clear()
-        self._copied.clear()
+        self.copies.let_go()
         self.reached.clear()
         self._first.clear()
         for values in (self._before, self._gradients, self._unlearned, self._resting):
@@ -452,12 +409,9 @@ class ParameterWatch:
                 it was trained. An optimizer that stepped only after the audit is not judged, and
                 neither is what it holds.
         """
-        held = {id(p): p for optimizer in optimizers for p in self.held(optimizer)}
-        audited = {id(p) for each in optimizers if id(each) in self.rates for p in self.held(each)}
-        copied = self.copied(held)
-        changed = self._changed.union(
-            i for i in copied if not self._copied[i].numel() and held.keys() & self._changed
-        )
+        holds = self.copies.held
+        held = {id(p): p for optimizer in optimizers for p in holds(optimizer)}
+        audited = {id(p) for each in optimizers if id(each) in self.rates for p in holds(each)}
         late = {identity for identity in held if audited and identity not in audited}
         learning = self._should_learn(held)
         learning.update((id(p), p) for each in idle for p in held_by(each) if self._was_trained(p))
@@ -466,6 +420,10 @@ class ParameterWatch:
         }
         learning = {i: p for i, p in learning.items() if i not in self._unread}
         self._look_at_resting()
+        copied = self.copied(held)
+        changed = set(self._changed)
+        if not self._changed.isdisjoint(held):  # of what is never to be seen, the copies tell
+            changed |= copied - self.copies.compared
         everything = {**self._parameters, **held, **learning}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
@@ -699,7 +657,7 @@ class ParameterWatch:
             taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
             loose = list(held.values())
         elif any(set(self._letters.get(identity, {}).values()) - {"n"} for identity in held):
-            copied = [self._copied[identity] for identity in self.copied(held)]
+            copied = [self.copies.parameters[identity] for identity in self.copied(held)]
             taking_part, loose = [], [*held.values(), *self._beside(held), *copied]
         else:
             taking_part = ran
