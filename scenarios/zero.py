@@ -37,7 +37,22 @@ VARIANTS = {
     "zero_2_two_ranks": {"role": "control", "summary": "zero_2 on two processes"},
     "zero_3_two_ranks": {"role": "control", "summary": "zero_3 on two processes"},
     "ddp_accumulation": {"role": "control", "summary": "ddp, two batches a step"},
-    "zero_2_accumulation": {"role": "reported", "summary": "zero_2, two batches a step"},
+    "zero_2_accumulation": {
+        "role": "remedy",
+        "summary": "stage 2, two batches a step by gradient_accumulation_steps=2",
+    },
+    "zero_2_own_accumulation": {
+        "role": "reported",
+        "summary": "stage 2, two calls of backward before one of step",
+    },
+    "zero_3_own_accumulation": {
+        "role": "reported",
+        "summary": "stage 3, two calls of backward before one of step",
+    },
+    "zero_2_boundaries": {
+        "role": "remedy",
+        "summary": "zero_2_own_accumulation with set_gradient_accumulation_boundary",
+    },
     "zero_2_overlap": {
         "role": "reported",
         "summary": "stage 2, overlap_comm=True and buckets of 500 elements",
@@ -119,6 +134,9 @@ AGREE = [
     ("ddp_two_ranks", "zero_2_two_ranks", {"only": "losses"}),
     ("ddp_two_ranks", "zero_3_two_ranks", {"only": "losses"}),
     ("ddp_accumulation", "zero_2_accumulation"),
+    ("ddp_accumulation", "zero_2_own_accumulation"),
+    ("ddp_accumulation", "zero_3_own_accumulation"),
+    ("ddp_accumulation", "zero_2_boundaries"),
     ("lora_ddp_no_checkpointing", "lora_zero_3_no_checkpointing"),
     ("lora_ddp_no_checkpointing", "lora_ddp_reentrant"),
     ("lora_ddp_no_checkpointing", "lora_zero_0_reentrant"),
@@ -136,6 +154,8 @@ AGREE = [
     ("lora_ddp_no_checkpointing", "lora_zero_3_non_reentrant_persistent"),
 ]
 
+ACCUMULATED = ("accumulation", "boundaries")
+OWN = ("own_accumulation", "boundaries")
 VOCABULARY, ROWS, LENGTH = 64, 4, 16
 
 
@@ -164,14 +184,16 @@ def work(rank: int, ranks: int, folder: str, variant: str, steps: int) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
     )
-    accumulated = 2 if variant.endswith("accumulation") else 1
+    accumulated = 2 if variant.endswith(ACCUMULATED) else 1
     model = make_model(variant)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
     batches = make_batches(rank, accumulated)
     if "ddp" in variant:
         train_with_ddp(model, optimizer, batches, steps)
     else:
-        train_with_deepspeed(model, optimizer, batches, steps, make_config(variant, accumulated))
+        config = make_config(variant, 1 if variant.endswith(OWN) else accumulated)
+        boundaries = variant.endswith("boundaries")
+        train_with_deepspeed(model, optimizer, batches, steps, config, boundaries=boundaries)
     distributed.destroy_process_group()
 
 
@@ -194,16 +216,26 @@ def train_with_deepspeed(
     batches: list[torch.Tensor],
     steps: int,
     config: dict[str, Any],
+    *,
+    boundaries: bool,
 ) -> None:
-    """The loop of DeepSpeed's documentation: the engine steps with every so many batches."""
+    """The loop of DeepSpeed's documentation: the engine counts the batches of a step.
+
+    Or a script counts them itself, and may tell the engine which is the last one.
+    """
     # Else this operation is compiled here, if it was not built when DeepSpeed was installed.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config)
+    own = config["gradient_accumulation_steps"] < len(batches)
     for _ in range(steps):
-        for tokens in batches:
-            engine.backward(engine(input_ids=tokens, labels=tokens).loss)
-            engine.step()
+        for number, tokens in enumerate(batches, start=1):
+            if boundaries:
+                engine.set_gradient_accumulation_boundary(number == len(batches))
+            loss = engine(input_ids=tokens, labels=tokens).loss
+            engine.backward(loss / len(batches) if own else loss)
+            if number == len(batches) or not own:
+                engine.step()
 
 
 def make_model(variant: str) -> Any:

@@ -23,6 +23,10 @@ NEEDS = ("torch",)
 VARIANTS = {
     "stage_2": {"role": "control", "summary": "the parameters keep their values"},
     "stage_3": {"role": "control", "summary": "they have none while the engine does not run"},
+    "stage_3_groups": {
+        "role": "control",
+        "summary": "weights and biases apart: the optimizer steps once for each group",
+    },
     "stage_2_unused": {"role": "reported", "summary": "the second layer takes no part"},
     "stage_3_unused": {"role": "reported", "summary": "the second layer takes no part"},
     "stage_3_zero": {"role": "reported", "summary": "the loss is multiplied by 0"},
@@ -46,7 +50,7 @@ def train(variant: str, device: str, steps: int) -> None:
 def sharded(variant: str, model: nn.Module, inputs: torch.Tensor) -> Iterator[None]:
     if variant.endswith("unused"):
         model.blocks[1].forward = lambda hidden: hidden
-    engine = Engine(model, releases="stage_3" in variant)
+    engine = Engine(model, releases="stage_3" in variant, apart=variant.endswith("groups"))
     while True:
         engine.gather()
         loss = error(model(inputs)) * (0 if variant.endswith("zero") else 1)
@@ -56,46 +60,53 @@ def sharded(variant: str, model: nn.Module, inputs: torch.Tensor) -> Iterator[No
 
 
 class Engine:
-    """Trains a model by a flat copy of its parameters."""
+    """Trains a model by flat copies of its parameters, one for each group."""
 
-    def __init__(self, model: nn.Module, *, releases: bool) -> None:
+    def __init__(self, model: nn.Module, *, releases: bool, apart: bool) -> None:
         self.releases = releases
-        self.parameters = list(model.parameters())
-        for parameter in self.parameters:
+        weights = [p for p in model.parameters() if p.dim() > 1]
+        biases = [p for p in model.parameters() if p.dim() == 1]
+        self.groups = [weights, biases] if apart else [[*weights, *biases]]
+        for parameter in (*weights, *biases):
             parameter.ds_shape = parameter.shape
-        self.flat = torch.cat([parameter.detach().flatten() for parameter in self.parameters])
-        self.optimizer = torch.optim.SGD(self.parameters, lr=0.1)
-        self.hold([] if releases else [self.flat])
+        self.flats = [
+            torch.cat([p.detach().flatten() for p in group]).requires_grad_()
+            for group in self.groups
+        ]
+        self.optimizer = torch.optim.SGD([{"params": group} for group in self.groups], lr=0.1)
+        for held, flat in zip(self.optimizer.param_groups, self.flats, strict=True):
+            held["params"] = [] if releases else [flat]
         self.release()
-
-    def hold(self, parameters: list[torch.Tensor]) -> None:
-        """Let the optimizer hold these."""
-        self.optimizer.param_groups[0]["params"] = parameters
 
     def gather(self) -> None:
         """Give the parameters their values."""
-        sizes = [parameter.ds_shape.numel() for parameter in self.parameters]
-        for parameter, values in zip(self.parameters, self.flat.split(sizes), strict=True):
-            parameter.data = values.view(parameter.ds_shape).clone()
+        for group, flat in zip(self.groups, self.flats, strict=True):
+            parts = flat.detach().split([parameter.ds_shape.numel() for parameter in group])
+            for parameter, values in zip(group, parts, strict=True):
+                parameter.data = values.view(parameter.ds_shape).clone()
 
     def release(self) -> None:
         """Take the values away again."""
-        for parameter in self.parameters if self.releases else ():
-            parameter.data = torch.empty(0)
+        for group in self.groups if self.releases else ():
+            for parameter in group:
+                parameter.data = torch.empty(0)
 
     def step(self) -> None:
         """Step with the gradients of all parameters, zeros for those that have none."""
-        gradients = [torch.zeros(p.ds_shape) if p.grad is None else p.grad for p in self.parameters]
-        self.flat.grad = torch.cat([gradient.flatten() for gradient in gradients])
-        for parameter in self.parameters:
-            parameter.grad = None
+        for group, flat in zip(self.groups, self.flats, strict=True):
+            gradients = [torch.zeros(p.ds_shape) if p.grad is None else p.grad for p in group]
+            flat.grad = torch.cat([gradient.flatten() for gradient in gradients])
+            for parameter in group:
+                parameter.grad = None
         self.release()
-        self.flat.requires_grad_()
-        self.hold([self.flat])
-        self.optimizer.step()
-        self.flat = self.flat.detach()
-        self.hold([] if self.releases else [self.flat])
-        self.gather() if not self.releases else None
+        for held, flat in zip(self.optimizer.param_groups, self.flats, strict=True):
+            held["params"] = [flat]
+            if self.releases:
+                self.optimizer.step()
+                held["params"] = []
+        if not self.releases:
+            self.optimizer.step()
+            self.gather()
 
 
 class Holding(nn.Module):  # type: ignore[misc]  # torch is not installed where this is checked

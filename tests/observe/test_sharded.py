@@ -14,6 +14,7 @@ pytestmark = needs_fork
     [
         ("stage_2", "trains", "flowing"),
         ("stage_3", "trains", "flowing"),
+        ("stage_3_groups", "trains", "flowing"),
         ("stage_2_unused", "gradient:partial", "partial"),
         ("stage_3_unused", "gradient:partial", "partial"),
         ("stage_3_zero", "gradient:zero", "zero"),
@@ -39,6 +40,14 @@ def test_what_the_optimizer_holds_a_copy_of_counts_as_held(
     assert {"f"} == {p.gradients[-1] for p in named}
     assert all(size for p in named for size in p.shape)
     assert seen.unheld is None
+
+
+def test_a_step_for_each_group_is_one_step(gradient_bench: Workbench) -> None:
+    """The losses and norms are those of an engine that steps once for all groups."""
+    apart, together = (gradient_bench.run(f"stage_3{end}").seen for end in ("_groups", ""))
+    assert (8, 3) == (apart.steps, len(apart.step_times_s))
+    assert together.losses == pytest.approx(apart.losses)
+    assert together.gradient_norms == pytest.approx(apart.gradient_norms)
 
 
 def test_of_a_partial_gradient_the_parameters_are_named(gradient_bench: Workbench) -> None:

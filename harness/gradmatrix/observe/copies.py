@@ -31,15 +31,26 @@ class CopyWatch:
         """The letter of the gradient that backward gave each of them since the last step."""
         self._held: Dict[int, Dict[int, Any]] = {}
         """What each optimizer held at its audited steps, by the optimizer's id and by its own."""
+        self.part = False
+        """The current step of an optimizer is a further part of the same training step."""
+        self._filled: Dict[int, Set[int]] = {}
+        """Which groups each optimizer had filled in the parts of this training step, by its id."""
         self._unhook: List[Callable[[], None]] = []
 
-    def before_step(self, optimizer: Any) -> None:
+    def keep(self, optimizer: Any) -> None:
         """Keep what an optimizer holds while it steps."""
         self._held.setdefault(id(optimizer), {}).update((id(p), p) for p in held_by(optimizer))
 
     def held(self, optimizer: Any) -> List[Any]:
         """What an optimizer holds; if it holds nothing between its steps, what it held in them."""
         return held_by(optimizer) or list(self._held.get(id(optimizer), {}).values())
+
+    def begin_step(self, optimizer: Any) -> None:
+        """An optimizer begins a step. ZeRO 3 steps once for each group; the others are empty."""
+        filled = {n for n, group in enumerate(optimizer.param_groups) if group["params"]}
+        known = self._filled.get(id(optimizer), set())
+        self.part = bool(known) and known.isdisjoint(filled)
+        self._filled[id(optimizer)] = known | filled if self.part else filled
 
     def reached(self, optimizers: List[Any], leaves: Dict[int, Any]) -> None:
         """Backward is about to reach ``leaves``: follow what ran if no optimizer holds any."""

@@ -270,7 +270,7 @@ class Observer:
         The second of two optimizers may end its last audited step after the tick.
         """
         late = id(optimizer) in self._waiting
-        return self._step_of.get(id(optimizer), 0) < self.audit and (
+        return self._step_of.get(id(optimizer), 0) - self.parameters.copies.part < self.audit and (
             self.steps <= self.audit or late
         )
 
@@ -309,6 +309,7 @@ class Observer:
             self._unmoved = unmoved.used_up() if asked > self.audit else None
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
+        self.parameters.copies.begin_step(optimizer)
         if not self.updates.over:
             self.updates.end()
             self._guarded(self.backward.first_step)
@@ -331,7 +332,7 @@ class Observer:
     def _count_step(self, optimizer: Any) -> None:
         identity = id(optimizer)
         self._keep(optimizer)  # it may have been built before the observer started
-        step = self._step_of.get(identity, 0)
+        step = self._step_of.get(identity, 0) - self.parameters.copies.part
         if self._audited(optimizer):
             begun = [
                 each
@@ -351,9 +352,11 @@ class Observer:
             self._guarded(self._end_later_training)
         newcomer = identity in self._newcomers
         self._newcomers.discard(identity)
-        if self._since and identity not in self._since and not newcomer:
+        if self.parameters.copies.part or (
+            self._since and identity not in self._since and not newcomer
+        ):
             self._since.add(identity)
-            return  # another optimizer of the same training step
+            return  # another optimizer of the same training step, or another part of its step
         self._since = {identity}
         self.steps += 1
         if self.steps == self.audit:

@@ -141,7 +141,7 @@ class ParameterWatch:
             self._tops += self._loose(outside) if outside else []
         self._before, self._gradients = {}, {}
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
-        self.copies.before_step(optimizer)
+        self.copies.keep(optimizer)
         self._look_at_resting()
         with reading(torch):
             self._look_back(torch, optimizer)
