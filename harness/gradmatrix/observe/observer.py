@@ -309,7 +309,7 @@ class Observer:
             self._unmoved = unmoved.used_up() if asked > self.audit else None
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
-        self.parameters.copies.begin_step(optimizer)
+        self._guarded(self.parameters.copies.begin_step, optimizer)
         if not self.updates.over:
             self.updates.end()
             self._guarded(self.backward.first_step)
