@@ -34,6 +34,7 @@ GRADIENT_FAKES = (
     "gradients",
     "losing",
     "recomputing",
+    "sharded",
     "stepping",
     "breaking",
     "watched",

@@ -35,6 +35,7 @@ LOSSES = (1.0, 0.75, 0.5, 0.25)
 OTHERS = (1.0, 0.75, 0.625, 0.25)
 SIMPLE = Relation(first="a", second="b")
 FIRST_LOSS = Relation(first="a", second="b", only="first loss")
+LOSSES_ONLY = Relation(first="a", second="b", only="losses")
 VALUES = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf", "-inf", None])
 )
@@ -94,6 +95,16 @@ def test_only_the_first_loss_may_be_meant() -> None:
         FIRST_LOSS, make_observation(losses=LOSSES), make_observation(losses=(2.0, *LOSSES[1:]))
     )
     assert "first loss 2 against 1 of a" == told
+
+
+def test_only_the_losses_may_be_meant() -> None:
+    """Each of two ranks may hold a part of the gradients."""
+    norms = make_observation(losses=LOSSES, gradient_norms=(7.0,) * len(LOSSES))
+    assert difference(LOSSES_ONLY, make_observation(losses=LOSSES), norms) is None
+    later = make_observation(losses=(*LOSSES[:-1], 9.0))
+    told = difference(LOSSES_ONLY, make_observation(losses=LOSSES), later)
+    assert told is not None
+    assert told.startswith("loss ")
 
 
 def test_the_first_of_several_disagreements_is_reported() -> None:

@@ -303,7 +303,7 @@ def test_only_variants_must_be_there(tmp_path: Path) -> None:
         (
             PAIR,
             with_options(only="loss"),
-            "has only 'loss' in AGREE, where only 'first loss' is allowed.",
+            "has only 'loss' in AGREE, where 'first loss' or 'losses' is allowed.",
         ),
     ],
 )

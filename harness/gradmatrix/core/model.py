@@ -115,7 +115,7 @@ class Relation(Frozen, frozen=True):
     """The variant that gets the outcome ``relation:disagrees``."""
     rtol: float = 1e-3
     """Tolerance relative to the larger of two losses, or of two gradient norms."""
-    only: Literal["first loss"] | None = None
+    only: Literal["first loss", "losses"] | None = None
     """What must agree, if it is not every loss and gradient norm of the audited steps."""
 
 

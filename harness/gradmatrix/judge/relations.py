@@ -92,10 +92,9 @@ def difference(relation: Relation, first: Observation, second: Observation) -> s
     if relation.only == "first loss":
         compared = [("first loss", first.losses[:1], second.losses[:1])]
     else:
-        compared = [
-            ("loss", first.losses, second.losses),
-            ("gradient norm", first.gradient_norms, second.gradient_norms),
-        ]
+        compared = [("loss", first.losses, second.losses)]
+    if relation.only is None:
+        compared.append(("gradient norm", first.gradient_norms, second.gradient_norms))
     for name, theirs, ours in compared:
         step = first_difference(ours, theirs, relation.rtol)
         if step is not None:

@@ -7,7 +7,7 @@ that left the graph, new leaves, gradients that were dropped, frozen parameters.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from . import source
 from .finite import greatest
@@ -41,6 +41,8 @@ class Evidence:
         self.births = births
         self._reach = Reach()
         """What all backward passes of this step reach."""
+        self.reached: Callable[[Dict[int, Any]], object] = bool
+        """Called with the leaves that a backward pass is about to reach."""
         self.over = False  # whether the audit is over
         self._flat: Optional[Dict[str, Any]] = None
         """What explains the zero gradients."""
@@ -94,6 +96,7 @@ class Evidence:
             (identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf)
         )
         self._reached_tensors |= set(found.leaves)
+        self.reached(found.leaves)
         self.forward.spoiled.about_to(roots, found.nodes, frees=frees)
         for node in found.functions:
             owner = node._forward_cls

@@ -21,7 +21,7 @@ from typing import (
 
 from .backward import modes
 from .finite import FiniteWatch
-from .frames import called, frames, here, written
+from .frames import calls, frames, here, written
 from .severing import SeveringWatch
 from .spoiled import SpoiledWatch
 from .switches import Switch, SwitchWatch, line_of
@@ -149,11 +149,16 @@ class ForwardWatch:
 
     def running(self) -> List[Any]:
         """The modules that are running in this thread, the outermost first."""
-        return self._without_ended(called(sys._getframe(1)))
+        return self._without_ended(calls(sys._getframe(1)))
 
-    def _without_ended(self, innermost: Any) -> List[Any]:
-        """Drop modules above ``innermost``: they ended with an exception that the script caught."""
+    def _without_ended(self, calling: Iterator[Any]) -> List[Any]:
+        """Drop modules that ended with an exception that the script caught.
+
+        Those that still run are on the stack (``calling``, the innermost first). A module whose own
+        hooks compute after its forward is there too, although it does not run any more.
+        """
         running = self._thread.running
+        innermost = next((m for m in calling if any(m is each for each in running)), None)
         while running and running[-1] is not innermost:
             running.pop()
         return running
@@ -174,7 +179,9 @@ class ForwardWatch:
                 self._tops.append(self.tree.top(module))
             except Exception as error:
                 self.trouble.add("forward", error)
-        if not self._without_ended(called(sys._getframe(1), within=module)):
+        calling = calls(sys._getframe(1))
+        next((each for each in calling if each is module), None)  # go past its own call
+        if not self._without_ended(calling):
             self._thread.entered = on
             self.outermost(module)
         self._thread.running.append(module)

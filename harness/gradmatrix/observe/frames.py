@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from . import machine
 
@@ -116,19 +116,12 @@ def frames(start: Optional[FrameType] = None) -> List[Dict[str, Any]]:
     return found
 
 
-def called(frame: Optional[FrameType], within: Any = None) -> Any:
-    """The innermost module whose call is on the stack of ``frame``.
-
-    With ``within`` it is the module that called that one.
-    """
+def calls(frame: Optional[FrameType]) -> Iterator[Any]:
+    """The modules whose call is on the stack of ``frame``, the innermost first."""
     while frame is not None:
         if frame.f_code.co_name == "_call_impl":
-            module = frame.f_locals.get("self")
-            if within is None:
-                return module
-            within = None if module is within else within
+            yield frame.f_locals.get("self")
         frame = frame.f_back
-    return None
 
 
 def place(code: CodeType) -> Dict[str, Any]:

@@ -137,6 +137,9 @@ class Observer:
         self.backward.before, self.backward.unscaled = self._hook_again, self.scaler.unscaled
         self.backward.differentiated = self._differentiated
         self.parameters.scaled = self.scaler.asked
+        self.evidence.reached = lambda leaves: self.parameters.copies.reached(
+            self._optimizers, leaves
+        )
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
         self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
         self.forward.finite.loss_of = self.backward.loss_of
@@ -247,6 +250,7 @@ class Observer:
         self.forward.remove()
         if self.patient:
             self._undo.append(self.forward.switches.install_calls())
+        self.parameters.copies.remove()
         self.evidence.over = True
         self.evidence.new_step()
         self.forward.severing.remove()
@@ -266,7 +270,7 @@ class Observer:
         The second of two optimizers may end its last audited step after the tick.
         """
         late = id(optimizer) in self._waiting
-        return self._step_of.get(id(optimizer), 0) < self.audit and (
+        return self._step_of.get(id(optimizer), 0) - self.parameters.copies.part < self.audit and (
             self.steps <= self.audit or late
         )
 
@@ -305,6 +309,7 @@ class Observer:
             self._unmoved = unmoved.used_up() if asked > self.audit else None
 
     def _before_step(self, optimizer: Any, *_: Any) -> None:
+        self._guarded(self.parameters.copies.begin_step, optimizer)
         if not self.updates.over:
             self.updates.end()
             self._guarded(self.backward.first_step)
@@ -327,7 +332,7 @@ class Observer:
     def _count_step(self, optimizer: Any) -> None:
         identity = id(optimizer)
         self._keep(optimizer)  # it may have been built before the observer started
-        step = self._step_of.get(identity, 0)
+        step = self._step_of.get(identity, 0) - self.parameters.copies.part
         if self._audited(optimizer):
             begun = [
                 each
@@ -347,9 +352,11 @@ class Observer:
             self._guarded(self._end_later_training)
         newcomer = identity in self._newcomers
         self._newcomers.discard(identity)
-        if self._since and identity not in self._since and not newcomer:
+        if self.parameters.copies.part or (
+            self._since and identity not in self._since and not newcomer
+        ):
             self._since.add(identity)
-            return  # another optimizer of the same training step
+            return  # another optimizer of the same training step, or another part of its step
         self._since = {identity}
         self.steps += 1
         if self.steps == self.audit:
@@ -520,8 +527,13 @@ class Observer:
             self.parameters.starved, self.parameters.zeroed, learning=learning
         )
 
+    def _held(self) -> Set[int]:
+        """What the optimizers hold, and what they hold copies of, by id."""
+        held = {id(p) for each in self._optimizers for p in self.parameters.copies.held(each)}
+        return held | self.parameters.copied(held)
+
     def _unheld(self) -> Optional[Dict[str, Any]]:
-        held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
+        held = self._held()
         found = self.evidence.unheld(held) if self._optimizers else None
         if found is not None:
             found["built"] = self.parameters.built_at(self._optimizers[0])
@@ -540,7 +552,7 @@ class Observer:
 
     def _silent(self) -> Dict[str, Any]:
         """What goes wrong although gradients flow, and the calls that are missing."""
-        held = {id(p) for optimizer in self._optimizers for p in held_by(optimizer)}
+        held = self._held()
         entries = self.parameters.entries
         loose = {
             i for i, fact in entries.items() if fact["learns"] and not (fact["held"] or i in held)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import protocol, source
+from .copies import CopyWatch
 from .finite import greatest
 from .forward import WAYS
 from .frames import line, own_place, written
@@ -19,11 +20,13 @@ from .torches import (
     ModuleTree,
     held_by,
     highest_rate,
+    is_empty,
     named,
     plain,
     rate_of,
     read_gradient,
     reading,
+    shape_of,
     uninitialized,
 )
 
@@ -53,8 +56,8 @@ class ParameterWatch:
 
     def __init__(self, tree: ModuleTree, forward: ForwardWatch, trouble: Trouble) -> None:
         self.tree = tree
-        self.forward = forward
-        self.trouble = trouble
+        self.forward, self.trouble = forward, trouble
+        self.copies = CopyWatch(forward, trouble)
         self._squares: Dict[int, float] = {}
         self._parameters: Dict[int, Any] = {}
         self._letters: Dict[int, Dict[int, str]] = {}
@@ -114,6 +117,11 @@ class ParameterWatch:
         """Where an optimizer was built."""
         return self._built.get(id(optimizer), [])
 
+    def copied(self, held: Iterable[int]) -> Set[int]:
+        """The parameters (ids) of which ``held`` (ids) are copies."""
+        read = {letter for each in held for letter in self._letters.get(each, {}).values()}
+        return self.copies.among(set(held), read)
+
     @property
     def entries(self) -> Dict[int, Dict[str, Any]]:
         """After :meth:`facts`: the facts of each parameter, by its id."""
@@ -133,6 +141,7 @@ class ParameterWatch:
             self._tops += self._loose(outside) if outside else []
         self._before, self._gradients = {}, {}
         self.rates.setdefault(id(optimizer), []).append(highest_rate(optimizer))
+        self.copies.keep(optimizer)
         self._look_at_resting()
         with reading(torch):
             self._look_back(torch, optimizer)
@@ -172,9 +181,10 @@ class ParameterWatch:
         with reading(torch):
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
-                if parameter.requires_grad and parameter.numel():
+                if parameter.requires_grad and not is_empty(parameter):
                     self._audit(torch, parameter, step, optimizer)
         self._before, self._gradients = {}, {}
+        self.copies.after_step()
 
     def _audit(self, torch: Any, parameter: Any, step: int, optimizer: Any) -> None:
         identity = id(parameter)
@@ -183,7 +193,7 @@ class ParameterWatch:
         self._rate_of[identity] = rate_of(optimizer, parameter)
         before = self._before.get(identity)
         if before is None:
-            if identity not in self._changed:
+            if identity not in self._changed and self.copies.has_values(identity):
                 self._rest(torch, parameter)
             return
         change = self.differs(torch, parameter, before)
@@ -203,6 +213,8 @@ class ParameterWatch:
             try:
                 letters[step], square = read_gradient(torch, gradient)
                 self._squares[step] += square
+                if gradient is None:
+                    letters[step] = self.copies.letter(identity)
             except Exception as error:
                 self._cannot_read(parameter, error)
                 letters[step] = "?"
@@ -255,6 +267,9 @@ class ParameterWatch:
 
         with reading(torch):
             for identity, before in list(self._resting.items()):
+                if not self.copies.has_values(identity):
+                    continue
+                self.copies.compared.add(identity)
                 change = self.differs(torch, self._parameters[identity], before)
                 if change in {Change.FINITE, Change.BROKEN}:
                     self._moved.add(identity)
@@ -305,6 +320,7 @@ class ParameterWatch:
         """Keep nothing of the script alive."""
         for kept in (self._parameters, self._trainable, self._tops, self._broken, self.by_hand):
             kept.clear()
+        self.copies.let_go()
         self.reached.clear()
         self._first.clear()
         for values in (self._before, self._gradients, self._unlearned, self._resting):
@@ -393,8 +409,9 @@ class ParameterWatch:
                 it was trained. An optimizer that stepped only after the audit is not judged, and
                 neither is what it holds.
         """
-        held = {id(p): p for optimizer in optimizers for p in held_by(optimizer)}
-        audited = {id(p) for each in optimizers if id(each) in self.rates for p in held_by(each)}
+        holds = self.copies.held
+        held = {id(p): p for optimizer in optimizers for p in holds(optimizer)}
+        audited = {id(p) for each in optimizers if id(each) in self.rates for p in holds(each)}
         late = {identity for identity in held if audited and identity not in audited}
         learning = self._should_learn(held)
         learning.update((id(p), p) for each in idle for p in held_by(each) if self._was_trained(p))
@@ -403,6 +420,10 @@ class ParameterWatch:
         }
         learning = {i: p for i, p in learning.items() if i not in self._unread}
         self._look_at_resting()
+        copied = self.copied(held)
+        changed = set(self._changed)
+        if not self._changed.isdisjoint(held):  # of what is never to be seen, the copies tell
+            changed |= copied - self.copies.compared
         everything = {**self._parameters, **held, **learning}
         tops = {id(top): top for top in map(self.tree.top, self.forward.roots())}
         tops.update((id(top), top) for top in self._loose(set(held)) if id(top) not in tops)
@@ -421,14 +442,14 @@ class ParameterWatch:
             identity: {
                 "name": names.get(identity, f"parameter#{position}"),
                 "module": names[identity].rpartition(".")[0] if identity in names else None,
-                "shape": list(parameter.shape),
+                "shape": shape_of(parameter),
                 "dtype": str(parameter.dtype).replace("torch.", ""),
                 "learns": identity in learning,
-                "held": identity in held,
+                "held": identity in held or identity in copied,
                 "gradients": "".join(
                     letter for _, letter in sorted(self._letters.get(identity, {}).items())
                 ),
-                "changed": identity in self._changed
+                "changed": identity in changed
                 or (identity in self._moved and identity not in held),
                 "moved": identity in self._moved,
                 "ran": ways.get(identity),
@@ -636,7 +657,8 @@ class ParameterWatch:
             taking_part = holding + [root for root in ran if id(self.tree.top(root)) in tops]
             loose = list(held.values())
         elif any(set(self._letters.get(identity, {}).values()) - {"n"} for identity in held):
-            taking_part, loose = [], [*held.values(), *self._beside(held)]
+            copied = [self.copies.parameters[identity] for identity in self.copied(held)]
+            taking_part, loose = [], [*held.values(), *self._beside(held), *copied]
         else:
             taking_part = ran
             loose = (
@@ -652,7 +674,7 @@ class ParameterWatch:
                 if id(parameter) in self._trainable
             }
         known = [p for p in candidates if p.requires_grad and not uninitialized(p)]
-        return {id(parameter): parameter for parameter in known if parameter.numel()}
+        return {id(parameter): parameter for parameter in known if not is_empty(parameter)}
 
     def _was_trained(self, parameter: Any) -> bool:
         """Whether an audited step looked at ``parameter`` and its module was trained.

@@ -160,6 +160,16 @@ def uninitialized(parameter: Any) -> bool:
     return hasattr(parameter, "materialize")
 
 
+def shape_of(parameter: Any) -> List[int]:
+    """The shape of a parameter. ZeRO 3 takes its values away while its module does not run."""
+    return list(getattr(parameter, "ds_shape", parameter.shape))
+
+
+def is_empty(parameter: Any) -> bool:
+    """Whether a parameter has no elements, also not while its module runs."""
+    return not math.prod(shape_of(parameter))
+
+
 def unwrapped(torch: Any, tensor: Any) -> Any:
     """The tensor below the wrappers in which torch.func computes with it."""
     functorch = torch._C._functorch

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 
 PAIR = 2
-FIRST_LOSS = "first loss"
+ONLY = ("first loss", "losses")
+"""What a relation may be about, if not about every loss and gradient norm."""
 READ_FROM_OUTSIDE = frozenset({"NEEDS", "VARIANTS", "AGREE"})
 """Literals that a scenario's own code does not need. What a verdict uses of them is in its key."""
 
@@ -175,10 +176,9 @@ def _options(entry: object, path: Path) -> dict[str, Any]:
                     f"has the rtol {value!r} in AGREE, which is not a number from 0 to below 1",
                 )
         elif key == "only":
-            if value != FIRST_LOSS:
-                raise _wrong(
-                    path, f"has only {value!r} in AGREE, where only {FIRST_LOSS!r} is allowed"
-                )
+            if value not in ONLY:
+                allowed = " or ".join(map(repr, ONLY))
+                raise _wrong(path, f"has only {value!r} in AGREE, where {allowed} is allowed")
         else:
             raise _wrong(
                 path,
