@@ -1,0 +1,423 @@
+"""Two ranks: DistributedDataParallel and FSDP on gloo, on one machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import tempfile
+import unittest
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+NEEDS = ("torch",)
+
+VARIANTS = {
+    "ddp": {"role": "control", "summary": "DistributedDataParallel as its tutorial has it"},
+    "unused": {
+        "role": "reported",
+        "summary": "two heads take turns, so that each step leaves one unused",
+    },
+    "find_unused": {
+        "role": "remedy",
+        "summary": "DistributedDataParallel with find_unused_parameters=True",
+    },
+    "unused_times_zero": {
+        "role": "remedy",
+        "summary": "add the other head's output times 0 to the loss",
+    },
+    "unused_static_graph": {
+        "role": "remedy",
+        "summary": "DistributedDataParallel with static_graph=True",
+    },
+    "never_used": {
+        "role": "misuse",
+        "summary": "a head that no loss ever uses, and find_unused_parameters=True",
+    },
+    "accelerate_unused": {
+        "role": "reported",
+        "summary": "the two heads with accelerate, as it is",
+        "needs": ("torch", "accelerate"),
+    },
+    "accelerate_find_unused": {
+        "role": "remedy",
+        "summary": "accelerate with DistributedDataParallelKwargs(find_unused_parameters=True)",
+        "needs": ("torch", "accelerate"),
+    },
+    "past_wrapper": {
+        "role": "reported",
+        "summary": "call model.module(x) in place of model(x)",
+    },
+    "kept_no_sync": {
+        "role": "reported",
+        "summary": "each step under no_sync()",
+    },
+    "prepared_by_hand": {
+        "role": "remedy",
+        "summary": "model.module(x), and model.reducer.prepare_for_backward([]) before backward",
+    },
+    "reduced_by_hand": {
+        "role": "remedy",
+        "summary": "model.module(x), and all_reduce the gradients before the step",
+    },
+    "averaged_by_hand": {
+        "role": "control",
+        "summary": "no wrapper: average the parameters after every third step",
+    },
+    "checkpointed": {
+        "role": "control",
+        "summary": "reentrant checkpointing, each layer once",
+    },
+    "checkpointed_non_reentrant": {
+        "role": "reported",
+        "summary": "non-reentrant checkpointing, each layer once",
+    },
+    "checkpointed_find_unused": {
+        "role": "reported",
+        "summary": "reentrant checkpointing and find_unused_parameters=True",
+    },
+    "checkpointed_twice": {
+        "role": "reported",
+        "summary": "reentrant checkpointing of a layer that runs twice",
+    },
+    "twice_non_reentrant": {
+        "role": "remedy",
+        "summary": "a layer that runs twice, use_reentrant=False",
+    },
+    "twice_static_graph": {
+        "role": "remedy",
+        "summary": "a layer that runs twice, DistributedDataParallel with static_graph=True",
+    },
+    "twice_set_static_graph": {
+        "role": "remedy",
+        "summary": "a layer that runs twice, call model._set_static_graph()",
+    },
+    "lora": {
+        "role": "control",
+        "summary": "LoRA without checkpointing",
+        "needs": ("torch", "transformers", "peft"),
+    },
+    "lora_checkpointing": {
+        "role": "reported",
+        "summary": "LoRA, gradient_checkpointing_enable() and find_unused_parameters=True",
+        "needs": ("torch", "transformers", "peft"),
+    },
+    "lora_no_find_unused": {
+        "role": "remedy",
+        "summary": "LoRA, gradient_checkpointing_enable() and find_unused_parameters=False",
+        "needs": ("torch", "transformers", "peft"),
+    },
+    "lora_static_graph": {
+        "role": "remedy",
+        "summary": "LoRA, gradient_checkpointing_enable() and static_graph=True",
+        "needs": ("torch", "transformers", "peft"),
+    },
+    "lora_reentrant": {
+        "role": "reported",
+        "summary": "lora_checkpointing with use_reentrant=True, said aloud",
+        "needs": ("torch", "transformers>=4.35", "peft"),
+    },
+    "lora_non_reentrant": {
+        "role": "remedy",
+        "summary": "lora_checkpointing with use_reentrant=False",
+        "needs": ("torch", "transformers>=4.35", "peft"),
+    },
+    "lora_accelerate": {
+        "role": "control",
+        "summary": "LoRA and gradient_checkpointing_enable() with accelerate, as it is",
+        "needs": ("torch", "transformers", "peft", "accelerate"),
+    },
+    "saved_head": {
+        "role": "reported",
+        "summary": "LoRA with modules_to_save, gradient_checkpointing_enable()",
+        "needs": ("torch", "transformers", "peft"),
+    },
+    "saved_head_find_unused": {
+        "role": "reported",
+        "summary": "saved_head with find_unused_parameters=True",
+        "needs": ("torch", "transformers", "peft"),
+    },
+    "saved_head_static_graph": {
+        "role": "remedy",
+        "summary": "saved_head with static_graph=True",
+        "needs": ("torch", "transformers", "peft"),
+    },
+    "saved_head_non_reentrant": {
+        "role": "remedy",
+        "summary": "saved_head with find_unused_parameters=True and use_reentrant=False",
+        "needs": ("torch", "transformers>=4.35", "peft"),
+    },
+    "fsdp": {"role": "control", "summary": "FSDP, and the optimizer built after it"},
+    "fsdp_optimizer_first": {
+        "role": "reported",
+        "summary": "the optimizer built before FSDP wraps the model",
+    },
+    "fsdp_orig_params": {
+        "role": "remedy",
+        "summary": "fsdp_optimizer_first with use_orig_params=True",
+    },
+    "fully_shard": {
+        "role": "control",
+        "summary": "fully_shard (FSDP 2), and the optimizer built after it",
+        "needs": ("torch>=2.6",),
+    },
+    "fully_shard_optimizer_first": {
+        "role": "reported",
+        "summary": "the optimizer built before fully_shard",
+        "needs": ("torch>=2.6",),
+    },
+}
+
+AGREE = [
+    ("ddp", "prepared_by_hand"),
+    ("ddp", "reduced_by_hand"),
+    ("ddp", "checkpointed"),
+    ("ddp", "checkpointed_non_reentrant"),
+    ("twice_non_reentrant", "twice_static_graph"),
+    ("find_unused", "unused_times_zero"),
+    ("find_unused", "accelerate_find_unused"),
+    ("lora", "lora_no_find_unused"),
+    ("lora", "lora_non_reentrant"),
+    ("lora", "lora_static_graph"),
+    ("ddp", "fsdp", {"only": "first loss"}),
+    ("fsdp", "fsdp_orig_params", {"only": "first loss"}),
+    ("ddp", "fully_shard", {"only": "first loss"}),
+]
+
+RANKS = 2
+EVERY = 3
+"""Parameters that are averaged by hand are averaged after so many steps."""
+PATIENCE_S = 30.0
+"""How long the first rank waits for the second one to end."""
+DDP: dict[str, dict[str, Any]] = {
+    "find_unused": {"find_unused_parameters": True},
+    "unused_static_graph": {"static_graph": True},
+    "never_used": {"find_unused_parameters": True},
+    "checkpointed_find_unused": {"find_unused_parameters": True},
+    "twice_static_graph": {"static_graph": True},
+    "lora_checkpointing": {"find_unused_parameters": True},
+    "lora_reentrant": {"find_unused_parameters": True},
+    "lora_non_reentrant": {"find_unused_parameters": True},
+    "lora_static_graph": {"static_graph": True},
+    "saved_head_find_unused": {"find_unused_parameters": True},
+    "saved_head_non_reentrant": {"find_unused_parameters": True},
+    "saved_head_static_graph": {"static_graph": True},
+}
+"""What a variant gives to DistributedDataParallel."""
+
+
+def train(variant: str, device: str, steps: int) -> None:
+    """Run the first rank here and the second one in a fork of this process."""
+    if device != "cpu":
+        raise unittest.SkipTest("two ranks of gloo share a CPU; NCCL needs two GPUs")
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        second = multiprocessing.get_context("fork").Process(
+            target=run, args=(variant, 1, store, steps), daemon=True
+        )
+        second.start()
+        try:
+            run(variant, 0, store, steps)
+            second.join(PATIENCE_S)
+        finally:
+            second.kill()
+            second.join()
+
+
+def run(variant: str, rank: int, store: str, steps: int) -> None:
+    """Train as one rank. Each rank has data of its own, and the same model at first."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(RANKS))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=RANKS)
+    torch.manual_seed(0)
+    if variant.startswith(("lora", "saved_head")):
+        adapters(variant, rank, steps)
+    elif variant.startswith(("fsdp", "fully_shard")):
+        sharded(variant, rank, steps)
+    else:
+        replicated(variant, rank, steps)
+
+
+class Net(torch.nn.Module):
+    """A perceptron with a hidden layer that may run twice, and a second head."""
+
+    def __init__(self, variant: str) -> None:
+        super().__init__()
+        self.variant = variant
+        self.first = torch.nn.Linear(8, 16)
+        self.hidden = torch.nn.Linear(16, 16)
+        self.heads = torch.nn.ModuleList(
+            torch.nn.Linear(16, 1)
+            for _ in range(2 if variant in HEADS or variant == "never_used" else 1)
+        )
+
+    def forward(self, x: torch.Tensor, head: int = 0) -> torch.Tensor:
+        x = torch.tanh(self.first(x))
+        for _ in range(2 if "twice" in self.variant else 1):
+            x = self.layer(x)
+        if self.variant == "unused_times_zero":
+            return self.heads[head](x) + 0 * self.heads[1 - head](x)
+        return self.heads[head](x)
+
+    def layer(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.variant.startswith(("checkpointed", "twice")):
+            return torch.tanh(self.hidden(x))
+        reentrant = not self.variant.endswith("non_reentrant")
+        return torch.tanh(checkpoint(self.hidden, x, use_reentrant=reentrant))
+
+
+HEADS = (
+    "unused",
+    "find_unused",
+    "unused_times_zero",
+    "unused_static_graph",
+    "accelerate_unused",
+    "accelerate_find_unused",
+)
+"""Variants in which two heads take turns."""
+PAST_WRAPPER = ("past_wrapper", "prepared_by_hand", "reduced_by_hand")
+
+
+def data(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The batch of this rank."""
+    torch.manual_seed(1 + rank)
+    return torch.randn(32, 8), torch.randn(32, 1)
+
+
+def replicated(variant: str, rank: int, steps: int) -> None:
+    """Train with DistributedDataParallel, by itself or by accelerate."""
+    model: Any = Net(variant)
+    if variant.startswith("accelerate"):
+        model, optimizer, backward = by_accelerate(variant, model)
+    else:
+        if variant != "averaged_by_hand":
+            model = DistributedDataParallel(model, **DDP.get(variant, {}))
+        if variant == "twice_set_static_graph":
+            model._set_static_graph()
+        optimizer, backward = torch.optim.SGD(model.parameters(), lr=0.1), torch.Tensor.backward
+    x, y = data(rank)
+    called = model.module if variant in PAST_WRAPPER else model
+    for step in range(steps):
+        optimizer.zero_grad()
+        with model.no_sync() if variant == "kept_no_sync" else contextlib.nullcontext():
+            predicted = called(x, step % 2 if variant in HEADS else 0)
+            if variant == "prepared_by_hand":
+                model.reducer.prepare_for_backward([])
+            backward(torch.nn.functional.mse_loss(predicted, y))
+        if variant == "reduced_by_hand":
+            average([parameter.grad for parameter in model.parameters()])
+        optimizer.step()
+        if variant == "averaged_by_hand" and step % EVERY == EVERY - 1:
+            average([parameter.data for parameter in model.parameters()])
+
+
+def average(tensors: list[torch.Tensor]) -> None:
+    """Put the mean over the ranks in the place of each tensor."""
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+        tensor /= RANKS
+
+
+def by_accelerate(variant: str, model: torch.nn.Module) -> tuple[Any, Any, Any]:
+    """The model and its optimizer, prepared, and the function that calls backward."""
+    import accelerate
+
+    handlers = []
+    if variant == "accelerate_find_unused":
+        handlers = [accelerate.DistributedDataParallelKwargs(find_unused_parameters=True)]
+    accelerator = accelerate.Accelerator(cpu=True, kwargs_handlers=handlers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return *accelerator.prepare(model, optimizer), accelerator.backward
+
+
+def adapters(variant: str, rank: int, steps: int) -> None:
+    """Train LoRA on a tiny Llama."""
+    import peft
+    import transformers
+
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=64,
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            use_cache=False,
+        )
+    )
+    if variant != "lora":
+        reentrant = {
+            "lora_reentrant": {"use_reentrant": True},
+            "lora_non_reentrant": {"use_reentrant": False},
+            "saved_head_non_reentrant": {"use_reentrant": False},
+        }.get(variant)
+        kwargs = {} if reentrant is None else {"gradient_checkpointing_kwargs": reentrant}
+        model.enable_input_require_grads()
+        model.gradient_checkpointing_enable(**kwargs)
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        target_modules=["q_proj", "v_proj"],
+        modules_to_save=["lm_head"] if variant.startswith("saved_head") else None,
+    )
+    model = peft.get_peft_model(model, config)
+    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-2)
+    backward = torch.Tensor.backward
+    if variant == "lora_accelerate":
+        import accelerate
+
+        accelerator = accelerate.Accelerator(cpu=True)
+        model, optimizer = accelerator.prepare(model, optimizer)
+        backward = accelerator.backward
+    else:
+        model = DistributedDataParallel(model, **DDP.get(variant, {}))
+    model.train()
+    torch.manual_seed(1 + rank)
+    tokens = torch.randint(0, 64, (4, 12))
+    for _ in range(steps):
+        optimizer.zero_grad()
+        backward(model(input_ids=tokens, labels=tokens).loss)
+        optimizer.step()
+
+
+def sharded(variant: str, rank: int, steps: int) -> None:
+    """Train with FSDP."""
+    model: Any = Net(variant)
+    first = variant.endswith(("optimizer_first", "orig_params"))
+    if first:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if variant.startswith("fully_shard"):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
+    else:
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        model = FullyShardedDataParallel(
+            model,
+            device_id=torch.device("cpu"),
+            use_orig_params=variant == "fsdp_orig_params",
+        )
+    if not first:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = data(rank)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("variant", choices=VARIANTS)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=16)
+    train(**vars(parser.parse_args()))
