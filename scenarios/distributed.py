@@ -11,12 +11,15 @@ import tempfile
 import unittest
 from typing import Any
 
+import accelerate
+import peft
 import torch
 import torch.distributed as dist
+import transformers
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-NEEDS = ("torch",)
+NEEDS = ("torch", "accelerate", "peft", "transformers")
 
 VARIANTS = {
     "ddp": {"role": "control", "summary": "DistributedDataParallel as its tutorial has it"},
@@ -43,12 +46,10 @@ VARIANTS = {
     "accelerate_unused": {
         "role": "reported",
         "summary": "the two heads with accelerate, as it is",
-        "needs": ("torch", "accelerate"),
     },
     "accelerate_find_unused": {
         "role": "remedy",
         "summary": "accelerate with DistributedDataParallelKwargs(find_unused_parameters=True)",
-        "needs": ("torch", "accelerate"),
     },
     "past_wrapper": {
         "role": "reported",
@@ -101,76 +102,74 @@ VARIANTS = {
     "lora": {
         "role": "control",
         "summary": "LoRA without checkpointing",
-        "needs": ("torch", "transformers", "peft"),
     },
     "lora_checkpointing": {
         "role": "reported",
         "summary": "LoRA, gradient_checkpointing_enable() and find_unused_parameters=True",
-        "needs": ("torch", "transformers", "peft"),
     },
     "lora_no_find_unused": {
         "role": "remedy",
         "summary": "LoRA, gradient_checkpointing_enable() and find_unused_parameters=False",
-        "needs": ("torch", "transformers", "peft"),
     },
     "lora_static_graph": {
         "role": "remedy",
         "summary": "LoRA, gradient_checkpointing_enable() and static_graph=True",
-        "needs": ("torch", "transformers", "peft"),
     },
     "lora_reentrant": {
         "role": "reported",
         "summary": "lora_checkpointing with use_reentrant=True, said aloud",
-        "needs": ("torch", "transformers>=4.35", "peft"),
+        "needs": ("torch", "accelerate", "peft", "transformers>=4.35"),
     },
     "lora_non_reentrant": {
         "role": "remedy",
         "summary": "lora_checkpointing with use_reentrant=False",
-        "needs": ("torch", "transformers>=4.35", "peft"),
+        "needs": ("torch", "accelerate", "peft", "transformers>=4.35"),
     },
     "lora_accelerate": {
-        "role": "control",
+        "role": "reported",
         "summary": "LoRA and gradient_checkpointing_enable() with accelerate, as it is",
-        "needs": ("torch", "transformers", "peft", "accelerate"),
     },
     "saved_head": {
         "role": "reported",
         "summary": "LoRA with modules_to_save, gradient_checkpointing_enable()",
-        "needs": ("torch", "transformers", "peft"),
     },
     "saved_head_find_unused": {
         "role": "reported",
         "summary": "saved_head with find_unused_parameters=True",
-        "needs": ("torch", "transformers", "peft"),
     },
     "saved_head_static_graph": {
         "role": "remedy",
         "summary": "saved_head with static_graph=True",
-        "needs": ("torch", "transformers", "peft"),
     },
     "saved_head_non_reentrant": {
         "role": "remedy",
         "summary": "saved_head with find_unused_parameters=True and use_reentrant=False",
-        "needs": ("torch", "transformers>=4.35", "peft"),
+        "needs": ("torch", "accelerate", "peft", "transformers>=4.35"),
     },
-    "fsdp": {"role": "control", "summary": "FSDP, and the optimizer built after it"},
+    "fsdp": {
+        "role": "control",
+        "summary": "FSDP, and the optimizer built after it",
+        "needs": ("torch>=2.1", "accelerate", "peft", "transformers"),
+    },
     "fsdp_optimizer_first": {
         "role": "reported",
         "summary": "the optimizer built before FSDP wraps the model",
+        "needs": ("torch>=2.1", "accelerate", "peft", "transformers"),
     },
     "fsdp_orig_params": {
         "role": "remedy",
         "summary": "fsdp_optimizer_first with use_orig_params=True",
+        "needs": ("torch>=2.1", "accelerate", "peft", "transformers"),
     },
     "fully_shard": {
         "role": "control",
         "summary": "fully_shard (FSDP 2), and the optimizer built after it",
-        "needs": ("torch>=2.6",),
+        "needs": ("torch>=2.7", "accelerate", "peft", "transformers"),
     },
     "fully_shard_optimizer_first": {
         "role": "reported",
         "summary": "the optimizer built before fully_shard",
-        "needs": ("torch>=2.6",),
+        "needs": ("torch>=2.7", "accelerate", "peft", "transformers"),
     },
 }
 
@@ -185,6 +184,8 @@ AGREE = [
     ("lora", "lora_no_find_unused"),
     ("lora", "lora_non_reentrant"),
     ("lora", "lora_static_graph"),
+    ("saved_head", "saved_head_non_reentrant"),
+    ("saved_head", "saved_head_static_graph"),
     ("ddp", "fsdp", {"only": "first loss"}),
     ("fsdp", "fsdp_orig_params", {"only": "first loss"}),
     ("ddp", "fully_shard", {"only": "first loss"}),
@@ -327,8 +328,6 @@ def average(tensors: list[torch.Tensor]) -> None:
 
 def by_accelerate(variant: str, model: torch.nn.Module) -> tuple[Any, Any, Any]:
     """The model and its optimizer, prepared, and the function that calls backward."""
-    import accelerate
-
     handlers = []
     if variant == "accelerate_find_unused":
         handlers = [accelerate.DistributedDataParallelKwargs(find_unused_parameters=True)]
@@ -339,9 +338,6 @@ def by_accelerate(variant: str, model: torch.nn.Module) -> tuple[Any, Any, Any]:
 
 def adapters(variant: str, rank: int, steps: int) -> None:
     """Train LoRA on a tiny Llama."""
-    import peft
-    import transformers
-
     model = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(
             vocab_size=64,
@@ -364,6 +360,9 @@ def adapters(variant: str, rank: int, steps: int) -> None:
         model.gradient_checkpointing_enable(**kwargs)
     config = peft.LoraConfig(
         task_type="CAUSAL_LM",
+        r=4,
+        lora_alpha=8,
+        lora_dropout=0.0,
         target_modules=["q_proj", "v_proj"],
         modules_to_save=["lm_head"] if variant.startswith("saved_head") else None,
     )
@@ -371,8 +370,6 @@ def adapters(variant: str, rank: int, steps: int) -> None:
     optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-2)
     backward = torch.Tensor.backward
     if variant == "lora_accelerate":
-        import accelerate
-
         accelerator = accelerate.Accelerator(cpu=True)
         model, optimizer = accelerator.prepare(model, optimizer)
         backward = accelerator.backward
