@@ -1,5 +1,4 @@
-"""Two ranks: DistributedDataParallel and FSDP on gloo, on one machine.
-"""
+"""Two ranks: DistributedDataParallel and FSDP on gloo, on one machine."""
 
 from __future__ import annotations
 
@@ -9,6 +8,7 @@ import multiprocessing
 import os
 import tempfile
 import unittest
+from pathlib import Path
 from typing import Any
 
 import accelerate
@@ -219,7 +219,7 @@ def train(variant: str, device: str, steps: int) -> None:
         raise unittest.SkipTest("two ranks of gloo share a CPU; NCCL needs two GPUs")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     with tempfile.TemporaryDirectory() as folder:
-        store = os.path.join(folder, "store")
+        store = str(Path(folder) / "store")
         second = multiprocessing.get_context("fork").Process(
             target=run, args=(variant, 1, store, steps), daemon=True
         )
@@ -301,7 +301,7 @@ def replicated(variant: str, rank: int, steps: int) -> None:
         if variant != "averaged_by_hand":
             model = DistributedDataParallel(model, **DDP.get(variant, {}))
         if variant == "twice_set_static_graph":
-            model._set_static_graph()
+            model._set_static_graph()  # noqa: SLF001  (the error message says so)
         optimizer, backward = torch.optim.SGD(model.parameters(), lr=0.1), torch.Tensor.backward
     x, y = data(rank)
     called = model.module if variant in PAST_WRAPPER else model
@@ -323,7 +323,7 @@ def average(tensors: list[torch.Tensor]) -> None:
     """Put the mean over the ranks in the place of each tensor."""
     for tensor in tensors:
         dist.all_reduce(tensor)
-        tensor /= RANKS
+        tensor.div_(RANKS)
 
 
 def by_accelerate(variant: str, model: torch.nn.Module) -> tuple[Any, Any, Any]:

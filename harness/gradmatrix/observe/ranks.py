@@ -126,10 +126,9 @@ def read(folder: str) -> List[Tuple[int, int, Sums]]:
         if name.endswith(".rank"):
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 # A rank that was killed may have left a part of a line.
-                first, *rest = [json.loads(line) for line in file if line.endswith("\n")]
-            found.append(
-                (first["rank"], first["ranks"], {line["steps"]: line["sums"] for line in rest})
-            )
+                lines = [json.loads(line) for line in file if line.endswith("\n")]
+            known = {line["steps"]: line["sums"] for line in lines[1:]}
+            found += [(line["rank"], line["ranks"], known) for line in lines[:1]]
     return found
 
 
