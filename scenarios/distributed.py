@@ -1,4 +1,44 @@
-"""Two ranks: DistributedDataParallel and FSDP on gloo, on one machine."""
+"""Two ranks on one machine: DistributedDataParallel, FSDP, accelerate and LoRA, on gloo.
+
+accelerate issue 2017: parameters that the loss does not use, and "Expected to have finished
+reduction in the prior iteration". accelerate issue 2665: a model does not learn under FSDP, and
+nothing says so. PEFT issue 313: LoRA with checkpointing, and "Expected to mark a variable ready
+only once". PEFT issue 899: `modules_to_save` leaves parameters unused. accelerate issue 3285 and
+icefall issue 226: who calls `model.module` goes past the wrapper that averages gradients.
+
+The script forks its second rank. Both begin with equal parameters and have data of their own.
+
+- `unused`, `find_unused`, `unused_*`, `accelerate_*`: two heads take turns, so that each step leaves
+  one unused and both should learn. With `never_used` one never learns, and nothing says so.
+- `past_wrapper` and `kept_no_sync` average nothing; `prepared_by_hand`, `reduced_by_hand` and
+  `averaged_by_hand` do it in other ways. `ddp` is the usual one.
+- `checkpointed*` and `twice_*`: checkpointing of a layer that runs once, or twice in each step.
+- `lora*` and `saved_head*`: a tiny Llama, checkpointed as `gradient_checkpointing_enable()` does it
+  if the variant does not say how. `saved_head` has `modules_to_save=["lm_head"]`, whose original
+  module is not used.
+- `fsdp*` and `fully_shard*`: the optimizer is built after the model is sharded, or before it. With
+  torch itself, because accelerate has no FSDP on a CPU.
+
+What the measurement shows (CPU; PyTorch 2.0.1 to 2.15.0)
+
+- Past the wrapper each rank trains a model of its own, without an error or a warning:
+  update:ranks-differ, on every release. `prepare_for_backward` and reducing by hand give the same
+  losses as the wrapper.
+- Unused parameters stop the second step on every release. `find_unused_parameters=True` and adding
+  the other head times 0 help; `static_graph=True` does not, because the graph changes.
+- Checkpointing that is reentrant fails with `find_unused_parameters=True`, also where each layer
+  runs once, and without it only where a layer runs twice. So LoRA fails as reported, but not with
+  accelerate as it is. It trains without that argument, or non-reentrant, which is what
+  `gradient_checkpointing_enable()` does in Transformers 5.23.0 and did not do in 4.57.6.
+- `static_graph=True` helps from PyTorch 2.2.2 on. With 2.0.1 and LoRA it raises nothing, and the
+  ranks drift apart: after 8 steps by up to 0.095, as an all_gather shows, with weights up to 0.31.
+- `modules_to_save` fails as reported with PEFT 0.3.0, and trains from 0.10.0 on.
+- An optimizer that was built before FSDP updates nothing, without a word, unless
+  `use_orig_params=True`. With `fully_shard` it is the same, and there is no such argument.
+- FSDP needs a GPU in PyTorch 2.0.1, and so does `fully_shard` in 2.6.0: the record of a stream of
+  the CPU is missing there. gloo's `destroy_process_group` can hang in 2.0.1; nobody needs to call
+  it here.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +48,9 @@ import multiprocessing
 import os
 import tempfile
 import unittest
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import accelerate
 import peft
@@ -18,6 +59,9 @@ import torch.distributed as dist
 import transformers
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NEEDS = ("torch", "accelerate", "peft", "transformers")
 
@@ -196,21 +240,22 @@ EVERY = 3
 """Parameters that are averaged by hand are averaged after so many steps."""
 PATIENCE_S = 30.0
 """How long the first rank waits for the second one to end."""
-DDP: dict[str, dict[str, Any]] = {
-    "find_unused": {"find_unused_parameters": True},
-    "unused_static_graph": {"static_graph": True},
-    "never_used": {"find_unused_parameters": True},
-    "checkpointed_find_unused": {"find_unused_parameters": True},
-    "twice_static_graph": {"static_graph": True},
-    "lora_checkpointing": {"find_unused_parameters": True},
-    "lora_reentrant": {"find_unused_parameters": True},
-    "lora_non_reentrant": {"find_unused_parameters": True},
-    "lora_static_graph": {"static_graph": True},
-    "saved_head_find_unused": {"find_unused_parameters": True},
-    "saved_head_non_reentrant": {"find_unused_parameters": True},
-    "saved_head_static_graph": {"static_graph": True},
-}
-"""What a variant gives to DistributedDataParallel."""
+FIND_UNUSED = (
+    "find_unused",
+    "never_used",
+    "checkpointed_find_unused",
+    "lora_checkpointing",
+    "lora_reentrant",
+    "lora_non_reentrant",
+    "saved_head_find_unused",
+    "saved_head_non_reentrant",
+)
+STATIC_GRAPH = (
+    "unused_static_graph",
+    "twice_static_graph",
+    "lora_static_graph",
+    "saved_head_static_graph",
+)
 
 
 def train(variant: str, device: str, steps: int) -> None:
@@ -221,7 +266,7 @@ def train(variant: str, device: str, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "store")
         second = multiprocessing.get_context("fork").Process(
-            target=run, args=(variant, 1, store, steps), daemon=True
+            target=lambda: run(variant, 1, store, steps), daemon=True
         )
         second.start()
         try:
@@ -247,31 +292,35 @@ def run(variant: str, rank: int, store: str, steps: int) -> None:
 
 
 class Net(torch.nn.Module):
-    """A perceptron with a hidden layer that may run twice, and a second head."""
+    """A perceptron. Its hidden layer may run twice, and heads may take turns."""
 
-    def __init__(self, variant: str) -> None:
+    def __init__(self, heads: int, times: int, layer: Callable[..., torch.Tensor]) -> None:
         super().__init__()
-        self.variant = variant
         self.first = torch.nn.Linear(8, 16)
         self.hidden = torch.nn.Linear(16, 16)
-        self.heads = torch.nn.ModuleList(
-            torch.nn.Linear(16, 1)
-            for _ in range(2 if variant in HEADS or variant == "never_used" else 1)
-        )
+        self.heads = torch.nn.ModuleList(torch.nn.Linear(16, 1) for _ in range(heads))
+        self.times = times
+        self.layer = layer
 
-    def forward(self, x: torch.Tensor, head: int = 0) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, head: int = 0, other: int | None = None) -> torch.Tensor:
         x = torch.tanh(self.first(x))
-        for _ in range(2 if "twice" in self.variant else 1):
-            x = self.layer(x)
-        if self.variant == "unused_times_zero":
-            return self.heads[head](x) + 0 * self.heads[1 - head](x)
-        return self.heads[head](x)
+        for _ in range(self.times):
+            x = torch.tanh(self.layer(self.hidden, x))
+        return self.heads[head](x) + (0 if other is None else 0 * self.heads[other](x))
 
-    def layer(self, x: torch.Tensor) -> torch.Tensor:
-        if not self.variant.startswith(("checkpointed", "twice")):
-            return torch.tanh(self.hidden(x))
-        reentrant = not self.variant.endswith("non_reentrant")
-        return torch.tanh(checkpoint(self.hidden, x, use_reentrant=reentrant))
+
+def called(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Call a module, as ``checkpoint`` does."""
+    return module(x)
+
+
+def net(variant: str) -> Net:
+    """The model of a variant."""
+    layer: Callable[..., torch.Tensor] = called
+    if variant.startswith(("checkpointed", "twice")):
+        layer = partial(checkpoint, use_reentrant=not variant.endswith("non_reentrant"))
+    heads = 2 if variant in HEADS or variant == "never_used" else 1
+    return Net(heads, 2 if "twice" in variant else 1, layer)
 
 
 HEADS = (
@@ -286,6 +335,15 @@ HEADS = (
 PAST_WRAPPER = ("past_wrapper", "prepared_by_hand", "reduced_by_hand")
 
 
+def options(variant: str) -> dict[str, bool]:
+    """What a variant gives to DistributedDataParallel."""
+    if variant in FIND_UNUSED:
+        return {"find_unused_parameters": True}
+    if variant in STATIC_GRAPH:
+        return {"static_graph": True}
+    return {}
+
+
 def data(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The batch of this rank."""
     torch.manual_seed(1 + rank)
@@ -294,21 +352,22 @@ def data(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def replicated(variant: str, rank: int, steps: int) -> None:
     """Train with DistributedDataParallel, by itself or by accelerate."""
-    model: Any = Net(variant)
+    model: Any = net(variant)
     if variant.startswith("accelerate"):
         model, optimizer, backward = by_accelerate(variant, model)
     else:
         if variant != "averaged_by_hand":
-            model = DistributedDataParallel(model, **DDP.get(variant, {}))
+            model = DistributedDataParallel(model, **options(variant))
         if variant == "twice_set_static_graph":
             model._set_static_graph()  # noqa: SLF001  (the error message says so)
         optimizer, backward = torch.optim.SGD(model.parameters(), lr=0.1), torch.Tensor.backward
     x, y = data(rank)
-    called = model.module if variant in PAST_WRAPPER else model
+    forward = model.module if variant in PAST_WRAPPER else model
     for step in range(steps):
         optimizer.zero_grad()
         with model.no_sync() if variant == "kept_no_sync" else contextlib.nullcontext():
-            predicted = called(x, step % 2 if variant in HEADS else 0)
+            head = step % 2 if variant in HEADS else 0
+            predicted = forward(x, head, 1 - head if variant == "unused_times_zero" else None)
             if variant == "prepared_by_hand":
                 model.reducer.prepare_for_backward([])
             backward(torch.nn.functional.mse_loss(predicted, y))
@@ -350,12 +409,11 @@ def adapters(variant: str, rank: int, steps: int) -> None:
         )
     )
     if variant != "lora":
-        reentrant = {
-            "lora_reentrant": {"use_reentrant": True},
-            "lora_non_reentrant": {"use_reentrant": False},
-            "saved_head_non_reentrant": {"use_reentrant": False},
-        }.get(variant)
-        kwargs = {} if reentrant is None else {"gradient_checkpointing_kwargs": reentrant}
+        kwargs: dict[str, Any] = {}
+        if variant == "lora_reentrant":
+            kwargs = {"gradient_checkpointing_kwargs": {"use_reentrant": True}}
+        elif variant.endswith("non_reentrant"):
+            kwargs = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
         model.enable_input_require_grads()
         model.gradient_checkpointing_enable(**kwargs)
     config = peft.LoraConfig(
@@ -374,7 +432,7 @@ def adapters(variant: str, rank: int, steps: int) -> None:
         model, optimizer = accelerator.prepare(model, optimizer)
         backward = accelerator.backward
     else:
-        model = DistributedDataParallel(model, **DDP.get(variant, {}))
+        model = DistributedDataParallel(model, **options(variant))
     model.train()
     torch.manual_seed(1 + rank)
     tokens = torch.randint(0, 64, (4, 12))
@@ -386,12 +444,12 @@ def adapters(variant: str, rank: int, steps: int) -> None:
 
 def sharded(variant: str, rank: int, steps: int) -> None:
     """Train with FSDP."""
-    model: Any = Net(variant)
+    model: Any = net(variant)
     first = variant.endswith(("optimizer_first", "orig_params"))
     if first:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     if variant.startswith("fully_shard"):
-        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.device_mesh import init_device_mesh  # older releases lack it
         from torch.distributed.fsdp import fully_shard
 
         fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
