@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gradmatrix.core.model import Gradient
+from gradmatrix.core.observation import Diverged
 from gradmatrix.core.outcomes import Outcome
 from gradmatrix.judge.verdict import Ended, Verdict, gradient_status, judge
 from tests.factories import BACKWARD, make_built, make_observation, make_parameter, make_raised
@@ -18,6 +19,7 @@ from tests.factories import BACKWARD, make_built, make_observation, make_paramet
 if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
 
+DRIFT = Diverged(step=1, ranks=2, frames=())
 NO_GRAD_FN = "element 0 of tensors does not require grad and does not have a grad_fn"
 
 
@@ -287,6 +289,23 @@ def test_a_script_without_an_optimizer_step_updates_nothing() -> None:
         verdict.gradient,
         verdict.message,
     )
+
+
+def test_ranks_that_drift_apart_have_an_outcome_of_their_own() -> None:
+    """Everything learns, in each of them."""
+    verdict = judge(make_observation(drift=DRIFT), Ended(exit=0))
+    assert ("update:ranks-differ", "flowing", "the parameters of 2 ranks differ after step 1") == (
+        str(verdict.outcome),
+        verdict.gradient,
+        verdict.message,
+    )
+
+
+def test_what_does_not_learn_comes_before_ranks_that_drift_apart() -> None:
+    """Its cause may be that of the drift."""
+    still = make_parameter(changed=False)
+    seen = make_observation(parameters=(still,), drift=DRIFT)
+    assert "update:none" == str(judge(seen, Ended(exit=0)).outcome)
 
 
 def test_a_scaler_that_skips_every_step_has_an_outcome_of_its_own() -> None:

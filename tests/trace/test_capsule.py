@@ -212,6 +212,7 @@ def test_a_setting_that_mentions_other_variants_is_left_out(summary: str, kept: 
         ("gradient:nonfinite", "2 of 2 …", "gradient.isfinite().all()"),
         ("gradient:none", capsule.NOTHING_TRAINABLE, "nothing is trainable"),
         ("update:none", "2 of 2 …", "did not change"),
+        ("update:ranks-differ", "the parameters of 2 ranks …", "ranks differ after step {step}"),
         ("step:nonfinite-loss", "loss (nan)", "the loss is not finite"),
     ],
 )

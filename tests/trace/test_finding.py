@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gradmatrix.core.observation import Kept
-from gradmatrix.judge.causes import Remedy
+from gradmatrix.core.observation import Diverged, Kept
+from gradmatrix.judge.causes import Cause, Remedy
 from gradmatrix.trace.trace import Finding, Left, Process, Speed, conclude, headline, report, speed
 from tests.factories import (
     BACKWARD,
@@ -50,6 +50,15 @@ def test_a_script_that_trains() -> None:
     assert ("trains", "flowing", 20, 123_456_789, 0) == (
         found.outcome, found.gradient, found.steps, found.peak_memory_bytes, found.exit_code,
     )  # fmt: skip
+
+
+def test_ranks_that_drift_apart_are_the_outcome() -> None:
+    """The first rank alone saw a script that trains."""
+    left = Left(processes=(process(),), drift=Diverged(step=1, ranks=2, frames=()))
+    found = conclude(["python", "train.py"], 0, left)
+    assert headline(found).startswith("update:ranks-differ, gradient flowing, 20 steps")
+    assert found.diagnosis is not None
+    assert Cause.RANKS_DIFFER is found.diagnosis.cause
 
 
 MISSES = make_observation(reached="import", raised=make_raised(kind="ModuleNotFoundError"), steps=0)

@@ -129,6 +129,9 @@ TABLE = (
     Row(outcome="update:skipped",
         doc="Training ended, but GradScaler skipped every step of the optimizer: some gradients "
         "were NaN or infinite each time."),
+    Row(outcome="update:ranks-differ",
+        doc="Everything learns, but ranks that began with equal parameters have different ones "
+        "afterwards: each trains a model of its own."),
     Row(outcome="update:unseen", judged=False,
         doc="It ran to its end, but nothing happened that is watched, or it could not be read. "
         "It may train."),
@@ -230,6 +233,7 @@ NONFINITE_LOSS = named("step:nonfinite-loss")
 NO_UPDATE = named("update:none")
 PARTIAL_UPDATE = named("update:partial")
 SKIPPED_STEPS = named("update:skipped")
+RANKS_DIFFER = named("update:ranks-differ")
 UNSEEN = named("update:unseen")
 DISAGREES = named("relation:disagrees")
 TIMEOUT = named("process:timeout")

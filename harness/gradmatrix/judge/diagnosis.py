@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.model import Gradient
 from gradmatrix.core.observation import Frame, Frozen
+from gradmatrix.core.outcomes import RANKS_DIFFER
 from gradmatrix.core.text import counted, few
 from gradmatrix.judge.causes import Cause
 from gradmatrix.judge.errors import advise_on_error
@@ -228,7 +229,7 @@ def diagnose(seen: Observation) -> Diagnosis | None:
     outcome = judge_observation(seen).outcome
     if not outcome.judged or seen.reached == "import":
         return None
-    if outcome.trains:
+    if outcome.trains or str(outcome) == RANKS_DIFFER:
         silent: tuple[Sign, ...] = (
             not_called,
             unmoved,

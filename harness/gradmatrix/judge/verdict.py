@@ -20,6 +20,7 @@ from gradmatrix.core.outcomes import (
     NONFINITE_LOSS,
     OUT_OF_MEMORY,
     PARTIAL_UPDATE,
+    RANKS_DIFFER,
     SAYS_DISK_FULL,
     SETUP_EXCEPTION,
     SKIPPED_STEPS,
@@ -197,6 +198,12 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
             some = f"{len(bad)} of {len(learning)} trainable parameters"
             message = f"{some} got {GOT[status]}: {some_names(bad)}"
         return Verdict(Outcome(f"{Phase.GRADIENT}:{status}"), status, message)
+    return judge_updates(seen, status)
+
+
+def judge_updates(seen: Observation, status: Gradient) -> Verdict:
+    """The verdict if everything that should learn got a gradient: what changed, and how."""
+    learning = [p for p in seen.parameters if p.learns]
     still = [p for p in learning if not p.changed]
     if still:
         outcome = Outcome(NO_UPDATE if len(still) == len(learning) else PARTIAL_UPDATE)
@@ -205,6 +212,9 @@ def judge_training(seen: Observation, status: Gradient | None) -> Verdict:
         some = f"{len(still)} of {len(learning)} trainable parameters"
         message = f"{some} did not change{why}: {some_names(still)}"
         return Verdict(outcome, status, message)
+    if seen.drift is not None:
+        message = f"the parameters of {seen.drift.ranks} ranks differ after step {seen.drift.step}"
+        return Verdict(Outcome(RANKS_DIFFER), status, message)
     return Verdict(Outcome(TRAINS), status, "")
 
 

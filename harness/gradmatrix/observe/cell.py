@@ -62,7 +62,9 @@ def run(request: Dict[str, Any], events: IO[str]) -> None:
         device=request["device"],
         light=not request.get("observe", True),
         stop_after=total if own else None,
+        folder=directory if request.get("observe", True) else None,
     )
+    machine.before_exit(observer.drift)
     if commands is not None:
         Pacer(
             observer,
@@ -103,6 +105,7 @@ def run(request: Dict[str, Any], events: IO[str]) -> None:
         {
             "schema": protocol.SCHEMA,
             **outcome,
+            "drift": observer.drift(),
             **observer.facts(),
             "peak_memory_bytes": peak,
             "start_memory_bytes": start_memory_bytes if request["device"] == "cpu" else 0,

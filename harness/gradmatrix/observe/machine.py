@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 from importlib import metadata
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 try:
     import resource as _resource
@@ -29,6 +29,17 @@ def own_process_group() -> None:
     # A server with a session of its own already leads a group.
     if hasattr(os, "setpgid") and os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
+
+
+def before_exit(function: Callable[[], Any]) -> None:
+    """Call ``function`` also if a process ends by ``os._exit``, without exit handlers."""
+    leave = os._exit
+
+    def leaving(status: int) -> None:
+        function()
+        leave(status)
+
+    os._exit = leaving  # type: ignore[assignment]
 
 
 def redirect_output(path: str) -> None:

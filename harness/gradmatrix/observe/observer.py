@@ -22,6 +22,7 @@ from .evidence import Evidence
 from .forward import ForwardWatch
 from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
+from .ranks import RankWatch
 from .rates import RateWatch, of_group
 from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, as_rate, held_by
@@ -58,6 +59,7 @@ class Observer:
         patient: after the audit, look again, ever more rarely, at parameters that had not learned
             yet.
         stop_after: end the script by :class:`Enough` after this many steps.
+        folder: a folder that all processes of the script share, in which ranks are compared.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Observer:
         light: bool = False,
         patient: bool = False,
         stop_after: Optional[int] = None,
+        folder: Optional[str] = None,
     ) -> None:
         self.audit = 0 if light else audit
         self.skip = audit + warmup
@@ -106,8 +109,8 @@ class Observer:
         self._synchronize: Optional[Callable[[], None]] = None
         self.tree = ModuleTree(self.trouble)
         self.messages = MessageWatch()
-        self.scaler = ScalerWatch()
-        self.rates = RateWatch()
+        self.scaler, self.rates = ScalerWatch(), RateWatch()
+        self.ranks = None if folder is None else RankWatch(folder)
         self._unmoved: Optional[Dict[str, Any]] = None
         """Why the updates of a script without an optimizer change nothing."""
         self._stepped_at: List[Dict[str, Any]] = []
@@ -314,6 +317,8 @@ class Observer:
             self.updates.end()
             self._guarded(self.backward.first_step)
         self.forward.severing.stepping = True
+        if self.ranks is not None:
+            self._guarded(self.ranks.before_step, optimizer)
         if self.later.steps(optimizer):
             self._guarded(self.later.before_step, optimizer)
         if self.patient:
@@ -430,6 +435,13 @@ class Observer:
             "step_times_s": [after - before for before, after in zip(self.ticks, self.ticks[1:])],
             "observer_errors": self.trouble.errors,
         }
+
+    def drift(self) -> Optional[Dict[str, Any]]:
+        """How ranks that began with equal parameters differ, when this one has ended."""
+        if self.ranks is None:
+            return None
+        self._guarded(self.ranks.end)
+        return self._or(self.ranks.drift, None)  # type: ignore[no-any-return]
 
     def _settled_facts(self) -> Dict[str, Any]:
         """The facts about objects; of a training after the audit only why it failed."""

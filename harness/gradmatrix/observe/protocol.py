@@ -38,7 +38,8 @@ The directory of a cell receives ``observation.json`` and ``output.txt``. The fi
 or not at all, and has the shape of ``gradmatrix.core.observation.Observation``. The second is what
 the script printed. A missing observation is evidence too: the process died, and the ``ended`` event
 says how. ``imported.json`` lists the modules that the cell had to import itself; the server imports
-them before its next fork ("import_s" of the ``ended`` event).
+them before its next fork ("import_s" of the ``ended`` event). Ranks that the script forks leave
+``PID.rank``: see ``ranks.py``.
 
 If "fork" is false, the server runs the one requested cell in its own process and exits. Its
 ``started`` event then has its own pid.

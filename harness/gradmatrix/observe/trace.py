@@ -9,10 +9,9 @@ the environment variable GRADMATRIX_TRACE:
       each process that trained or raised. It is replaced as a whole: a second after the first step,
       every ten seconds, and at the end
   PID.trouble    why a process could not be watched
-  PID.rank       {"rank": int, "ranks": int, "sums": [[number, ...], ...], "frames": [Frame, ...],
-                 "past": [Frame, ...]},
-      from each of several ranks that train together: sums over its parameters before the first
-      audited step and after each of them, the call of the step, and calls that go past a wrapper
+  PID.rank       from each of several ranks that train together: see ``ranks.py``
+  PID.drift      Diverged, from the last of them to end, if they began with equal parameters and
+                 have different ones
   enough         exists once a process was stopped after "stop_after" optimizer steps
   PID.enough     a rank is about to be stopped and waits for the others
 """
@@ -27,10 +26,10 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
-from . import machine, protocol, source
-from .frames import frames, of_error
+from . import machine, protocol
+from .frames import of_error
 from .observer import Enough, Observer
-from .torches import held_by
+from .ranks import initialized
 
 DELAY_S = 1.0
 """The first observation is written this late, because it takes milliseconds; a short training is
@@ -39,10 +38,6 @@ INTERVAL_S = 10.0
 PATIENCE_S = 10.0
 """Time for the ranks that are still in the step after which all are stopped."""
 TIMES_KEPT = 10_000
-COMPARED = 4
-"""After so many steps the parameters of ranks are compared."""
-SUMMED = 64
-"""At most this many parameters of a rank are compared."""
 RANKS = ("RANK", "LOCAL_RANK")
 """Set by launchers: torchrun and accelerate set both, Lightning only the second."""
 
@@ -66,14 +61,13 @@ class Trace:
             light=bool(self.rank),
             patient=True,
             stop_after=self.stop_after,
+            folder=folder,
         )
         self.observer.leaving = self._wait_for_ranks
-        self.observer.on_update = lambda: self._stepped(None)
+        self.observer.on_update = self._stepped
         self.began = time.perf_counter()
         self._next_write: Optional[float] = None
         self._ended = False
-        self._together: Optional[Dict[str, Any]] = None
-        """What is told of this rank, for the comparison with the others."""
         self._script: Optional[str] = getattr(sys.modules["__main__"], "__file__", None)
         """The path of the script; None for a command such as ``python -c``."""
         self._before: Any = None
@@ -87,10 +81,9 @@ class Trace:
         from torch.optim import optimizer as optim
 
         self.observer.__enter__()
-        optim.register_optimizer_step_pre_hook(self._about_to_step)
         optim.register_optimizer_step_post_hook(self._stepped)
         atexit.register(self.end)
-        self._follow_exit()
+        machine.before_exit(self.end)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
         self._started_by_multiprocessing()
@@ -100,47 +93,11 @@ class Trace:
         if self.stop_after is not None:
             self._follow_spawned(sys.modules["torch.multiprocessing.spawn"].ProcessContext)
 
-    def _follow_exit(self) -> None:
-        """Write the observation also if the script ends by ``os._exit``, without exit handlers."""
-        leave = os._exit
-
-        def leaving(status: int) -> None:
-            self.end()
-            leave(status)
-
-        os._exit = leaving  # type: ignore[assignment]
-
-    def _about_to_step(self, optimizer: Any, *_: Any) -> None:
-        """Keep sums over the parameters of a rank before the first step."""
-        distributed = initialized() if self._together is None and not self.observer.steps else None
-        if distributed is not None and distributed.get_world_size() > 1:
-            self._together = {
-                "rank": distributed.get_rank(),
-                "ranks": distributed.get_world_size(),
-                "optimizer": optimizer,
-                "sums": [],
-                "frames": frames(),
-            }
-            self._guarded(self._sum)
-
-    def _sum(self) -> None:
-        """Add the sums of this moment. A tensor that is spread over the ranks has none."""
-        assert self._together is not None
-        if len(self._together["sums"]) > COMPARED:
-            return
-        whole = [p for p in held_by(self._together["optimizer"]) if not hasattr(p, "to_local")]
-        self._together["sums"].append(
-            [f"{tuple(p.shape)} {float(p.detach().double().sum()):.12g}" for p in whole[:SUMMED]]
-        )
-
-    def _stepped(self, optimizer: Any = None, *_: Any) -> None:
-        """Compare ranks, and write observations from time to time.
+    def _stepped(self, *_: Any) -> None:
+        """Write observations from time to time.
 
         Called after each step, when the observer has seen it.
         """
-        together = self._together
-        if together is not None and together["optimizer"] is optimizer:
-            self._guarded(self._sum)
         now = time.monotonic()
         if self._next_write is None:
             self._next_write = now + DELAY_S
@@ -218,8 +175,7 @@ class Trace:
             del main.__file__
 
     def _write_last(self) -> None:
-        if self._together is not None:
-            self._guarded(self._tell_rank)
+        self._guarded(self._compare_ranks)
         error = sys.exc_info()[1] or last_exception()
         if isinstance(error, SystemExit):
             if error.code in (0, None):
@@ -242,12 +198,11 @@ class Trace:
                 error,
             )
 
-    def _tell_rank(self) -> None:
-        """Write for the host the sums over this rank's parameters."""
-        assert self._together is not None
-        facts = {key: value for key, value in self._together.items() if key != "optimizer"}
-        facts["past"] = [] if self.rank else source.past_wrapper()
-        protocol.write(os.path.join(self.folder, f"{os.getpid()}.rank"), facts)
+    def _compare_ranks(self) -> None:
+        """Write for the host how ranks differ; the last one to end finds the files of all."""
+        drift = self.observer.drift()
+        if drift is not None:
+            protocol.write(os.path.join(self.folder, f"{os.getpid()}.drift"), drift)
 
     def write(self, reached: str, error: Optional[BaseException]) -> None:
         """Write for the host what has been seen; of another rank only its exception."""
@@ -286,14 +241,6 @@ class Trace:
             return done
 
         context.join = joined
-
-
-def initialized() -> Any:
-    """``torch.distributed`` if there is a process group; else None."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed
 
 
 def begin(folder: str) -> None:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import SHOWN, Gradient
-from gradmatrix.core.outcomes import NONFINITE_LOSS, TRAINS, Outcome, Phase, row_of
+from gradmatrix.core.outcomes import NONFINITE_LOSS, RANKS_DIFFER, TRAINS, Outcome, Phase, row_of
 from gradmatrix.core.text import one_line, versioned
 from gradmatrix.judge.verdict import GOT
 from gradmatrix.stacks.environment import ONLY_CUDA, TRITON
@@ -232,7 +232,7 @@ def main_of(record: Record) -> str | None:
         )
         return GRADIENTS.format(names=NAMES, good=good, got=GOT[status])
     if outcome.phase is Phase.UPDATE:
-        return UPDATES
+        return RANKS if record.outcome == RANKS_DIFFER else UPDATES
     if record.outcome == NONFINITE_LOSS:
         return LOSSES
     if record.observation is None:
@@ -298,6 +298,31 @@ def main() -> None:
     if same:
         listed = ", ".join(same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
         sys.exit(f"{len(same)} of {len(before)} trainable parameters did not change: {listed}")
+"""
+RANKS = """
+def main() -> None:
+    \"\"\"Train and compare the ranks' parameters before each step: there is no other sign.\"\"\"
+    import sys
+    import tempfile
+    from pathlib import Path
+
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    def note_sums(optimizer: torch.optim.Optimizer, _args: object, _kwargs: object) -> None:
+        held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        sums = [float(parameter.detach().double().sum()) for parameter in held]
+        with (Path(folder) / str(torch.distributed.get_rank())).open("a") as file:
+            file.write(f"{sums}\\n")
+
+    with tempfile.TemporaryDirectory() as folder:
+        register_optimizer_step_pre_hook(note_sums)
+        train()
+        ranks = [path.read_text().splitlines() for path in Path(folder).iterdir()]
+    differ = [len(set(sums)) > 1 for sums in zip(*ranks)]
+    if True in differ and not differ[0]:
+        step = differ.index(True)
+        sys.exit(f"the parameters of {len(ranks)} ranks differ after step {step}")
 """
 TRAINABLE = """
 def main() -> None:

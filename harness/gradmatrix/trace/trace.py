@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gradmatrix.core.files import NOT_READABLE, tail
 from gradmatrix.core.model import Gradient
-from gradmatrix.core.observation import SCHEMA, Diverged, Frame, Frozen, Observation, rate_of
+from gradmatrix.core.observation import SCHEMA, Diverged, Frozen, Observation, rate_of
 from gradmatrix.core.outcomes import NO_GRAD_FN, TRAINS, exited_with, killed_by
 from gradmatrix.core.text import counted, versioned
 from gradmatrix.judge.causes import Remedy, explain
@@ -86,24 +86,12 @@ class Finding(Frozen, frozen=True):
     observation: Observation | None
 
 
-class Rank(Frozen, frozen=True):
-    """Sums over the parameters of one of several ranks, as ``observe/trace.py`` writes them."""
-
-    rank: int
-    ranks: int
-    sums: tuple[tuple[str, ...], ...]
-    """Before the first step, and after each of the first few."""
-    frames: tuple[Frame, ...]
-    past: tuple[Frame, ...] = ()
-    """Calls in the script that go past a wrapper such as DistributedDataParallel."""
-
-
 class Left(Frozen, frozen=True):
     """What all processes of the script left."""
 
     processes: tuple[Process, ...] = ()
-    ranks: tuple[Rank, ...] = ()
-    """Of those that train together."""
+    drift: Diverged | None = None
+    """How ranks that train together differ."""
     trouble: tuple[str, ...] = ()
     """Why some could not be watched."""
     stopped: bool = False
@@ -146,31 +134,14 @@ def left_in(folder: Path) -> Left:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
         except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
-    ranks = []
-    for path in sorted(folder.glob("*.rank")):
-        try:
-            ranks.append(msgspec.json.decode(path.read_bytes(), type=Rank))
-        except NOT_READABLE as error:
-            trouble.append(f"rank {path.stem}: {error}")
+    drifts = [path.read_bytes() for path in folder.glob("*.drift")]
     trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
         processes=tuple(processes),
-        ranks=tuple(ranks),
+        drift=msgspec.json.decode(drifts[0], type=Diverged) if drifts else None,
         trouble=tuple(trouble),
         stopped=(folder / "enough").exists(),
     )
-
-
-def drift(ranks: Sequence[Rank]) -> Diverged | None:
-    """Whether ranks began with equal parameters and have different ones at the end; else None."""
-    if not ranks or len(ranks) < ranks[0].ranks:
-        return None
-    moments = list(zip(*(rank.sums for rank in ranks), strict=False))
-    differ = [len(set(moment)) > 1 for moment in moments]
-    if len(differ) < 2 or not ranks[0].sums[0] or differ[0] or not differ[-1]:  # noqa: PLR2004
-        return None
-    first = min(ranks, key=lambda rank: rank.rank)
-    return Diverged(step=differ.index(True), ranks=len(ranks), frames=first.frames, past=first.past)
 
 
 def conclude(
@@ -191,7 +162,7 @@ def conclude(
     whole = seen
     remarks: tuple[str, ...] = ()
     if seen is not None:
-        seen, remarks = split(replace(seen, drift=drift(left.ranks)))
+        seen, remarks = split(replace(seen, drift=left.drift))
     verdict = judged(seen, 0 if left.stopped else returncode)
     blind = verdict.gradient is None and (verdict.outcome.trains or not verdict.outcome.judged)
     diagnosis = diagnose(seen) if seen is not None and not blind else None

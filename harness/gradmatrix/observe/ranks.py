@@ -1,0 +1,152 @@
+"""Whether ranks that train together keep equal parameters.
+
+Each rank writes what it sees into a folder that all share. Nothing is exchanged between the ranks,
+and none waits for another: the files are compared when a rank has ended.
+
+  PID.rank   a line {"rank": int, "ranks": int}, then {"steps": int or null, "sums": str} before
+             each watched step of the rank's first optimizer and at its end (null): a digest of
+             sums over its parameters, empty if there is none to sum
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import source
+from .frames import frames
+from .torches import held_by
+
+ALL = 64
+"""Each of so many steps is looked at, and as many as RUN steps after each power of two."""
+RUN = 32
+PARAMETERS = 64
+"""At most so many parameters are summed, and of each about as many elements as SAMPLE."""
+SAMPLE = 4096
+Sums = Dict[Optional[int], str]
+"""The digest of a rank's sums, by the steps that it had made; None stands for the end."""
+
+
+class RankWatch:
+    """Watches the parameters of this process if it is one of several ranks."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._process = 0
+        """The process that has begun; a forked one begins anew."""
+        self._steps = 0
+        self._ended = False
+        self._optimizer: Any = None
+        """A weak reference to the optimizer that stepped first."""
+        self._frames: List[Dict[str, Any]] = []
+        """Where it is stepped."""
+
+    def before_step(self, optimizer: Any) -> None:
+        """Look at the parameters that ``optimizer`` is about to change."""
+        if self._process != os.getpid():
+            distributed = initialized()
+            if distributed is None or distributed.get_world_size() < 2:  # noqa: PLR2004
+                return
+            self._process, self._steps, self._ended = os.getpid(), 0, False
+            self._optimizer, self._frames = weakref.ref(optimizer), frames()
+            self._write(rank=distributed.get_rank(), ranks=distributed.get_world_size())
+        if self._optimizer() is not optimizer:
+            return
+        if is_watched(self._steps):
+            self._write(steps=self._steps, sums=sums(optimizer))
+        self._steps += 1
+
+    def end(self) -> None:
+        """Look once more: a rank may average its parameters after its last step."""
+        if self._process == os.getpid() and not self._ended:
+            self._ended = True
+            optimizer = self._optimizer()
+            self._write(steps=None, sums="" if optimizer is None else sums(optimizer))
+
+    def drift(self) -> Optional[Dict[str, Any]]:
+        """How the ranks differ that began with equal parameters; None if they do not.
+
+        None also if this process is no rank, or if not every rank has ended.
+        """
+        after = differ_after(read(self.folder)) if self._process == os.getpid() else None
+        if after is None:
+            return None
+        steps, ranks = after
+        return {
+            "step": steps,
+            "ranks": ranks,
+            "frames": self._frames,
+            "past": source.past_wrapper(),
+        }
+
+    def _write(self, **line: Any) -> None:
+        path = os.path.join(self.folder, f"{os.getpid()}.rank")
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def initialized() -> Any:
+    """The module ``torch.distributed`` if this process is in a process group; else None."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed
+
+
+def is_watched(steps: int) -> bool:
+    """Whether the parameters are looked at before the step that follows so many others."""
+    return steps < ALL or steps - (1 << (steps.bit_length() - 1)) < RUN
+
+
+def sums(optimizer: Any) -> str:
+    """A digest of the shapes and sums of the parameters. One that is spread over ranks is no part.
+
+    FSDP marks what it has sharded, and a DTensor has a local part.
+    """
+    whole = [
+        parameter.detach().reshape(-1)
+        for parameter in held_by(optimizer)
+        if not hasattr(parameter, "to_local") and not getattr(parameter, "_fsdp_flattened", False)
+    ]
+    text = [
+        f"{len(flat)} {float(flat[:: len(flat) // SAMPLE + 1].double().sum()):.12g}"
+        for flat in whole[:PARAMETERS]
+    ]
+    return hashlib.sha256("\n".join(text).encode()).hexdigest()[:16] if text else ""
+
+
+def read(folder: str) -> List[Tuple[int, int, Sums]]:
+    """What the ranks have left: the rank, the number of ranks, and its sums."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".rank"):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                # A rank that was killed may have left a part of a line.
+                lines = [json.loads(line) for line in file if line.endswith("\n")]
+            known = {line["steps"]: line["sums"] for line in lines[1:]}
+            found += [(line["rank"], line["ranks"], known) for line in lines[:1]]
+    return found
+
+
+def differ_after(found: List[Tuple[int, int, Sums]]) -> Optional[Tuple[int, int]]:
+    """The steps after which the ranks were seen to differ, and how many ranks there are.
+
+    None if not all of them have ended, if they began with different parameters, or if they were
+    equal again later, as ranks are that average their parameters now and then.
+    """
+    ranks = sorted(rank for rank, _, _ in found)
+    each = [known for _, _, known in found]
+    if not found or ranks != list(range(found[0][1])) or not all(None in known for known in each):
+        return None
+    shared = set.intersection(*(set(known) for known in each)) - {None}
+    moments = sorted(steps for steps in shared if steps is not None)
+    differ = [len({known[steps] for known in each}) > 1 for steps in moments]
+    ends = {known[None] for known in each}
+    if True not in differ or differ[0] or (len(ends) == 1 and "" not in ends):
+        return None
+    first = differ.index(True)
+    return (moments[first], len(ranks)) if all(differ[first:]) else None
