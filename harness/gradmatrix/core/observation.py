@@ -328,6 +328,11 @@ class Spoiled(Frozen, frozen=True):
     """The first parameter that it was computed from."""
     data: tuple[int, ...] | None = None
     """The shape of a tensor that it was computed from and that is no parameter."""
+    carried: bool = False
+    """What both passes share was made by code that ran again for the second pass: it is carried
+    from one iteration to the next."""
+    stepped: bool = False
+    """An optimizer stepped between the two passes."""
 
 
 class Kept(Frozen, frozen=True):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Parameter,
         Raised,
         Severed,
+        Spoiled,
         Switch,
     )
 
@@ -140,8 +141,10 @@ FINITE_ADVICE = {
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
 CARRIED = (
-    "Something of an earlier step is used again in the next one: detach() what is carried on, such"
-    " as a hidden state or a sum of losses; compute anew what is made of parameters."
+    "detach() what is carried on: a hidden state at the start of each iteration, state ="
+    " state.detach() (of a tuple, each tensor); a running mean or a sum of losses where it is added"
+    " to. If the gradient should flow through several iterations, add up their losses and call"
+    " backward once, after the last of them."
 )
 TWICE = (
     "If an optimizer steps between the two passes, run the model again and compute the second loss"
@@ -149,8 +152,9 @@ TWICE = (
     " Otherwise add the losses and call backward once, or pass retain_graph=True to the first call."
 )
 ONCE = (
-    "Compute it anew in each step, in forward, and not once beforehand (in __init__, before the"
-    " loop): a graph serves for one backward pass. Do not detach it if the parameter should learn."
+    "Compute it anew in each step, in forward or inside of the loop, and not once beforehand (in"
+    " __init__, before the loop): a graph serves for one backward pass. Do not detach it if what it"
+    " is computed from should learn; if it should not, compute it under torch.no_grad()."
 )
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 UNFREEZE = (
@@ -284,36 +288,10 @@ def spoiled(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(found.frames)
     last = innermost_frame(seen.raised.frames)
     if found.how == "freed":
-        shared = "a tensor that both use"
-        if found.module is not None:
-            shared = f"both use the output of `{found.module}`"
-        elif found.leaf and found.early:
-            shared = f"both use what was computed from `{found.leaf}` before the model ran"
-        line = f"Backward went a second time through a graph that was freed: {shared}"
-        first = innermost_frame(found.before)
-        here = next((frame for frame in seen.raised.frames if frame.user), last)
-        twice = first is not None and first != last
-        advice = TWICE if twice else CARRIED
-        more = []
-        if found.data:
-            what = f"a tensor of shape {list(found.data)} that is no parameter"
-            more = [f"Both passes lead back to {what}, and that requires a gradient."]
-            advice = "If that tensor is data, make it without requires_grad=True, or detach() it."
-            advice += " If it is carried on from step to step, detach() it in each."
-        elif found.early and found.leaf:
-            advice = ONCE
-        return make_diagnosis(
-            Cause.GRAPH_FREED,
-            found.module,
-            last if twice else at or last,
-            f"{line}{say_where(at, 'at')}.",
-            *([f"The first pass was called at {format_frame(first)}."] if first else []),
-            *([f"The second pass was called at {format_frame(last)}."] if last else []),
-            *more,
-            user=here,
-            advice=advice,
-        )
+        return freed(found, seen.raised)
     if found.how == "step":
+        if found.carried:
+            return carried_over_step(found, last)
         line = (
             f"An optimizer's step changed a parameter (shape"
             f" {found.tensor.removesuffix(', unknown')}) that a later backward"
@@ -344,6 +322,65 @@ def spoiled(seen: Observation) -> Diagnosis | None:
         *called,
         led=frames,
         advice=NOT_INPLACE.format(name=name) if found.how in (*FUNCTIONS, *NATIVE) else "",
+    )
+
+
+def freed(found: Spoiled, raised: Raised) -> Diagnosis:
+    """Backward went a second time through a graph that an earlier pass had freed."""
+    at, last = innermost_frame(found.frames), innermost_frame(raised.frames)
+    first = innermost_frame(found.before)
+    twice = first is not None and first != last
+    carried = found.carried and (found.stepped or not twice)
+    shared, advice = "both use a tensor", TWICE if twice or not found.stepped else ONCE
+    if found.module is not None:
+        shared = f"both use the output of `{found.module}`"
+    elif found.leaf and found.early:
+        shared = f"both use what was computed from `{found.leaf}` before the model ran"
+    more = []
+    if carried:
+        shared, advice, twice = describe_carried(found), CARRIED, False
+    elif found.data:
+        what = f"a tensor of shape {list(found.data)} that is no parameter"
+        more = [f"Both passes lead back to {what}, and that requires a gradient."]
+        advice = "If that tensor is data, make it without requires_grad=True, or detach() it."
+        advice += " If it is carried on from step to step, detach() it in each."
+    elif not twice and found.stepped:
+        shared += ", which is computed once and not for each pass"
+    return make_diagnosis(
+        Cause.GRAPH_FREED,
+        found.module,
+        last if twice else at or last,
+        f"Backward went a second time through a graph that was freed: {shared}"
+        f"{say_where(at, 'at')}.",
+        *([f"The first pass was called at {format_frame(first)}."] if first else []),
+        *([f"The second pass was called at {format_frame(last)}."] if last else []),
+        *more,
+        user=next((frame for frame in raised.frames if frame.user), last),
+        advice=advice,
+    )
+
+
+def describe_carried(found: Spoiled) -> str:
+    """What is carried from one iteration to the next, with its graph."""
+    what = "a tensor is carried from one iteration to the next with its graph"
+    return what if found.module is None else f"{what}, from the output of `{found.module}`"
+
+
+def carried_over_step(found: Spoiled, last: Frame | None) -> Diagnosis:
+    """A graph is carried into the next iteration, and the step between them changed parameters."""
+    at, made = innermost_frame(found.frames), innermost_frame(found.before)
+    line = f"{describe_carried(found)}{say_where(made, 'at')}."
+    called = [f"Backward was called at {format_frame(last)}."] if last else []
+    return make_diagnosis(
+        Cause.IN_PLACE,
+        found.module,
+        made or at,
+        f"{line[0].upper()}{line[1:]}",
+        "The optimizer's step has since changed parameters that this graph"
+        f" needs{say_where(at, 'at')}.",
+        *called,
+        led=found.before,
+        advice=CARRIED,
     )
 
 

@@ -94,7 +94,7 @@ class Evidence:
             (identity, leaf) for identity, leaf in found.leaves.items() if is_parameter(leaf)
         )
         self._reached_tensors |= set(found.leaves)
-        self.forward.spoiled.about_to(roots, found.nodes, frees=frees)
+        self.forward.spoiled.about_to(roots, found.nodes, self.parameters.knows, frees=frees)
         for node in found.functions:
             owner = node._forward_cls
             if owner not in self._custom and len(self._custom) < SHOWN:
