@@ -60,7 +60,7 @@ class Pass(NamedTuple):
     nodes: Set[Any]
     """What it went through, by identity."""
     outputs: Dict[Any, Tuple[Any, Any]]
-    """The outputs of modules among these nodes: the module, and the line of its call."""
+    """The outputs of modules in this step: the module, and the line of its call."""
     at: Optional[Lines]
     """Where it was called."""
     clock: int
@@ -117,8 +117,7 @@ class SpoiledWatch:
         self._again = None if before is None else self._shared(before, roots, nodes, held)
         outputs = {node: (module, at) for node, module, at in self.forward.outputs}
         outputs.update(self._beside)
-        mine = {node: given for node, given in outputs.items() if node in nodes}
-        self._passes.append(Pass(nodes, mine, here(), self.forward.clock(), frees))
+        self._passes.append(Pass(nodes, outputs, here(), self.forward.clock(), frees))
         self._beside = {}
 
     def _shared(
@@ -126,9 +125,10 @@ class SpoiledWatch:
     ) -> Dict[str, Any]:
         """What the pass from ``roots`` shares with one ``before``."""
         shared, outputs = before.nodes & nodes, before.outputs
-        first = min(outputs, default=None)
+        first = min(set(outputs) & before.nodes, default=None)
         behind = self._behind(roots, shared, held)
-        last = max((node for node in shared if node in outputs), default=None)
+        # A hidden state is made of what the first pass went through, but need not be among it.
+        last = max((node for node in outputs if node in nodes), default=None)
         if last is None and behind["carried"]:  # it was made inside of the module that ended next
             last = min((node for node in outputs if node > max(shared)), default=None)
         module, made = outputs.get(last, (None, None))
