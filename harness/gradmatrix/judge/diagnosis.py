@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import (
         Built,
         Checkpointed,
+        Leaf,
         Lost,
         Nonfinite,
         Observation,
@@ -444,7 +445,11 @@ def steps_skipped(seen: Observation) -> Diagnosis | None:
     )
     first = seen.nonfinite
     if first is None or first.where != "output":
-        return make_diagnosis(Cause.STEPS_SKIPPED, None, at, line, led=built.scaled_at)
+        scale = innermost_frame(built.scale_at)
+        given = [f"Its first scale is given at {format_frame(scale)}."] if scale else []
+        return make_diagnosis(
+            Cause.STEPS_SKIPPED, None, at, line, *given, led=built.scaled_at, user=scale
+        )
     name = f"`{first.operation}`" if first.operation else name_module(first.module, first.type)
     where = say_where(innermost_frame(first.frames), "at")
     more = f"The forward pass gave NaN or infinity already: first in the output of {name}{where}."
@@ -472,6 +477,16 @@ def no_backward(seen: Observation) -> Diagnosis | None:
         f"Backward was never called, so the optimizer's {counted(seen.steps, 'step')} had no"
         f" gradients{say_where(at, 'it steps at')}."
     )
+    if seen.closure is not None and seen.closure.user:
+        line = (
+            f"The closure that the optimizer's step is given never calls backward; it is written at"
+            f" {format_frame(seen.closure)}, and the optimizer steps at {format_frame(at)}."
+        )
+        advice = "Call loss.backward() in the closure, after zero_grad and before it returns the"
+        advice += " loss: step only calls the closure."
+        return make_diagnosis(
+            Cause.NOT_TRAINED, None, seen.closure, line, user=at, advice=advice
+        )
     accelerated = at is not None and at.file.startswith("accelerate")
     call = "accelerator.backward(loss)" if accelerated else "loss.backward()"
     advice = f"Call {call} before the optimizer's step."
@@ -991,6 +1006,16 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     module = module_of(still[0]) if still else None
     if seen.arguments and not seen.steps:
         return explain_delay(seen, Cause.NEVER_STEPPED, line, at, idle[0].frames)
+    test = innermost_frame(idle[0].condition_at)
+    if test is not None:
+        line = (
+            f"{kind} never stepped: backward was called {counted(len(seen.backward), 'time')}, but"
+            f" its step is called only under a condition that was never true,"
+            f" `{idle[0].condition}`, at {format_frame(test)}."
+        )
+        advice = "Check what that condition counts or compares: it must become true within the run."
+        advice += " If it accumulates gradients, step once more after the last batch."
+        return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, advice=advice)
     asked = next((frame for frame in seen.asked if frame.user), None)
     return make_diagnosis(
         Cause.NEVER_STEPPED,
@@ -1040,6 +1065,16 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         led = seen.unheld.frames
         at = innermost_frame(led)
         more = f"What runs is `{module_of(running[0])}`{say_where(at, 'called at')}."
+    elif late is not None and (cut := cut_copy(seen, late)) is not None:
+        at = innermost_frame(cut.frames)
+        more = f"`{cut.how}` took what the loss uses out of the graph{say_where(at, 'at')}."
+        advice = (
+            f"If it is computed from the parameters, as fast weights are (weight - rate *"
+            f" gradient), leave `{cut.how}` out: the loss must lead back through it. If it is meant"
+            " to be a copy, build the optimizer from the copy's parameters."
+        )
+        cause = Cause.GRAD_MODE_OFF if cut.how in SWITCHES else Cause.DETACHED
+        return make_diagnosis(cause, None, at, line, more, led=cut.frames, advice=advice)
     elif late is not None:
         led, at = late.frames, innermost_frame(late.frames)
         given = f", in a call with {', '.join(late.arguments)}" if late.arguments else ""
@@ -1057,6 +1092,20 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         led=led,
         advice=advice,
     )
+
+
+def cut_copy(seen: Observation, copy: Leaf) -> Severed | None:
+    """What took a tensor out of the graph, in the function that made a ``copy`` of it."""
+    makers = {(frame.file, frame.function) for frame in copy.frames if frame.user}
+    lines = {(frame.file, frame.line) for frame in copy.frames[:1]}
+    for cut in seen.severed:
+        at = innermost_frame(cut.frames)
+        if at is None or cut.how in NOT_SEVERED:
+            continue
+        inside = at.function != "<module>" and (at.file, at.function) in makers
+        if (at.file, at.line) in lines or (inside and cut.how in SWITCHES):
+            return cut
+    return None
 
 
 def replaced(seen: Observation) -> Diagnosis | None:
@@ -1432,6 +1481,10 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
                 " something else than the step (in Stable-Baselines3 it is the part of the training"
                 " that is left, from 1 to 0)."
             )
+    elif built.rate_from == "scheduler" and not built.scheduled:
+        line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}, and no"
+        line += " scheduler was ever stepped."
+        advice = "Call the scheduler's step() after each step of the optimizer."
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
         advice = (

@@ -616,7 +616,7 @@ class Evidence:
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
-            "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]
+            "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
             if all_ignored
             else [],
         }
