@@ -248,6 +248,13 @@ class Built(Frozen, frozen=True):
     rate: str = ""
     """The scheduler's class, or the argument that says so, such as "learning_rate=0.0"."""
     rate_frames: tuple[Frame, ...] = ()
+    scheduled: bool = True
+    """False if a scheduler set the rate when it was built, and none was ever stepped."""
+    scale_at: tuple[Frame, ...] = ()
+    """Where the script gives a GradScaler its first scale."""
+    condition: str = ""
+    """The condition under which its step is called, if it never stepped."""
+    condition_at: tuple[Frame, ...] = ()
 
 
 class Unheld(Frozen, frozen=True):
@@ -328,6 +335,11 @@ class Spoiled(Frozen, frozen=True):
     """The first parameter that it was computed from."""
     data: tuple[int, ...] | None = None
     """The shape of a tensor that it was computed from and that is no parameter."""
+    carried: bool = False
+    """What both passes share was made by code that ran again for the second pass: it is carried
+    from one iteration to the next."""
+    stepped: bool = False
+    """An optimizer stepped between the two passes."""
 
 
 class Kept(Frozen, frozen=True):
@@ -495,6 +507,8 @@ class Observation(Frozen, frozen=True):
     """Where the script writes that label."""
     stepped: tuple[Frame, ...] = ()
     """Where an optimizer's step was called, if nothing asked for gradients or cleared them."""
+    closure: Frame | None = None
+    """Where the closure that it was given is written, if nothing asked for gradients."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     constant_parts: tuple[ConstantPart, ...] = ()

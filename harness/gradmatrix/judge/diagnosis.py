@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import (
         Built,
         Checkpointed,
+        Leaf,
         Lost,
         Nonfinite,
         Observation,
         Parameter,
         Raised,
         Severed,
+        Spoiled,
         Switch,
     )
 
@@ -141,8 +143,10 @@ FINITE_ADVICE = {
 }
 """What to do about an operation that made NaN or infinity of finite numbers."""
 CARRIED = (
-    "Something of an earlier step is used again in the next one: detach() what is carried on, such"
-    " as a hidden state or a sum of losses; compute anew what is made of parameters."
+    "detach() what is carried on: a hidden state at the start of each iteration, state ="
+    " state.detach() (of a tuple, each tensor); a running mean or a sum of losses where it is added"
+    " to. If the gradient should flow through several iterations, add up their losses and call"
+    " backward once, after the last of them."
 )
 TWICE = (
     "If an optimizer steps between the two passes, run the model again and compute the second loss"
@@ -150,8 +154,9 @@ TWICE = (
     " Otherwise add the losses and call backward once, or pass retain_graph=True to the first call."
 )
 ONCE = (
-    "Compute it anew in each step, in forward, and not once beforehand (in __init__, before the"
-    " loop): a graph serves for one backward pass. Do not detach it if the parameter should learn."
+    "Compute it anew in each step, in forward or inside of the loop, and not once beforehand (in"
+    " __init__, before the loop): a graph serves for one backward pass. Do not detach it if what it"
+    " is computed from should learn; if it should not, compute it under torch.no_grad()."
 )
 LEAKED = "Restore it with torch.set_grad_enabled(True), or use a with block, which restores it."
 UNFREEZE = (
@@ -285,36 +290,10 @@ def spoiled(seen: Observation) -> Diagnosis | None:
     at = innermost_frame(found.frames)
     last = innermost_frame(seen.raised.frames)
     if found.how == "freed":
-        shared = "a tensor that both use"
-        if found.module is not None:
-            shared = f"both use the output of `{found.module}`"
-        elif found.leaf and found.early:
-            shared = f"both use what was computed from `{found.leaf}` before the model ran"
-        line = f"Backward went a second time through a graph that was freed: {shared}"
-        first = innermost_frame(found.before)
-        here = next((frame for frame in seen.raised.frames if frame.user), last)
-        twice = first is not None and first != last
-        advice = TWICE if twice else CARRIED
-        more = []
-        if found.data:
-            what = f"a tensor of shape {list(found.data)} that is no parameter"
-            more = [f"Both passes lead back to {what}, and that requires a gradient."]
-            advice = "If that tensor is data, make it without requires_grad=True, or detach() it."
-            advice += " If it is carried on from step to step, detach() it in each."
-        elif found.early and found.leaf:
-            advice = ONCE
-        return make_diagnosis(
-            Cause.GRAPH_FREED,
-            found.module,
-            last if twice else at or last,
-            f"{line}{say_where(at, 'at')}.",
-            *([f"The first pass was called at {format_frame(first)}."] if first else []),
-            *([f"The second pass was called at {format_frame(last)}."] if last else []),
-            *more,
-            user=here,
-            advice=advice,
-        )
+        return freed(found, seen.raised)
     if found.how == "step":
+        if found.carried:
+            return carried_over_step(found, last)
         line = (
             f"An optimizer's step changed a parameter (shape"
             f" {found.tensor.removesuffix(', unknown')}) that a later backward"
@@ -345,6 +324,65 @@ def spoiled(seen: Observation) -> Diagnosis | None:
         *called,
         led=frames,
         advice=NOT_INPLACE.format(name=name) if found.how in (*FUNCTIONS, *NATIVE) else "",
+    )
+
+
+def freed(found: Spoiled, raised: Raised) -> Diagnosis:
+    """Backward went a second time through a graph that an earlier pass had freed."""
+    at, last = innermost_frame(found.frames), innermost_frame(raised.frames)
+    first = innermost_frame(found.before)
+    twice = first is not None and first != last
+    carried = found.carried and (found.stepped or not twice)
+    shared, advice = "both use a tensor", TWICE if twice or not found.stepped else ONCE
+    if found.module is not None:
+        shared = f"both use the output of `{found.module}`"
+    elif found.leaf and found.early:
+        shared = f"both use what was computed from `{found.leaf}` before the model ran"
+    more = []
+    if carried:
+        shared, advice, twice = describe_carried(found), CARRIED, False
+    elif found.data:
+        what = f"a tensor of shape {list(found.data)} that is no parameter"
+        more = [f"Both passes lead back to {what}, and that requires a gradient."]
+        advice = "If that tensor is data, make it without requires_grad=True, or detach() it."
+        advice += " If it is carried on from step to step, detach() it in each."
+    elif not twice and found.stepped:
+        shared += ", which is computed once and not for each pass"
+    return make_diagnosis(
+        Cause.GRAPH_FREED,
+        found.module,
+        last if twice else at or last,
+        f"Backward went a second time through a graph that was freed: {shared}"
+        f"{say_where(at, 'at')}.",
+        *([f"The first pass was called at {format_frame(first)}."] if first else []),
+        *([f"The second pass was called at {format_frame(last)}."] if last else []),
+        *more,
+        user=next((frame for frame in raised.frames if frame.user), last),
+        advice=advice,
+    )
+
+
+def describe_carried(found: Spoiled) -> str:
+    """What is carried from one iteration to the next, with its graph."""
+    what = "a tensor is carried from one iteration to the next with its graph"
+    return what if found.module is None else f"{what}, from the output of `{found.module}`"
+
+
+def carried_over_step(found: Spoiled, last: Frame | None) -> Diagnosis:
+    """A graph is carried into the next iteration, and the step between them changed parameters."""
+    at, made = innermost_frame(found.frames), innermost_frame(found.before)
+    line = f"{describe_carried(found)}{say_where(made, 'at')}."
+    called = [f"Backward was called at {format_frame(last)}."] if last else []
+    return make_diagnosis(
+        Cause.IN_PLACE,
+        found.module,
+        made or at,
+        f"{line[0].upper()}{line[1:]}",
+        "The optimizer's step has since changed parameters that this graph"
+        f" needs{say_where(at, 'at')}.",
+        *called,
+        led=found.before,
+        advice=CARRIED,
     )
 
 
@@ -408,7 +446,11 @@ def steps_skipped(seen: Observation) -> Diagnosis | None:
     )
     first = seen.nonfinite
     if first is None or first.where != "output":
-        return make_diagnosis(Cause.STEPS_SKIPPED, None, at, line, led=built.scaled_at)
+        scale = innermost_frame(built.scale_at)
+        given = [f"Its first scale is given at {format_frame(scale)}."] if scale else []
+        return make_diagnosis(
+            Cause.STEPS_SKIPPED, None, at, line, *given, led=built.scaled_at, user=scale
+        )
     name = f"`{first.operation}`" if first.operation else name_module(first.module, first.type)
     where = say_where(innermost_frame(first.frames), "at")
     more = f"The forward pass gave NaN or infinity already: first in the output of {name}{where}."
@@ -436,6 +478,16 @@ def no_backward(seen: Observation) -> Diagnosis | None:
         f"Backward was never called, so the optimizer's {counted(seen.steps, 'step')} had no"
         f" gradients{say_where(at, 'it steps at')}."
     )
+    if seen.closure is not None and seen.closure.user:
+        line = (
+            f"The closure that the optimizer's step is given never calls backward; it is written at"
+            f" {format_frame(seen.closure)}, and the optimizer steps at {format_frame(at)}."
+        )
+        advice = "Call loss.backward() in the closure, after zero_grad and before it returns the"
+        advice += " loss: step only calls the closure."
+        return make_diagnosis(
+            Cause.NOT_TRAINED, None, seen.closure, line, user=at, advice=advice
+        )
     accelerated = at is not None and at.file.startswith("accelerate")
     call = "accelerator.backward(loss)" if accelerated else "loss.backward()"
     advice = f"Call {call} before the optimizer's step."
@@ -955,6 +1007,16 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     module = module_of(still[0]) if still else None
     if seen.arguments and not seen.steps:
         return explain_delay(seen, Cause.NEVER_STEPPED, line, at, idle[0].frames)
+    test = innermost_frame(idle[0].condition_at)
+    if test is not None:
+        line = (
+            f"{kind} never stepped: backward was called {counted(len(seen.backward), 'time')}, but"
+            f" its step is called only under a condition that was never true,"
+            f" `{idle[0].condition}`, at {format_frame(test)}."
+        )
+        advice = "Check what that condition counts or compares: it must become true within the run."
+        advice += " If it accumulates gradients, step once more after the last batch."
+        return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, advice=advice)
     asked = next((frame for frame in seen.asked if frame.user), None)
     return make_diagnosis(
         Cause.NEVER_STEPPED,
@@ -1004,6 +1066,16 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         led = seen.unheld.frames
         at = innermost_frame(led)
         more = f"What runs is `{module_of(running[0])}`{say_where(at, 'called at')}."
+    elif late is not None and (cut := cut_copy(seen, late)) is not None:
+        at = innermost_frame(cut.frames)
+        more = f"`{cut.how}` took what the loss uses out of the graph{say_where(at, 'at')}."
+        advice = (
+            f"If it is computed from the parameters, as fast weights are (weight - rate *"
+            f" gradient), leave `{cut.how}` out: the loss must lead back through it. If it is meant"
+            " to be a copy, build the optimizer from the copy's parameters."
+        )
+        cause = Cause.GRAD_MODE_OFF if cut.how in SWITCHES else Cause.DETACHED
+        return make_diagnosis(cause, None, at, line, more, led=cut.frames, advice=advice)
     elif late is not None:
         led, at = late.frames, innermost_frame(late.frames)
         given = f", in a call with {', '.join(late.arguments)}" if late.arguments else ""
@@ -1021,6 +1093,20 @@ def holds_a_copy(seen: Observation) -> Diagnosis | None:
         led=led,
         advice=advice,
     )
+
+
+def cut_copy(seen: Observation, copy: Leaf) -> Severed | None:
+    """What took a tensor out of the graph, in the function that made a ``copy`` of it."""
+    makers = {(frame.file, frame.function) for frame in copy.frames if frame.user}
+    lines = {(frame.file, frame.line) for frame in copy.frames[:1]}
+    for cut in seen.severed:
+        at = innermost_frame(cut.frames)
+        if at is None or cut.how in NOT_SEVERED:
+            continue
+        inside = at.function != "<module>" and (at.file, at.function) in makers
+        if (at.file, at.line) in lines or (inside and cut.how in SWITCHES):
+            return cut
+    return None
 
 
 def replaced(seen: Observation) -> Diagnosis | None:
@@ -1396,6 +1482,10 @@ def explain_rate(built: Built, module: str, learning: tuple[str, ...]) -> Diagno
                 " something else than the step (in Stable-Baselines3 it is the part of the training"
                 " that is left, from 1 to 0)."
             )
+    elif built.rate_from == "scheduler" and not built.scheduled:
+        line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}, and no"
+        line += " scheduler was ever stepped."
+        advice = "Call the scheduler's step() after each step of the optimizer."
     elif built.rate_from == "scheduler":
         line = f"{built.rate} set the learning rate to 0{say_where(at, 'it is built at')}."
         advice = (

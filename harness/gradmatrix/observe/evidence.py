@@ -97,7 +97,7 @@ class Evidence:
         )
         self._reached_tensors |= set(found.leaves)
         self.reached(found.leaves)
-        self.forward.spoiled.about_to(roots, found.nodes, frees=frees)
+        self.forward.spoiled.about_to(roots, found.nodes, self.parameters.knows, frees=frees)
         for node in found.functions:
             owner = node._forward_cls
             if owner not in self._custom and len(self._custom) < SHOWN:
@@ -619,7 +619,7 @@ class Evidence:
             "shared": shared(list(modules.values()), self.forward.trained, severing, names),
             "adapted": adapted(list(modules.values()), severing, names),
             "ignored": severing.ignored[0] if all_ignored else None,
-            "ignored_by": source.literal(int(severing.ignored[0]["text"]))[-1:]
+            "ignored_by": source.labelled(int(severing.ignored[0]["text"]))[-1:]
             if all_ignored
             else [],
         }

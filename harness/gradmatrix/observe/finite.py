@@ -68,6 +68,8 @@ class FiniteWatch:
         """The first operation of FLATTENING that got a gradient and passed only zeros on."""
         self.product: Optional[Dict[str, Any]] = None
         """The first product that did so: its other factor is zero."""
+        self.scaling: Callable[[], bool] = bool
+        """Whether a GradScaler multiplies a loss at this moment: that product may overflow."""
         self._looking = False
 
     def output(self, module: Any, inputs: List[Any], outputs: List[Any]) -> None:
@@ -95,7 +97,7 @@ class FiniteWatch:
         """A function that looks at the result of each call of the operation ``name``."""
 
         def look(result: Any, *given: Any, **named: Any) -> None:
-            if self._looking or "output" in self.found or not floating(result):
+            if self._looking or "output" in self.found or not floating(result) or self.scaling():
                 return
             self._looking = True
             try:

@@ -115,6 +115,8 @@ class Observer:
         """Why the updates of a script without an optimizer change nothing."""
         self._stepped_at: List[Dict[str, Any]] = []
         """Where an optimizer's step was first called."""
+        self._closure: Optional[Dict[str, Any]] = None
+        """Where the closure that it was given is written."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.births = BirthWatch(self.forward.innermost)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
@@ -146,6 +148,7 @@ class Observer:
         self.scaler.made = lambda optimizer: self._step_of.get(optimizer, 0)
         self.scaler.on_skip = lambda: self.backward.skipped(self.steps)
         self.forward.finite.loss_of = self.backward.loss_of
+        self.forward.finite.scaling = lambda: self.scaler.scaling
         self.forward.in_backward = self.forward.severing.in_backward = self.backward.running
 
     def synchronize(self) -> None:
@@ -311,7 +314,7 @@ class Observer:
         elif known is None or known["how"] != "used-up":
             self._unmoved = unmoved.used_up() if asked > self.audit else None
 
-    def _before_step(self, optimizer: Any, *_: Any) -> None:
+    def _before_step(self, optimizer: Any, given: Any = (), *_: Any) -> None:
         self._guarded(self.parameters.copies.begin_step, optimizer)
         if not self.updates.over:
             self.updates.end()
@@ -326,7 +329,10 @@ class Observer:
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
-            self._stepped_at = self._stepped_at or frames.frames(sys._getframe(1))
+            if not self._stepped_at:
+                self._stepped_at = frames.frames(sys._getframe(1))
+                closure = next(filter(callable, given[1:]), None)
+                self._closure = frames.written(closure) if closure is not None else None
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         try:
@@ -556,6 +562,9 @@ class Observer:
         for optimizer, facts in zip(self._optimizers, found):
             if facts["scaled"]:
                 facts["scaled_at"] = self.scaler.asked_at
+                facts["scale_at"] = [at for _, _, at in source.given("init_scale".__eq__)][:1]
+            elif id(optimizer) not in self._step_of and self.backward.calls:
+                facts.update(source.conditional(facts["frames"]))
             if facts["learning_rates"] and not any(facts["learning_rates"]):
                 facts.update(self.rates.facts(optimizer, facts["frames"]))
             elif 0.0 in map(as_rate, optimizer.param_groups):
@@ -588,6 +597,7 @@ class Observer:
             "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,
             "stepped": [] if self.backward.calls and kept is None else self._stepped_at,
+            "closure": None if self.backward.calls else self._closure,
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT
             ]

@@ -55,6 +55,11 @@ class RateWatch:
         known = self._schedulers.get(id(optimizer))
         return list(known[-1][1]) if known else []
 
+    def _scheduled(self, optimizer: Any) -> bool:
+        """Whether a scheduler of ``optimizer`` was stepped: it counts its own start as a step."""
+        known = self._schedulers.get(id(optimizer), [])
+        return any(getattr(scheduler, "_step_count", 2) > 1 for scheduler, _ in known)
+
     def facts(self, optimizer: Any, built_at: List[Dict[str, Any]]) -> Dict[str, Any]:
         """What set the learning rate of ``optimizer`` to 0."""
         if self._first.get(id(optimizer)) == 0:
@@ -63,7 +68,8 @@ class RateWatch:
             if not any(map(float, getattr(scheduler, "_last_lr", [1.0]))):
                 name = type(scheduler).__name__
                 found = [*at[:1], *set_by(at), *at[1:]]
-                return {"rate_from": "scheduler", "rate": name, "rate_frames": found}
+                facts = {"rate_from": "scheduler", "rate": name, "rate_frames": found}
+                return {**facts, "scheduled": self._scheduled(optimizer)}
         written = [[at] for _, at in source.writes("lr")]
         made = [] if written else source.called(SCHEDULER.search)
         if made:

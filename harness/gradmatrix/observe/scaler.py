@@ -24,8 +24,10 @@ class ScalerWatch:
         """Called after each step that was skipped."""
         self.asked_at: List[Dict[str, Any]] = []
         """Where it was first asked."""
+        self.scaling = False
+        """A loss is being scaled."""
         self._last: Optional[Tuple[Any, Any]] = None
-        """A weak reference to the last scaled loss, and the scale."""
+        """A weak reference to the last scaled loss, and the loss without the scale."""
 
     def install(self) -> Callable[[], None]:
         """Wrap two methods of GradScaler. The returned function unwraps them."""
@@ -49,9 +51,13 @@ class ScalerWatch:
 
         @wraps(original_scale)
         def scale(this: Any, outputs: Any) -> Any:
-            scaled = original_scale(this, outputs)
-            if isinstance(scaled, torch.Tensor) and getattr(this, "_scale", None) is not None:
-                self._last = weakref.ref(scaled), this._scale.clone()
+            self.scaling = True
+            try:
+                scaled = original_scale(this, outputs)
+            finally:
+                self.scaling = False
+            if isinstance(scaled, torch.Tensor):
+                self._last = weakref.ref(scaled), outputs.detach()
             return scaled
 
         scaler.step, scaler.scale = step, scale
@@ -64,7 +70,7 @@ class ScalerWatch:
     def unscaled(self, root: Any) -> Any:
         """The value of a root of backward, without the scale."""
         if self._last is not None and self._last[0]() is root:
-            return root.detach() / self._last[1]
+            return self._last[1]
         return root.detach()
 
     def skipped(self, steps: Dict[int, int]) -> List[Dict[str, Any]]:

@@ -25,6 +25,10 @@ UNDOING = re.compile(r"load|copy|restore|reset|revert|rollback|fill_|init", re.I
 REWARD = re.compile(r"reward", re.IGNORECASE)
 LARGE = 10_000
 GENERATORS = ("parameters", "named_parameters")
+LABEL = re.compile(r"label|target", re.IGNORECASE)
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
+"""Statements that hold no other ones."""
+LEAVING = (ast.Continue, ast.Break, ast.Return, ast.Raise)
 
 
 def files() -> List[str]:
@@ -211,22 +215,124 @@ def calls(method: str, *, without: str) -> List[Tuple[str, Place]]:
     return found(wanted, files())
 
 
-def literal(value: int) -> List[Place]:
-    """Statements that write the number ``value``, but not ``ignore_index=value``."""
-    found: Dict[Any, Place] = {}
-    for path in files():
-        known = (node for node, _ in nodes(path) if isinstance(node, ast.keyword))
-        ignoring = {id(each.value) for each in known if each.arg == "ignore_index"}
-        for node, function in nodes(path):
-            if isinstance(node, (ast.Constant, ast.UnaryOp)) and id(node) not in ignoring:
-                try:
-                    same = ast.literal_eval(node) == value
-                except (ValueError, TypeError):
+def labelled(value: int) -> List[Place]:
+    """Statements that write the number ``value``, or a name for it, into labels.
+
+    If there is none, those that write a negative ``value`` anywhere: another number stands for many
+    things. Comparisons and ``ignore_index=value`` write nothing.
+    """
+    same = {name for path in files() for node, _ in nodes(path) for name in names_of(node, value)}
+
+    def wanted(node: Any) -> Optional[bool]:
+        if not isinstance(node, SIMPLE):
+            return None
+        inside = list(written_in(node))
+        if not any(is_number(each, value) or named_as(each) in same for each in inside):
+            return None
+        return any(LABEL.search(name) for name in written_to(node))
+
+    hits = found(wanted, files())
+    return [at for says, at in hits if says] or [at for _, at in hits if value < 0]
+
+
+def names_of(node: Any, value: int) -> List[str]:
+    """The names to which ``node`` assigns the number ``value``."""
+    assigned = isinstance(node, ast.Assign) and is_number(node.value, value)
+    return [dotted(target).rpartition(".")[2] for target in node.targets] if assigned else []
+
+
+def is_number(node: Any, value: int) -> bool:
+    """Whether ``node`` is the number ``value`` as it is written."""
+    return isinstance(node, (ast.Constant, ast.UnaryOp)) and value_of(node) == value
+
+
+def written_to(statement: Any) -> Iterator[str]:
+    """The names in what a statement assigns to, or in all of it, and those of arguments."""
+    targets = getattr(statement, "targets", None) or [getattr(statement, "target", statement)]
+    inside = [each for target in targets for each in ast.walk(target)]
+    inside += [each for each in ast.walk(statement) if isinstance(each, ast.keyword)]
+    yield from map(named_as, inside)
+    yield from (each.value for each in inside if type(getattr(each, "value", None)) is str)
+
+
+def named_as(node: Any) -> str:
+    """The name that ``node`` is; empty if it is none."""
+    if isinstance(node, ast.keyword):
+        return node.arg or ""
+    return dotted(node).rpartition(".")[2] if isinstance(node, (ast.Name, ast.Attribute)) else ""
+
+
+def written_in(node: Any) -> Iterator[Any]:
+    """``node`` and all below it, without comparisons and without ``ignore_index=…``."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.Compare) and getattr(child, "arg", None) != "ignore_index":
+            yield from written_in(child)
+
+
+def conditional(built: List[Place]) -> Dict[str, Any]:
+    """The condition under which the step of the optimizer ``built`` there is called.
+
+    Empty if one of the calls stands under none. A condition before a backward pass was true.
+    """
+    names = next(filter(None, map(assigned_at, built)), set())
+    hits: List[Tuple[Any, Place]] = []
+    for path in files() if names else ():
+        calls = [node for node, _ in nodes(path) if isinstance(node, ast.Call)]
+        passes = [each.lineno for each in calls if dotted(each.func).endswith(".backward")]
+        for node, function in nodes(path)[:1]:
+            for statement, tests, within in under_conditions(node, [], function):
+                if not steps_one_of(names, statement):
                     continue
-                if same:
-                    place = {"file": shown(path) or path, "line": node.lineno}
-                    found[path, node.lineno] = {**place, "function": function, "user": True}
-    return list(found.values())
+                lines = [n for n in passes if n <= statement.lineno]
+                never = [test for test in tests if not any(n >= test.lineno for n in lines)]
+                if not never:
+                    return {}
+                place = {"file": shown(path) or path, "line": never[-1].lineno}
+                hits.append((never[-1].test, {**place, "function": within, "user": True}))
+    if not hits or not hasattr(ast, "unparse"):  # not in Python 3.8
+        return {}
+    return {"condition": ast.unparse(hits[0][0]), "condition_at": [hits[0][1]]}
+
+
+def assigned_at(place: Place) -> Set[str]:
+    """The name that the statement at ``place`` in the user's files is assigned to."""
+    for path in files():
+        for node, _ in nodes(path) if shown(path) == place["file"] else ():
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                if node.lineno <= place["line"] <= (node.end_lineno or node.lineno):
+                    return {named_as(node.targets[0])} - {""}
+    return set()
+
+
+def steps_one_of(names: Set[str], statement: Any) -> bool:
+    """Whether a statement calls ``name.step()``, or ``….step(name)`` as with a GradScaler."""
+    return any(
+        names & {named_as(each) for each in (node.func.value, *node.args)}
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if node.func.attr == "step"
+    )
+
+
+def under_conditions(
+    block: Any, tests: List[Any], function: str
+) -> Iterator[Tuple[Any, List[Any], str]]:
+    """The simple statements below ``block``, each with its conditions and its function.
+
+    A condition is an ``if`` around the statement, or one before it that leaves the block.
+    """
+    if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        tests, function = [], block.name
+    for name in ("body", "orelse", "handlers", "finalbody"):
+        before = [*tests, block] if isinstance(block, ast.If) else list(tests)
+        for statement in getattr(block, name, ()):
+            if isinstance(statement, SIMPLE):
+                yield statement, before, function
+            else:
+                yield from under_conditions(statement, before, function)
+            if isinstance(statement, ast.If) and isinstance(statement.body[-1], LEAVING):
+                before = [*before, statement]
 
 
 def writes(key: str) -> List[Tuple[str, Place]]:

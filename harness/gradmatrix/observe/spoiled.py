@@ -10,7 +10,18 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    List,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from .frames import Lines, here, line
 from .torches import MOST, Reach, follow, identity, is_parameter, named
@@ -43,6 +54,20 @@ CHANGED = re.compile(
 FREED = re.compile(r"backward through the graph a second time")
 
 
+class Pass(NamedTuple):
+    """A backward pass."""
+
+    nodes: Set[Any]
+    """What it went through, by identity."""
+    outputs: Dict[Any, Tuple[Any, Any]]
+    """The outputs of modules in this step: the module, and the line of its call."""
+    at: Optional[Lines]
+    """Where it was called."""
+    clock: int
+    frees: bool
+    """It freed the graph."""
+
+
 class SpoiledWatch:
     """Remembers calls that change tensors in place, steps of optimizers, and backward passes."""
 
@@ -53,11 +78,9 @@ class SpoiledWatch:
         )
         self._steps: Dict[Tuple[int, ...], Optional[Lines]] = {}
         """The last step that changed a parameter of each shape."""
-        self._freed: Deque[Tuple[Set[Any], Dict[Any, Tuple[Any, Any]], Optional[Lines]]] = deque(
-            maxlen=PASSES_KEPT
-        )
-        """The nodes of the last backward passes that freed their graph, with the outputs of modules
-        among them, and the lines of the calls."""
+        self._passes: Deque[Pass] = deque(maxlen=PASSES_KEPT)
+        self._beside: Dict[Any, Tuple[Any, Any]] = {}
+        """The further outputs of modules, such as a hidden state, by the identity of their node."""
         self._again: Optional[Dict[str, Any]] = None
 
     def changed(self, tensor: Any, how: str) -> None:
@@ -72,30 +95,61 @@ class SpoiledWatch:
         for parameter in parameters:
             self._steps[tuple(parameter.shape)] = at
 
-    def about_to(self, roots: List[Any], nodes: Set[Any], *, frees: bool) -> None:
+    def gave(self, module: Any, tensors: List[Any]) -> None:
+        """A module gave several ``tensors``."""
+        at = here()
+        nodes = [identity(each.grad_fn) for each in tensors if each.grad_fn is not None]
+        self._beside.update(dict.fromkeys(nodes, (module, at)))
+
+    def about_to(
+        self, roots: List[Any], nodes: Set[Any], held: Callable[[int], bool], *, frees: bool
+    ) -> None:
         """A backward pass is about to go from ``roots`` through ``nodes``.
 
-        ``frees``: it does not retain them.
+        Args:
+            roots: the tensors that backward is called on.
+            nodes: what it goes through, by identity.
+            held: whether an optimizer holds the tensor of an id.
+            frees: it does not retain the nodes.
         """
-        self._again = None
-        for known, outputs, at in reversed(self._freed):
-            shared = known & nodes
-            if shared:
-                last = max((node for node in shared if node in outputs), default=None)
-                module, made = outputs.get(last, (None, None))
-                self._again = {"module": module, "frames": line(made), "before": line(at)}
-                first = min(outputs, default=None)
-                self._again["early"] = first is not None and max(shared) < first
-                self._again.update(self._behind(roots, shared))
-                break
-        if frees:
-            outputs = {node: (module, at) for node, module, at in self.forward.outputs}
-            mine = {node: given for node, given in outputs.items() if node in nodes}
-            self._freed.append((nodes, mine, here()))
+        again = [each for each in reversed(self._passes) if each.nodes & nodes]
+        before = next((each for each in again if each.frees), again[0] if again else None)
+        self._again = None if before is None else self._shared(before, roots, nodes, held)
+        outputs = {node: (module, at) for node, module, at in self.forward.outputs}
+        outputs.update(self._beside)
+        self._passes.append(Pass(nodes, outputs, here(), self.forward.clock(), frees))
+        self._beside = {}
 
-    def _behind(self, roots: List[Any], shared: Set[Any]) -> Dict[str, Any]:
-        """The first parameter behind ``shared`` nodes, and the shape of a leaf that is none."""
-        found = Reach()
+    def _shared(
+        self, before: Pass, roots: List[Any], nodes: Set[Any], held: Callable[[int], bool]
+    ) -> Dict[str, Any]:
+        """What the pass from ``roots`` shares with one ``before``."""
+        shared, outputs = before.nodes & nodes, before.outputs
+        first = min(set(outputs) & before.nodes, default=None)
+        behind = self._behind(roots, shared, held)
+        # A hidden state is made of what the first pass went through, but need not be among it.
+        last = max((node for node in outputs if node in nodes), default=None)
+        if last is None and behind["carried"]:  # it was made inside of the module that ended next
+            last = min((node for node in outputs if node > max(shared)), default=None)
+        module, made = outputs.get(last, (None, None))
+        return {
+            "module": module,
+            "frames": line(made),
+            "before": line(before.at),
+            "early": first is not None and max(shared) < first,
+            "stepped": before.clock != self.forward.clock(),
+            **behind,
+        }
+
+    def _behind(
+        self, roots: List[Any], shared: Set[Any], held: Callable[[int], bool]
+    ) -> Dict[str, Any]:
+        """The first parameter behind ``shared`` nodes, and the shape of a leaf that is none.
+
+        What is behind them is carried from one iteration to the next if most of it is used anew,
+        beside the shared nodes: the same code ran again.
+        """
+        found, anew = Reach(), Reach()
         seen: Set[Any] = set()
         waiting = [root.grad_fn for root in roots if root.grad_fn is not None]
         while waiting and len(seen) < MOST:
@@ -105,20 +159,26 @@ class SpoiledWatch:
             seen.add(node)
             if identity(node) in shared:
                 follow(node, found)
+            elif not node.next_functions:
+                follow(node, anew)
             else:
                 waiting += [each for each, _ in node.next_functions if each is not None]
         tops = {id(top): top for top in map(self.forward.tree.top, self.forward.roots())}
         _, names = named(list(tops.values()))
-        data = [leaf for leaf in found.leaves.values() if not is_parameter(leaf)]
+        learned = {i for i, leaf in found.leaves.items() if is_parameter(leaf) or held(i)}
+        data = [leaf for i, leaf in found.leaves.items() if i not in learned]
+        again = learned & set(anew.leaves)
         return {
             "leaf": next((names[each] for each in found.leaves if each in names), None),
             "data": list(data[0].shape) if data else None,
+            "carried": bool(again) and 2 * len(again) >= len(learned),
         }
 
     def forget(self) -> None:
         """The audit is over."""
         self._changes.clear()
-        self._freed.clear()
+        self._passes.clear()
+        self._beside.clear()
         self._again = None
 
     def of(self, message: str) -> Optional[Dict[str, Any]]:
@@ -142,4 +202,7 @@ class SpoiledWatch:
         for how, _, _, at in [*(each for each in later if shape in each[1]), *alike]:
             return {**known, "how": OPERATORS.get(how, how), "frames": line(at)}
         at = self._steps.get(tuple(shape)) or self._steps.get(tuple(reversed(shape)))
+        again = self._again if at is not None else None
+        if again is not None and again["carried"]:
+            known.update(carried=True, module=again["module"], before=again["frames"])
         return {**known, "how": "step" if at is not None else "", "frames": line(at)}
