@@ -138,24 +138,36 @@ AGREE = [
 ]
 
 
+CHANGE = 2  # the step before which a layer is unfrozen or a hook added
+
+# Arguments of torch.compile. The other variants that are compiled have backend="aot_eager".
 OPTIONS = {
-    "traced": {"backend": "eager"},
-    "static": {"backend": "aot_eager", "dynamic": False},
-    "whole": {"backend": "aot_eager", "dynamic": False, "fullgraph": True},
-    "default": {},
-    "unmixed": {"options": {"triton.mix_order_reduction": False}},
-    "half": {"backend": "aot_eager_decomp_partition"},
+    "plain_traced": {"backend": "eager"},
+    "plain_whole": {"backend": "aot_eager", "dynamic": False, "fullgraph": True},
+    "sizes_static": {"backend": "aot_eager", "dynamic": False},
+    "thaw_traced": {"backend": "eager"},
+    "slope_traced": {"backend": "eager"},
+    "exact_traced": {"backend": "eager"},
+    "mask": {"backend": "aot_eager_decomp_partition"},
+    "mask_half": {"backend": "aot_eager_decomp_partition"},
+    "mask_none": {"backend": "aot_eager_decomp_partition"},
+    "diagonal_default": {"backend": "inductor"},
+    "table_default": {"backend": "inductor"},
+    "table_unmixed": {
+        "backend": "inductor",
+        "options": {"triton.mix_order_reduction": False},
+    },
+    "bias_default": {"backend": "inductor"},
 }
-"""Arguments of torch.compile; those that are not named here have backend="aot_eager"."""
 
 
-def compiled(function: Any, how: str) -> Any:
-    """`function`, compiled; as it is if `how` is empty."""
-    if not how:
+def compiled(function: Any, variant: str) -> Any:
+    """`function`, compiled as the variant says."""
+    if "_" not in variant and variant != "mask":
         return function
-    options = OPTIONS.get(how, {"backend": "aot_eager"})
-    if "backend" not in options and not shutil.which(os.environ.get("CXX", "g++")):
+    if variant == "diagonal_default" and not shutil.which(os.environ.get("CXX", "g++")):
         raise unittest.SkipTest("the default backend needs a C++ compiler")
+    options = OPTIONS.get(variant, {"backend": "aot_eager"})
     try:
         return torch.compile(function, **options)
     except RuntimeError as error:  # each torch knows the newest Python that it can read
@@ -304,73 +316,103 @@ class Bias(nn.Module):
 
 
 NETWORKS = {
-    "again": Again,
-    "clipped": Clipped,
-    "exact": Exact,
-    "mask": Mask,
     "norm": Norm,
-    "reentrant": Reentrant,
+    "norm_aot": Norm,
     "target": Target,
+    "target_aot": Target,
+    "again": Again,
+    "again_aot": Again,
+    "reentrant_aot": Reentrant,
+    "clipped": Clipped,
+    "clipped_aot": Clipped,
+    "exact": Exact,
+    "exact_aot": Exact,
+    "exact_traced": Exact,
+    "mask": Mask,
+    "mask_half": Mask,
+    "mask_none": Mask,
 }
 
 
 def train(variant: str, device: str, steps: int) -> None:
-    """Train what `variant` names: a case, and how it is compiled."""
+    """Train what `variant` names."""
     torch.manual_seed(0)
-    case, _, how = variant.partition("_")
     x = torch.randn(32, 8).to(device)
     y = torch.randn(32, 1).to(device)
-    if case in OTHERS:
-        OTHERS[case](how, x, y, steps)
+    if variant.startswith(("table", "bias")) and device == "cpu":
+        raise unittest.SkipTest("the report is about a kernel of CUDA")
+    if variant.startswith("doubled"):
+        doubled(variant, x, y, steps)
+    elif variant.startswith("slope"):
+        slope(variant, x, y, steps)
+    elif variant.startswith("diagonal"):
+        network = Diagonal().to(device)
+        minimise(network, compiled(network, variant), steps)
+    elif variant.startswith("table"):
+        table(variant, device, steps)
+    elif variant.startswith("bias"):
+        bias(variant, device, steps)
+    elif variant.startswith("rate"):
+        rate(variant, x, y, steps)
+    elif variant.startswith("lora"):
+        lora(variant, x, y, steps)
     else:
-        regression(case, how, x, y, steps)
+        regression(variant, x, y, steps)
 
 
-def regression(case: str, how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
-    """Two layers, and what the case changes from step to step."""
-    network = NETWORKS.get(case, Plain)().to(x.device)
-    configure(case, how)
-    model = compiled(network, "half" if case == "mask" else how)
+def regression(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
+    """Two layers, and what the variant changes from step to step."""
+    network = NETWORKS.get(variant, Plain)().to(x.device)
+    configure(variant)
+    model = compiled(network, variant)
     factor = torch.ones((), device=x.device)
-    if how == "first":
+    if variant == "hook_first":
         add_hook(network, factor)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
     for step in range(steps):
-        rows = (32, 24, 16, 8)[step % 4] if case == "sizes" else 32
-        network.train(case != "norm" or step % 2 == 0)
-        if case == "thaw":
-            network.first.requires_grad_(step >= 2)
-        if step == 2:
-            factor.fill_(2)
-            if case == "hook" and how != "first":
-                add_hook(network, factor)
-            if how == "reset":
-                torch.compiler.reset()
-            if how == "wrapped":
-                model = compiled(network, how)
-        if case == "mask":
-            torch.manual_seed(step)  # what backward draws must not change the next mask
+        rows = (32, 24, 16, 8)[step % 4] if variant.startswith("sizes") else 32
+        prepare(variant, network, factor, step)
+        if variant == "thaw_wrapped" and step == CHANGE:
+            model = compiled(network, variant)
         optimizer.zero_grad()
-        for part in range(2) if case == "twice" else [None]:
+        for part in range(2) if variant.startswith("twice") else [None]:
             batch = slice(part, rows, 1 if part is None else 2)
-            with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=case == "exact"):
+            with torch.autocast(
+                x.device.type, dtype=torch.bfloat16, enabled=variant.startswith("exact")
+            ):
                 predicted = model(x[batch])
             nn.functional.mse_loss(predicted.float(), y[batch]).backward()
         optimizer.step()
 
 
-def configure(case: str, how: str) -> None:
+def prepare(variant: str, network: Plain, factor: torch.Tensor, step: int) -> None:
+    """Change what the variant changes before this step."""
+    if variant.startswith("norm"):
+        network.train(step % 2 == 0)
+    if variant.startswith("thaw"):
+        network.first.requires_grad_(step >= CHANGE)
+    if variant.startswith("hook") and step == CHANGE:
+        factor.fill_(2)
+        if variant != "hook_first":
+            add_hook(network, factor)
+    if variant.endswith("_reset") and step == CHANGE:
+        torch.compiler.reset()
+    if variant.startswith("mask"):
+        torch.manual_seed(step)  # what backward draws must not change the next mask
+
+
+def configure(variant: str) -> None:
     """Set the options of torch.compile that are global."""
-    if case == "mask" and how:
+    if variant in {"mask_half", "mask_none"}:
         import torch._functorch.config as functorch
 
         if not hasattr(functorch, "activation_memory_budget"):
             raise unittest.SkipTest("this torch has no activation_memory_budget")
-        functorch.activation_memory_budget = 0.5 if how == "half" else 0.0
-    if how in {"guards", "modules"}:
+        functorch.activation_memory_budget = 0.5 if variant == "mask_half" else 0.0
+    if variant in {"hook_guards", "hook_modules"}:
         import torch._dynamo.config as dynamo
 
-        if how == "guards":
+        if variant == "hook_guards":
             dynamo.skip_nnmodule_hook_guards = False
         else:
             dynamo.guard_nn_modules = True
@@ -392,10 +434,10 @@ def minimise(network: nn.Module, loss: Callable[[], torch.Tensor], steps: int) -
         optimizer.step()
 
 
-def doubled(how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
+def doubled(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     """A layer, and a compiled one that changes its output in place."""
     body, head = nn.Linear(8, 16).to(x.device), Doubled().to(x.device)
-    model = compiled(head, how)
+    model = compiled(head, variant)
     minimise(
         nn.ModuleList([body, head]),
         lambda: nn.functional.mse_loss(model(torch.tanh(body(x)) * 1)[0], y),
@@ -403,11 +445,11 @@ def doubled(how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     )
 
 
-def slope(how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
+def slope(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     """The gradient of the output, for the input, is to have a norm of 1."""
     network = Plain().to(x.device)
-    model = compiled(network, how)
-    again = network if how == "apart" else model
+    model = compiled(network, variant)
+    again = network if variant == "slope_apart" else model
     at = x.clone().requires_grad_()
 
     def loss() -> torch.Tensor:
@@ -417,44 +459,34 @@ def slope(how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     minimise(network, loss, steps)
 
 
-def diagonal(how: str, x: torch.Tensor, _y: torch.Tensor, steps: int) -> None:
-    """No data: a matrix, and its diagonal."""
-    network = Diagonal().to(x.device)
-    minimise(network, compiled(network, how), steps)
-
-
-def table(how: str, x: torch.Tensor, _y: torch.Tensor, steps: int) -> None:
-    """Large enough for the kernel of the report, which CUDA alone has."""
-    if x.device.type == "cpu":
-        raise unittest.SkipTest("the report is about a kernel of CUDA")
-    network = Table().to(x.device)
-    model = compiled(network, how)
-    tokens = torch.randn(1, 4096, 1024, device=x.device)
+def table(variant: str, device: str, steps: int) -> None:
+    """Large enough for the kernel of the report."""
+    network = Table().to(device)
+    model = compiled(network, variant)
+    tokens = torch.randn(1, 4096, 1024, device=device)
     minimise(network, lambda: model(tokens), steps)
 
 
-def bias(how: str, x: torch.Tensor, _y: torch.Tensor, steps: int) -> None:
+def bias(variant: str, device: str, steps: int) -> None:
     """A block of a diffusion model, in bfloat16."""
-    if x.device.type == "cpu":
-        raise unittest.SkipTest("the report is about a kernel of CUDA")
-    network = Bias().to(x.device)
-    model = compiled(network, how)
-    images = torch.randn(32, 64, 32, 32, device=x.device)
-    time = torch.randn(32, 256, device=x.device)
+    network = Bias().to(device)
+    model = compiled(network, variant)
+    images = torch.randn(32, 64, 32, 32, device=device)
+    time = torch.randn(32, 256, device=device)
 
     def loss() -> torch.Tensor:
-        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16):
             return model(images, time).float().square().mean()
 
     minimise(network, loss, steps)
 
 
-def rate(how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
+def rate(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     """A learning rate that is halved twice."""
     network = Plain().to(x.device)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 8], 0.5)
-    step = compiled(optimizer.step, how)
+    step = compiled(optimizer.step, variant)
     for _ in range(steps):
         optimizer.zero_grad()
         nn.functional.mse_loss(network(x), y).backward()
@@ -462,28 +494,17 @@ def rate(how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
         schedule.step()
 
 
-def lora(how: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
+def lora(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     """Adapters on both layers."""
     import peft
 
     network = Plain().to(x.device)
     config = peft.LoraConfig(r=4, target_modules=["first", "last"])
-    if how == "last":
-        model = peft.get_peft_model(compiled(network, how), config)
+    if variant == "lora_last":
+        model = peft.get_peft_model(compiled(network, variant), config)
     else:
-        model = compiled(peft.get_peft_model(network, config), how)
+        model = compiled(peft.get_peft_model(network, config), variant)
     minimise(model, lambda: nn.functional.mse_loss(model(x), y), steps)
-
-
-OTHERS = {
-    "bias": bias,
-    "diagonal": diagonal,
-    "doubled": doubled,
-    "lora": lora,
-    "rate": rate,
-    "slope": slope,
-    "table": table,
-}
 
 
 if __name__ == "__main__":
