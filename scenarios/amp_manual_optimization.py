@@ -18,6 +18,11 @@ precision do the same maths. The loss is in float32; bf16-mixed on CPU and on CU
 - `autocast_off`, `fresh_autocast`: the two remedies given in 19810. `cache_disabled`,
   `clear_cache`: two more. Lightning chose the first of these in PR 20921 and meant to take it back
   in PR 21616.
+- `float16`: the reported set-up with the arithmetic that the report names, `16-mixed` and a
+  GradScaler. Lightning itself does bfloat16 on a CPU, so the plugin is given to the Trainer.
+  `float16_autocast_off` is remedy 1 there. `float16_fresh` is remedy 2 as it was printed: an inner
+  `torch.autocast(dtype=torch.float16)` with backward inside of it.
+- `cuda_autocast`: `torch_only` under `torch.cuda.amp.autocast`.
 - `iterative`: the price of that choice, Lightning issue 21611: without a cache each of the 8 calls
   casts every weight again and keeps its own copy for backward. `iterative_cached` asks for the
   cache in an autocast of its own.
@@ -55,11 +60,16 @@ What the measurement shows (CPU; PyTorch 2.0.1 to 2.15.0, Lightning 2.0.3 to 2.6
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NEEDS = ("torch>=2.0", "lightning>=2.0")
 
@@ -101,6 +111,26 @@ VARIANTS = {
         "summary": "run the part with gradients under an autocast of its own",
         "cures": ("autocast-cache",),
     },
+    "float16": {
+        "role": "reported",
+        "summary": "as reported, in 16-mixed with a GradScaler",
+        "needs": ("torch>=2.3", "lightning>=2.1"),
+    },
+    "float16_autocast_off": {
+        "role": "remedy",
+        "summary": "16-mixed: the part without gradients under torch.autocast(..., enabled=False)",
+        "needs": ("torch>=2.3", "lightning>=2.1"),
+        "cures": ("autocast-cache",),
+    },
+    "float16_fresh": {
+        "role": "remedy",
+        "summary": "16-mixed: the part with gradients and backward under an autocast of their own",
+        "needs": ("torch>=2.3", "lightning>=2.1"),
+    },
+    "cuda_autocast": {
+        "role": "reported",
+        "summary": "torch_only under torch.cuda.amp.autocast",
+    },
     "two_updates_clear_cache": {
         "role": "remedy",
         "summary": "call torch.clear_autocast_cache() before each of the two updates",
@@ -123,6 +153,10 @@ AGREE = [
     ("cache_disabled", "torch_only"),
     ("cache_disabled", "inference_mode"),
     ("cache_disabled", "fresh_autocast"),
+    ("float16_autocast_off", "float16"),
+    ("float16_autocast_off", "float16_fresh"),
+    ("full_precision", "float16_autocast_off", {"rtol": 0.004}),
+    ("full_precision", "cuda_autocast", {"rtol": 0.004}),
     ("two_updates_clear_cache", "two_updates"),
     ("two_updates_clear_cache", "two_updates_cached"),
 ]
@@ -226,6 +260,18 @@ class CacheDisabled(FreshAutocast):
     cache_enabled = False
 
 
+class FreshFloat16(Reported):
+    """The second remedy as it was printed."""
+
+    def update(self, batch: Batch) -> None:
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        with torch.autocast(self.device.type, dtype=torch.float16):
+            loss = self.error(batch)
+            self.manual_backward(loss)
+        optimizer.step()
+
+
 class ClearCache(Reported):
     def loss(self, batch: Batch) -> torch.Tensor:
         torch.clear_autocast_cache()
@@ -275,24 +321,35 @@ MODULES = {
     "autocast_off": AutocastOff,
     "fresh_autocast": FreshAutocast,
     "cache_disabled": CacheDisabled,
+    "float16_autocast_off": AutocastOff,
+    "float16_fresh": FreshFloat16,
     "clear_cache": ClearCache,
     "iterative": Iterative,
     "iterative_cached": IterativeCached,
 }
 
 
-def train_without_lightning(network: Network, batch: Batch, device: str, steps: int) -> None:
+def train_without_lightning(
+    network: Network, batch: Batch, autocast: Callable[[], Any], steps: int
+) -> None:
     """Train as `reported` does, in a plain loop."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
     inputs, targets = batch
     for _ in range(steps):
-        with torch.autocast(device, dtype=torch.bfloat16):
+        with autocast():
             with torch.no_grad():
                 nn.functional.mse_loss(network(inputs).float(), targets)
             loss = nn.functional.mse_loss(network(inputs).float(), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+def scaled(device: str) -> Any:
+    """The plugin of 16-mixed, with a scale at which no step is skipped."""
+    from lightning.pytorch.plugins.precision import MixedPrecision
+
+    return MixedPrecision("16-mixed", device, torch.amp.GradScaler(device, init_scale=2.0**10))
 
 
 def train(variant: str, device: str, steps: int) -> None:
@@ -303,13 +360,20 @@ def train(variant: str, device: str, steps: int) -> None:
         scaled=variant == "mixed_parameter",
     )
     batch = (torch.randn(32, FEATURES), torch.randn(32, FEATURES))
-    if variant == "torch_only":
+    if variant in {"torch_only", "cuda_autocast"}:
+        autocast = partial(torch.autocast, device, dtype=torch.bfloat16)
+        if variant == "cuda_autocast":
+            autocast = partial(torch.cuda.amp.autocast, dtype=torch.bfloat16)
         batch = tuple(tensor.to(device) for tensor in batch)
-        train_without_lightning(network.to(device), batch, device, steps)
+        train_without_lightning(network.to(device), batch, autocast, steps)
         return
+    if variant.startswith("float16"):
+        precision = {"plugins": [scaled(device)]}
+    else:
+        precision = {"precision": "32-true" if variant == "full_precision" else "bf16-mixed"}
     trainer = L.Trainer(
         max_steps=steps,
-        precision="32-true" if variant == "full_precision" else "bf16-mixed",
+        **precision,
         accelerator="gpu" if device == "cuda" else "cpu",
         devices=1,
         logger=False,
