@@ -30,13 +30,14 @@ What the measurement shows (CPU; transformers 4.29.2 to 5.23.0)
   remedy of the newer releases helps, and two ranks have twice their gradient.
 - 4.49 to 4.57 and 5.23: right for a model without loss arguments, and exact for a loss that uses
   `num_items_in_batch`. 4 times too large for each loss that ignores it where the Trainer believes
-  that it was used: `ignores_kwargs`, `compute_loss_ignores`, `loss_func_ignores`. Each remedy helps.
+  that it was used: `ignores_kwargs`, `compute_loss_ignores`, `loss_func_ignores`. Each
+  remedy helps.
 - `bert` is such a model since transformers 5 gave its head `**kwargs`: 4 times with 5.23, right
   with 4.49 to 4.57.
 - 5.4: everything is divided once more, TRL 1.0's trainers too. What is right elsewhere is a
   quarter, and what is 4 times too large is exact.
 - The logged loss tells of a loss that is 4 times too large. It does not tell of a quarter: with
-  5.4 it is right where the gradient is a quarter, and 4 times too large where the gradient is exact.
+  5.4 it is right where the gradient is a quarter, and 4 times too large where that is exact.
 - Two ranks: up to 4.53 each rank divides by its own labels, which `average_tokens_across_devices`
   cures; from 4.56 on it is the default. A model that ignores `**kwargs` then has a gradient that is
   too large by the ranks as well: 4 times with two batches on each of two ranks, before it was 2.

@@ -29,9 +29,10 @@ has no graph (`loss_requires_grad`). With `_head` lm_head learns as well.
 What the measurement shows (CPU; torch 2.0.1 to 2.15.0, transformers 4.30.2 to 5.23.0, peft 0.3.0 to
 0.21.2)
 
-- `own_checkpoint` and `offloaded_head` are silent on all stacks: the loss is finite, and no lora_B
-  of the layers leaves zero. `checkpointing` is as silent up to transformers 4.x; transformers 5
-  lets the embeddings' output require a gradient, and it trains. All remedies train.
+- `own_checkpoint` and `offloaded_head` fail on all stacks: the loss is finite, and no lora_B of the
+  layers leaves zero. `checkpointing` fails up to transformers 4.x; transformers 5 lets the
+  embeddings' output require a gradient, and it trains. All remedies train.
+- torch warns of the checkpoint, "None of the inputs have requires_grad=True", and of nothing else.
 - `overflow`: NaN gradients under a finite loss. Leaving such steps out hides it for ever.
 - `call_of_the_base` trains as `lora` does: PEFT changes the model that it is given, so that only
   a copy of before (`forward_of_a_copy`) has no adapter.
