@@ -289,13 +289,14 @@ def attend(
     lowest = float("-inf")
     if variant.endswith("smallest"):
         lowest = torch.finfo(query.dtype).min
+    added = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, lowest)
     if variant.startswith("softmax"):
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        return scores.masked_fill(~mask, lowest).softmax(-1) @ value
+        return (scores + added).softmax(-1) @ value
     if variant == "sdpa_unmasked":
         mask = mask | ~mask.any(-1, keepdim=True)
     if variant in {"sdpa_infinity", "sdpa_smallest", "sdpa_all_smallest"}:
-        mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, lowest)
+        mask = added
     attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
     return torch.nan_to_num(attended) if variant == "sdpa_nan_to_num" else attended
 
