@@ -37,7 +37,7 @@ What the measurement shows
 - transformers 5.4 and 5.23 train all variants: switching checkpointing on lets the embedding's
   output require grad in every text model, wrapped by PEFT or not, and the default is non-reentrant.
 - `lora_default` is reentrant up to transformers 4.57: the default is what was reported.
-- Where `requires_grad_after_cast` trains it takes no more time than the same without it.
+- Where `requires_grad_after_cast` trains, it was not seen to take more time than without it.
 - `cuda_autocast` without CUDA does nothing, and warns so. With CUDA it was not run.
 - Checkpointing changes no digit: whatever trains agrees with the same training without it, loss by
   loss and norm by norm, reentrant or not, and so do the remedies. The first loss of a fresh LoRA is
