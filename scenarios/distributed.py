@@ -8,7 +8,7 @@ icefall issue 226: who calls `model.module` goes past the wrapper that averages 
 
 The script forks its second rank. Both begin with equal parameters and have data of their own.
 
-- `unused`, `find_unused`, `unused_*`, `accelerate_*`: two heads take turns, so that each step leaves
+- `unused*`, `find_unused` and `accelerate_*`: two heads take turns, so that each step leaves
   one unused and both should learn. With `never_used` one never learns, and nothing says so.
 - `past_wrapper` and `kept_no_sync` average nothing; `prepared_by_hand`, `reduced_by_hand` and
   `averaged_by_hand` do it in other ways. `ddp` is the usual one.
@@ -390,9 +390,16 @@ def by_accelerate(variant: str, model: torch.nn.Module) -> tuple[Any, Any, Any]:
     handlers = []
     if variant == "accelerate_find_unused":
         handlers = [accelerate.DistributedDataParallelKwargs(find_unused_parameters=True)]
-    accelerator = accelerate.Accelerator(cpu=True, kwargs_handlers=handlers)
+    accelerator = an_accelerator(handlers)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return *accelerator.prepare(model, optimizer), accelerator.backward
+
+
+def an_accelerator(handlers: list[Any]) -> accelerate.Accelerator:
+    """An Accelerator of ranks with one thread. With 0.29.3 each would take the whole machine."""
+    made = accelerate.Accelerator(cpu=True, kwargs_handlers=handlers)
+    torch.set_num_threads(1)
+    return made
 
 
 def adapters(variant: str, rank: int, steps: int) -> None:
@@ -428,7 +435,7 @@ def adapters(variant: str, rank: int, steps: int) -> None:
     optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=1e-2)
     backward = torch.Tensor.backward
     if variant == "lora_accelerate":
-        accelerator = accelerate.Accelerator(cpu=True)
+        accelerator = an_accelerator([])
         model, optimizer = accelerator.prepare(model, optimizer)
         backward = accelerator.backward
     else:
