@@ -17,7 +17,7 @@ The script forks its second rank. Both begin with equal parameters and have data
   if the variant does not say how. `saved_head` has `modules_to_save=["lm_head"]`, whose original
   module is not used.
 - `fsdp*` and `fully_shard*`: the optimizer is built after the model is sharded, or before it. With
-  torch itself, because accelerate has no FSDP on a CPU.
+  torch itself, not through accelerate.
 
 What the measurement shows (CPU; PyTorch 2.0.1 to 2.15.0)
 
@@ -30,8 +30,9 @@ What the measurement shows (CPU; PyTorch 2.0.1 to 2.15.0)
   runs once, and without it only where a layer runs twice. So LoRA fails as reported, but not with
   accelerate as it is. It trains without that argument, or non-reentrant, which is what
   `gradient_checkpointing_enable()` does in Transformers 5.23.0 and did not do in 4.56.2.
-- `static_graph=True` helps from PyTorch 2.2.2 on. With 2.0.1 and LoRA it raises nothing, and the
-  ranks drift apart: after 8 steps by up to 0.095, as an all_gather shows, with weights up to 0.31.
+- `static_graph=True` helps, but not LoRA with PyTorch 2.0.1, Transformers 4.30.2 and PEFT 0.3.0.
+  There nothing is raised, and the ranks drift apart: after 8 steps by up to 0.095, with weights up
+  to 0.31, as an all_gather at the end shows too. With 2.2.2, 4.39.3 and 0.10.0 it trains.
 - `modules_to_save` fails as reported with PEFT 0.3.0, and trains from 0.10.0 on.
 - An optimizer that was built before FSDP updates nothing, without a word, unless
   `use_orig_params=True`. With `fully_shard` it is the same, and there is no such argument.
