@@ -100,11 +100,6 @@ VARIANTS = {
         "summary": "overlap_comm=True with buckets of the default size",
     },
     "lora_ddp_no_checkpointing": {"role": "control", "summary": "LoRA, DDP, no checkpointing"},
-    "lora_zero_3_no_checkpointing": {
-        "role": "remedy",
-        "summary": "LoRA, stage 3, no checkpointing",
-        "cures": ("checkpoint-inputs",),
-    },
     "lora_ddp_reentrant": {"role": "reported", "summary": "LoRA, DDP, use_reentrant=True"},
     "lora_zero_0_reentrant": {"role": "reported", "summary": "LoRA, stage 0, use_reentrant=True"},
     "lora_zero_1_reentrant": {"role": "reported", "summary": "LoRA, stage 1, use_reentrant=True"},
@@ -112,33 +107,33 @@ VARIANTS = {
     "lora_zero_3_reentrant": {"role": "reported", "summary": "LoRA, stage 3, use_reentrant=True"},
     "lora_ddp_input_grads": {
         "role": "remedy",
-        "summary": "lora_ddp_reentrant after enable_input_require_grads()",
-        "cures": ("checkpoint-inputs",),
+        "summary": "LoRA, DDP, use_reentrant=True, enable_input_require_grads()",
     },
     "lora_zero_0_input_grads": {
         "role": "remedy",
-        "summary": "lora_zero_0_reentrant after enable_input_require_grads()",
-        "cures": ("checkpoint-inputs",),
+        "summary": "LoRA, stage 0, use_reentrant=True, enable_input_require_grads()",
     },
     "lora_zero_1_input_grads": {
         "role": "remedy",
-        "summary": "lora_zero_1_reentrant after enable_input_require_grads()",
-        "cures": ("checkpoint-inputs",),
+        "summary": "LoRA, stage 1, use_reentrant=True, enable_input_require_grads()",
     },
     "lora_zero_2_input_grads": {
         "role": "remedy",
-        "summary": "lora_zero_2_reentrant after enable_input_require_grads()",
-        "cures": ("checkpoint-inputs",),
+        "summary": "LoRA, stage 2, use_reentrant=True, enable_input_require_grads()",
     },
     "lora_zero_3_input_grads": {
         "role": "remedy",
-        "summary": "lora_zero_3_reentrant after enable_input_require_grads()",
+        "summary": "LoRA, stage 3, use_reentrant=True, enable_input_require_grads()",
+        "cures": ("checkpoint-inputs",),
+    },
+    "lora_zero_3_no_checkpointing": {
+        "role": "remedy",
+        "summary": "LoRA, stage 3, no checkpointing",
         "cures": ("checkpoint-inputs",),
     },
     "lora_ddp_non_reentrant": {
         "role": "remedy",
         "summary": "LoRA, DDP, use_reentrant=False",
-        "cures": ("checkpoint-inputs",),
     },
     "lora_zero_2_non_reentrant": {
         "role": "remedy",
