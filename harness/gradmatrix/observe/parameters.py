@@ -21,7 +21,7 @@ from .torches import (
     highest_rate,
     named,
     plain,
-    rate_of,
+    rates_of,
     read_gradient,
     reading,
     uninitialized,
@@ -169,9 +169,11 @@ class ParameterWatch:
 
         self._squares.setdefault(step, 0.0)
         self.starving, self.zero = set(), set()
+        rates = rates_of(optimizer)
         with reading(torch):
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
+                self._rate_of[id(parameter)] = rates.get(id(parameter))
                 if parameter.requires_grad and parameter.numel():
                     self._audit(torch, parameter, step, optimizer)
         self._before, self._gradients = {}, {}
@@ -180,7 +182,6 @@ class ParameterWatch:
         identity = id(parameter)
         gradient = parameter.grad if parameter.grad is not None else self._gradients.get(identity)
         letter = self.read(torch, parameter, gradient, step)
-        self._rate_of[identity] = rate_of(optimizer, parameter)
         before = self._before.get(identity)
         if before is None:
             if identity not in self._changed:
