@@ -508,7 +508,7 @@ class Observation(Frozen, frozen=True):
     stepped: tuple[Frame, ...] = ()
     """Where an optimizer's step was called, if nothing asked for gradients or cleared them."""
     closure: Frame | None = None
-    """Where the closure that it was given is written, if nothing asked for gradients."""
+    """Where the closure that it was given is written."""
     rebuilt_parts: tuple[Leaf, ...] = ()
     """Tensors that were made of values of the graph and are a part of the loss."""
     constant_parts: tuple[ConstantPart, ...] = ()

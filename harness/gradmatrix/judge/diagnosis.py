@@ -485,9 +485,7 @@ def no_backward(seen: Observation) -> Diagnosis | None:
         )
         advice = "Call loss.backward() in the closure, after zero_grad and before it returns the"
         advice += " loss: step only calls the closure."
-        return make_diagnosis(
-            Cause.NOT_TRAINED, None, seen.closure, line, user=at, advice=advice
-        )
+        return make_diagnosis(Cause.NOT_TRAINED, None, seen.closure, line, user=at, advice=advice)
     accelerated = at is not None and at.file.startswith("accelerate")
     call = "accelerator.backward(loss)" if accelerated else "loss.backward()"
     advice = f"Call {call} before the optimizer's step."

@@ -113,10 +113,8 @@ class Observer:
         self.ranks = None if folder is None else RankWatch(folder)
         self._unmoved: Optional[Dict[str, Any]] = None
         """Why the updates of a script without an optimizer change nothing."""
-        self._stepped_at: List[Dict[str, Any]] = []
-        """Where an optimizer's step was first called."""
-        self._closure: Optional[Dict[str, Any]] = None
-        """Where the closure that it was given is written."""
+        self._first_step: Dict[str, Any] = {"stepped": [], "closure": None}
+        """Where an optimizer's step was first called, and where its closure is written."""
         self.forward = ForwardWatch(self.clock, self.tree, self.trouble)
         self.births = BirthWatch(self.forward.innermost)
         self.parameters = ParameterWatch(self.tree, self.forward, self.trouble)
@@ -329,10 +327,12 @@ class Observer:
         if self._audited(optimizer):
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
-            if not self._stepped_at:
-                self._stepped_at = frames.frames(sys._getframe(1))
+            if not self._first_step["stepped"]:
                 closure = next(filter(callable, given[1:]), None)
-                self._closure = frames.written(closure) if closure is not None else None
+                self._first_step = {
+                    "stepped": frames.frames(sys._getframe(1)),
+                    "closure": None if closure is None else frames.written(closure),
+                }
 
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         try:
@@ -596,8 +596,7 @@ class Observer:
             **({"unmoved": self._undoing(held)} if self.parameters.restored() else {}),
             "anew": self.births.inside(held, self.evidence.named) or self.births.facts(loose),
             "kept": kept,
-            "stepped": [] if self.backward.calls and kept is None else self._stepped_at,
-            "closure": None if self.backward.calls else self._closure,
+            **({} if self.backward.calls and kept is None else self._first_step),
             "uncalled": [{"text": text, "frames": [at]} for text, at in source.uncalled(missing)][
                 :KEPT
             ]

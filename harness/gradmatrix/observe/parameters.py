@@ -23,7 +23,7 @@ from .torches import (
     is_empty,
     named,
     plain,
-    rate_of,
+    rates_of,
     read_gradient,
     reading,
     shape_of,
@@ -178,9 +178,11 @@ class ParameterWatch:
 
         self._squares.setdefault(step, 0.0)
         self.starving, self.zero = set(), set()
+        rates = rates_of(optimizer)
         with reading(torch):
             for parameter in self._audited(optimizer, optimizers):
                 self._parameters[id(parameter)] = parameter
+                self._rate_of[id(parameter)] = rates.get(id(parameter))
                 if parameter.requires_grad and not is_empty(parameter):
                     self._audit(torch, parameter, step, optimizer)
         self._before, self._gradients = {}, {}
@@ -190,7 +192,6 @@ class ParameterWatch:
         identity = id(parameter)
         gradient = parameter.grad if parameter.grad is not None else self._gradients.get(identity)
         letter = self.read(torch, parameter, gradient, step)
-        self._rate_of[identity] = rate_of(optimizer, parameter)
         before = self._before.get(identity)
         if before is None:
             if identity not in self._changed and self.copies.has_values(identity):

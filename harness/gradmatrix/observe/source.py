@@ -299,9 +299,12 @@ def assigned_at(place: Place) -> Set[str]:
     """The name that the statement at ``place`` in the user's files is assigned to."""
     for path in files():
         for node, _ in nodes(path) if shown(path) == place["file"] else ():
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                if node.lineno <= place["line"] <= (node.end_lineno or node.lineno):
-                    return {named_as(node.targets[0])} - {""}
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and node.lineno <= place["line"] <= (node.end_lineno or node.lineno)
+            ):
+                return {named_as(node.targets[0])} - {""}
     return set()
 
 

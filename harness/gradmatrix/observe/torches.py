@@ -287,15 +287,13 @@ def as_rate(group: Dict[str, Any]) -> Optional[float]:
         return None
 
 
-def rate_of(optimizer: Any, parameter: Any) -> Optional[float]:
-    """The learning rate of the group that holds ``parameter``.
+def rates_of(optimizer: Any) -> Dict[int, Optional[float]]:
+    """The learning rate of each parameter that ``optimizer`` holds, by the parameter's id.
 
-    None if no group holds it, or if the optimizer chooses the rate itself.
+    None if the optimizer chooses the rate itself.
     """
-    groups = (
-        g for g in optimizer.param_groups if any(parameter is member for member in g["params"])
-    )
-    return as_rate(next(groups, {}))
+    groups = reversed(optimizer.param_groups)  # of several groups the first counts
+    return {id(each): rate for g in groups for rate in [as_rate(g)] for each in g["params"]}
 
 
 def read_gradient(torch: Any, gradient: Any) -> Any:
@@ -313,8 +311,11 @@ def read_gradient(torch: Any, gradient: Any) -> Any:
     if magnitudes.element_size() == 1:  # an 8-bit type knows no norms
         magnitudes = magnitudes.float()
     exact = torch.float64 if magnitudes.dtype == torch.float64 else torch.float32
-    greatest = float(torch.linalg.vector_norm(magnitudes, ord=float("inf"), dtype=exact))
     norm = float(torch.linalg.vector_norm(magnitudes, dtype=exact))
+    if norm and math.isfinite(norm):
+        return "f", norm * norm
+    # The squares of very small or large numbers are 0 or infinite.
+    greatest = float(torch.linalg.vector_norm(magnitudes, ord=float("inf"), dtype=exact))
     if not math.isfinite(greatest):
         return "x", norm * norm
     return ("f" if greatest else "z"), norm * norm
