@@ -50,6 +50,7 @@ print([reference() is None for reference in references])
 torch.inference_mode().__enter__()  # it is dropped, and so it ends
 print(torch.is_inference_mode_enabled(), torch.is_grad_enabled())
 print(pickle.loads(pickle.dumps(torch.Tensor.detach)) is torch.Tensor.detach)
+print(torch.half)
 print(len(pickle.dumps(copy.deepcopy(Model()))))
 """
 BREAKS = """

@@ -205,7 +205,8 @@ class SeveringWatch:
 
     def _follow_operations(self, owner: Any, but: Tuple[str, ...] = ()) -> None:
         for name in dict.fromkeys((*OPERATIONS, *FLATTENING)):
-            if hasattr(owner, name) and name not in but:
+            # torch.half is no function but a dtype
+            if callable(getattr(owner, name, None)) and name not in but:
                 self._replace(owner, name, self.operation(name), after=True)
 
     def remove(self) -> None:
