@@ -29,7 +29,7 @@ What the measurement shows (CPU; PyTorch 2.0.1 to 2.15.0)
 - Checkpointing that is reentrant fails with `find_unused_parameters=True`, also where each layer
   runs once, and without it only where a layer runs twice. So LoRA fails as reported, but not with
   accelerate as it is. It trains without that argument, or non-reentrant, which is what
-  `gradient_checkpointing_enable()` does in Transformers 5.23.0 and did not do in 4.56.2.
+  `gradient_checkpointing_enable()` does in Transformers 5.23.0 and did not do in 4.57.6.
 - `static_graph=True` helps, but not LoRA with PyTorch 2.0.1, Transformers 4.30.2 and PEFT 0.3.0.
   There nothing is raised, and the ranks drift apart: after 8 steps by up to 0.095, with weights up
   to 0.31, as an all_gather at the end shows too. With 2.2.2, 4.39.3 and 0.10.0 it trains.
