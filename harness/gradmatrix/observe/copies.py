@@ -86,11 +86,12 @@ class CopyWatch:
     def among(self, held: Set[int], read: Set[str]) -> Set[int]:
         """The parameters (ids) of which ``held`` are copies.
 
-        None if a module that ran has something of ``held``, or if what is held was ``read`` and
-        never had a gradient.
+        None if a module that ran has something of ``held``, or if steps were made, and no gradient
+        was ``read`` of what is held.
         """
         own = {id(p) for root in self.forward.roots() for p in root.parameters()}
-        return set(self.parameters) if own.isdisjoint(held) and read != {"n"} else set()
+        may_be = own.isdisjoint(held) and (not self._held or read - {"n"})
+        return set(self.parameters) if may_be else set()
 
     def has_values(self, identity: int) -> bool:
         """Whether the values of a parameter can be read now: they are not somewhere else."""
