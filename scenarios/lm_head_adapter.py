@@ -3,8 +3,8 @@
 A fused or chunked loss does not call `lm_head`. It takes the hidden states and `lm_head.weight`. If
 PEFT has put a LoRA adapter on `lm_head`, that weight is the frozen one: the adapter adds nothing to
 the loss and gets no gradient. TRL issue 4612 reports it of GRPOTrainer with Liger's loss, TRL pull
-request 5977 refuses the combination. Pull requests 5676 and 5857: the chunked loss of SFTTrainer
-refuses such an adapter as well.
+request 5977 refuses the combination. Pull request 5676 lets the chunked loss of SFTTrainer run with
+PEFT; an adapter on `lm_head` is refused there (pull request 5857).
 
 - `plain_weight` is the fault without a trainer. `plain_module` calls the head. `plain_saved` trains
   a copy of the head (`modules_to_save`) in place of an adapter.
