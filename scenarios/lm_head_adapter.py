@@ -3,8 +3,8 @@
 A fused or chunked loss does not call `lm_head`. It takes the hidden states and `lm_head.weight`. If
 PEFT has put a LoRA adapter on `lm_head`, that weight is the frozen one: the adapter adds nothing to
 the loss and gets no gradient. TRL issue 4612 reports it of GRPOTrainer with Liger's loss, TRL pull
-request 5977 refuses the combination. Pull requests 5676 and 5857: the chunked loss of SFTTrainer
-refuses such an adapter as well.
+request 5977 refuses the combination. Pull request 5676 lets the chunked loss of SFTTrainer run with
+PEFT; an adapter on `lm_head` is refused there (pull request 5857).
 
 - `plain_weight` is the fault without a trainer. `plain_module` calls the head. `plain_saved` trains
   a copy of the head (`modules_to_save`) in place of an adapter.
@@ -19,7 +19,8 @@ refuses such an adapter as well.
 What the measurement shows (CPU; TRL 0.4.4 to 1.16.0)
 
 - `plain_weight`: gradient:partial on every stack; nothing raises or warns. With `modules_to_save`
-  the weight is that of the copy, and it trains; with PEFT 0.3.0 the copy has no `weight`.
+  the weight is that of the copy, and it trains. With PEFT 0.3.0 the wrapper of the copy has no
+  `weight`, and the original of the head stays trainable and gets no gradient (`sft_saved`).
 - TRL 0.4.4 to 1.0.0 without a fused loss: the trainers call `lm_head`, and its adapter trains.
 - With a fused loss: GRPO leaves the adapter without a gradient in silence, TRL 0.19.1 to 1.0.0. DPO
   does so up to 0.27.2; with 1.0.0 it refuses every PEFT model.
