@@ -1,6 +1,43 @@
-"""torch.compile against eager: are the losses and the gradients the same.
+"""torch.compile and eager: do they give the same losses and gradients.
 
-Written by the runs below.
+Reported as PyTorch issues 182012 (a gradient that is all zero), 193061 and 190796 (wrong gradients
+on CUDA), 139476 (what is unfrozen later gets no gradient), 117265 (a hook is ignored), 91469
+(double backward), 179804 (autocast), 190758 (dropout), 128035 (in place), and more of the years
+before. The advice: another backend, an option of torch._dynamo.config, a reset, compile later.
+
+Each case is a small network on one batch. The variant without an underscore is eager; it must agree
+with its compiled ones, or they are relation:disagrees. `_aot` is backend="aot_eager", which
+traces and differentiates as the default backend does and needs no C++ compiler; `_traced` is
+backend="eager", which only traces; `_default` is the default backend, inductor.
+
+- `plain`, `sizes` (of batches), `norm` (BatchNorm's statistics), `twice` (two batches a step),
+  `lora`: what should simply work. `lora_last` wraps the compiled model.
+- `target`, `again`, `clipped`, `doubled`: detach() and no_grad(), a checkpoint, an
+  autograd.Function, and an input that changes in place, inside of what is compiled.
+- `thaw`, `hook`: from the third step on a layer learns, or a backward hook is there.
+- `slope`: a gradient penalty. `exact`: autocast(enabled=False) inside of autocast.
+- `mask`: dropout with an activation_memory_budget. Its reference is compiled too, since eager
+  draws other masks, and each step is seeded, so that a wrong mask in backward is all that differs.
+- `diagonal`: issue 182012. `table` and `bias`: 193061 and 190796, about a kernel of Triton; on a
+  CPU they are unsupported.
+
+What the measurement shows (CPU; PyTorch 2.6.0, 2.10.0 and 2.13.0)
+
+- What should simply work agrees with eager on all three; checkpoints, an autograd.Function,
+  detach(), no_grad() and LoRA, wrapped before or after, too.
+- Unfreezing is not seen by 2.6.0 and 2.10.0: the layer gets no gradient, and nothing is said.
+  torch.compile once more does not help, `torch.compiler.reset()` and backend="eager" do. In 2.13.0
+  it is seen.
+- A hook that comes after the first pass is ignored by all three, without a word. A reset and
+  `skip_nnmodule_hook_guards = False` help, `guard_nn_modules = True` does not, and a hook that was
+  there before the first pass works.
+- The gradient of a diagonal_scatter that is summed is all zero with 2.6.0 (gradient:partial), and
+  right with backend="aot_eager". 2.13.0 has it right.
+- A gradient penalty raises. backend="eager" helps, and so does calling the module that is not
+  compiled for the penalty alone.
+- autocast(enabled=False) inside: gradient norms differ by up to 2e-3. backend="eager" agrees.
+- With a memory budget of 0.5 or 0 the gradients differ, on a CPU too.
+- On CUDA nothing was run, so 193061 and 190796 were not reproduced here.
 """
 
 from __future__ import annotations
@@ -18,13 +55,12 @@ from torch.utils.checkpoint import checkpoint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NEEDS = ("torch>=2.1",)
+NEEDS = ("torch>=2.3",)
 
 VARIANTS = {
     "plain": {"role": "control", "summary": "two layers, eager"},
     "plain_traced": {"role": "control", "summary": "two layers, backend='eager'"},
     "plain_aot": {"role": "control", "summary": "two layers, backend='aot_eager'"},
-    "plain_whole": {"role": "control", "summary": "two layers, fullgraph=True, dynamic=False"},
     "sizes": {"role": "control", "summary": "batches of four sizes, eager"},
     "sizes_aot": {"role": "control", "summary": "batches of four sizes, compiled"},
     "sizes_static": {"role": "control", "summary": "batches of four sizes, dynamic=False"},
@@ -81,26 +117,23 @@ VARIANTS = {
     "bias": {"role": "control", "summary": "a convolution and a sum per channel, eager (CUDA)"},
     "bias_default": {"role": "reported", "summary": "the same, the default backend (CUDA)"},
     "bias_aot": {"role": "remedy", "summary": "the same with backend='aot_eager' (CUDA)"},
-    "rate": {"role": "control", "summary": "a schedule, eager"},
-    "rate_aot": {"role": "reported", "summary": "a schedule, and optimizer.step compiled"},
-    "lora": {"role": "control", "summary": "LoRA, eager", "needs": ("torch>=2.1", "peft")},
+    "lora": {"role": "control", "summary": "LoRA, eager", "needs": ("torch>=2.3", "peft")},
     "lora_aot": {
         "role": "control",
         "summary": "LoRA, compiled after get_peft_model",
-        "needs": ("torch>=2.1", "peft"),
+        "needs": ("torch>=2.3", "peft"),
     },
     "lora_last": {
         "role": "reported",
         "summary": "LoRA, compiled before get_peft_model",
-        "needs": ("torch>=2.1", "peft"),
+        "needs": ("torch>=2.3", "peft"),
     },
 }
 
-# bfloat16 inside: what was measured differs by 6e-4 and more, or by nothing.
+# Of `exact`, what was measured differs by 9e-4 and more, or by nothing; `bias` is bfloat16.
 AGREE = [
     ("plain", "plain_traced"),
     ("plain", "plain_aot"),
-    ("plain", "plain_whole"),
     ("sizes", "sizes_aot"),
     ("sizes", "sizes_static"),
     ("norm", "norm_aot"),
@@ -132,7 +165,6 @@ AGREE = [
     ("table", "table_unmixed"),
     ("bias", "bias_default", {"rtol": 0.05}),
     ("bias", "bias_aot", {"rtol": 0.05}),
-    ("rate", "rate_aot"),
     ("lora", "lora_aot"),
     ("lora", "lora_last"),
 ]
@@ -143,7 +175,6 @@ CHANGE = 2  # the step before which a layer is unfrozen or a hook added
 # Arguments of torch.compile. The other variants that are compiled have backend="aot_eager".
 OPTIONS = {
     "plain_traced": {"backend": "eager"},
-    "plain_whole": {"backend": "aot_eager", "dynamic": False, "fullgraph": True},
     "sizes_static": {"backend": "aot_eager", "dynamic": False},
     "thaw_traced": {"backend": "eager"},
     "slope_traced": {"backend": "eager"},
@@ -352,8 +383,6 @@ def train(variant: str, device: str, steps: int) -> None:
         table(variant, device, steps)
     elif variant.startswith("bias"):
         bias(variant, device, steps)
-    elif variant.startswith("rate"):
-        rate(variant, x, y, steps)
     elif variant.startswith("lora"):
         lora(variant, x, y, steps)
     else:
@@ -479,19 +508,6 @@ def bias(variant: str, device: str, steps: int) -> None:
             return model(images, time).float().square().mean()
 
     minimise(network, loss, steps)
-
-
-def rate(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
-    """A learning rate that is halved twice."""
-    network = Plain().to(x.device)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 8], 0.5)
-    step = compiled(optimizer.step, variant)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        nn.functional.mse_loss(network(x), y).backward()
-        step()
-        schedule.step()
 
 
 def lora(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
