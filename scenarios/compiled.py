@@ -21,15 +21,15 @@ backend="eager", which only traces; `_default` is the default backend, inductor.
 - `diagonal`: issue 182012. `table` and `bias`: 193061 and 190796, about a kernel of Triton; on a
   CPU they are unsupported.
 
-What the measurement shows (CPU; PyTorch 2.6.0, 2.10.0, 2.13.0 and 2.15.0)
+What the measurement shows (CPU; PyTorch 2.4.0, 2.6.0, 2.10.0, 2.13.0 and 2.15.0)
 
 - What should simply work agrees with eager on all; checkpoints, an autograd.Function,
   detach(), no_grad() and LoRA, wrapped before or after, too.
-- Unfreezing is not seen by 2.6.0 and 2.10.0: the layer gets no gradient, and nothing is said.
+- Unfreezing is not seen by 2.4.0, 2.6.0 and 2.10.0: the layer gets no gradient, and nothing is said.
   torch.compile once more does not help, `torch.compiler.reset()` and backend="eager" do. Since
   2.13.0 it is seen.
 - The gradient of a diagonal_scatter that is summed is all zero with 2.6.0 (gradient:partial), and
-  right with backend="aot_eager". 2.13.0 has it right.
+  right with backend="aot_eager". 2.4.0 and 2.13.0 have it right.
 - A gradient penalty raises. backend="eager" helps, and so does calling the module that is not
   compiled for the penalty alone.
 - autocast(enabled=False) inside: gradient norms differ by up to 2e-3. backend="eager" agrees.
