@@ -25,7 +25,7 @@ What the measurement shows (CPU; PyTorch 2.4.0, 2.6.0, 2.10.0, 2.13.0 and 2.15.0
 
 - What should simply work agrees with eager on all; checkpoints, an autograd.Function,
   detach(), no_grad() and LoRA, wrapped before or after, too.
-- Unfreezing is not seen by 2.4.0, 2.6.0 and 2.10.0: the layer gets no gradient, and nothing is said.
+- Unfreezing is not seen by 2.4.0, 2.6.0 and 2.10.0: the layer gets no gradient, in silence.
   torch.compile once more does not help, `torch.compiler.reset()` and backend="eager" do. Since
   2.13.0 it is seen.
 - The gradient of a diagonal_scatter that is summed is all zero with 2.6.0 (gradient:partial), and
