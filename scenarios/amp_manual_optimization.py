@@ -43,6 +43,11 @@ What the measurement shows (CPU; PyTorch 2.0.1 to 2.15.0, Lightning 2.0.3 to 2.6
 - Remedy 2, `fresh_autocast`, never helps. PyTorch drops the cache when the *outermost* autocast is
   left, and Lightning's is still open: the inner one finds the same poisoned copies. It trains only
   where `reported` does. `autocast_off`, `cache_disabled` and `clear_cache` work everywhere.
+- In float16 with a GradScaler it is the same (Lightning 2.5.0 with PyTorch 2.6.0 fails, 2.6.1
+  with 2.10.0 trains): `float16` fails where `reported` does, `float16_autocast_off` trains,
+  and the printed form of remedy 2 fails like `fresh_autocast`.
+- `cuda_autocast` on a CPU does nothing but warn "CUDA is not available": it trains in float32, and
+  agrees with `full_precision`.
 - Where `reported` fails, `mixed_parameter` runs to its end without a word and trains one parameter
   of seven (gradient:partial).
 - Up to Lightning 2.5.2, `two_updates` disagrees: the second update of each pair sees the weights

@@ -1,6 +1,42 @@
-"""torch.compile against eager: are the losses and the gradients the same.
+"""torch.compile and eager: do they give the same losses and gradients.
 
-Written by the runs below.
+Reported as PyTorch issues 182012 (a gradient that is all zero), 193061 and 190796 (wrong gradients
+on CUDA), 139476 (what is unfrozen later gets no gradient), 91469 (double backward), 179804
+(autocast), 190758 (dropout), 128035 (in place), and more of the years before. The advice: another
+backend, a reset, compile something else.
+
+Each case is a small network on one batch. The variant without an underscore is eager; it must agree
+with its compiled ones, or they are relation:disagrees. `_aot` is backend="aot_eager", which
+traces and differentiates as the default backend does and needs no C++ compiler; `_traced` is
+backend="eager", which only traces; `_default` is the default backend, inductor.
+
+- `plain`, `sizes` (of batches), `norm` (BatchNorm's statistics), `twice` (two batches a step),
+  `lora`: what should simply work. `lora_last` wraps the compiled model.
+- `target`, `again`, `clipped`, `doubled`: detach() and no_grad(), a checkpoint, an
+  autograd.Function, and an input that changes in place, inside of what is compiled.
+- `thaw`: from the third step on a layer learns.
+- `slope`: a gradient penalty. `exact`: autocast(enabled=False) inside of autocast.
+- `mask`: dropout with an activation_memory_budget. Its reference is compiled too, since eager
+  draws other masks, and each step is seeded, so that a wrong mask in backward is all that differs.
+- `diagonal`: issue 182012. `table` and `bias`: 193061 and 190796, about a kernel of Triton; on a
+  CPU they are unsupported.
+
+What the measurement shows (CPU; PyTorch 2.4.0, 2.6.0, 2.10.0, 2.13.0 and 2.15.0)
+
+- What should simply work agrees with eager on all; checkpoints, an autograd.Function,
+  detach(), no_grad() and LoRA, wrapped before or after, too.
+- Unfreezing is not seen by 2.4.0, 2.6.0 and 2.10.0: the layer gets no gradient, in silence.
+  torch.compile once more does not help, `torch.compiler.reset()` and backend="eager" do. Since
+  2.13.0 it is seen.
+- The gradient of a diagonal_scatter that is summed is all zero with 2.6.0 (gradient:partial), and
+  right with backend="aot_eager". 2.4.0 and 2.13.0 have it right.
+- A gradient penalty raises. backend="eager" helps, and so does calling the module that is not
+  compiled for the penalty alone.
+- autocast(enabled=False) inside: gradient norms differ by up to 2e-3. backend="eager" agrees.
+- With a memory budget of 0.5 or 0 the gradients differ, on a CPU too.
+- On CUDA nothing was run, so 193061 and 190796 were not reproduced here.
+- What is compiled sees the hooks of whoever watches it. So hooks (117265), a compiled optimizer
+  and fullgraph=True are not here, and PyTorch before 2.3 is left out.
 """
 
 from __future__ import annotations
@@ -18,13 +54,12 @@ from torch.utils.checkpoint import checkpoint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NEEDS = ("torch>=2.1",)
+NEEDS = ("torch>=2.3",)
 
 VARIANTS = {
     "plain": {"role": "control", "summary": "two layers, eager"},
     "plain_traced": {"role": "control", "summary": "two layers, backend='eager'"},
     "plain_aot": {"role": "control", "summary": "two layers, backend='aot_eager'"},
-    "plain_whole": {"role": "control", "summary": "two layers, fullgraph=True, dynamic=False"},
     "sizes": {"role": "control", "summary": "batches of four sizes, eager"},
     "sizes_aot": {"role": "control", "summary": "batches of four sizes, compiled"},
     "sizes_static": {"role": "control", "summary": "batches of four sizes, dynamic=False"},
@@ -46,15 +81,6 @@ VARIANTS = {
     "thaw_wrapped": {"role": "remedy", "summary": "call torch.compile again after unfreezing"},
     "thaw_reset": {"role": "remedy", "summary": "call torch.compiler.reset() after unfreezing"},
     "thaw_traced": {"role": "remedy", "summary": "unfreeze with backend='eager'"},
-    "hook": {"role": "control", "summary": "a backward hook from the third step on, eager"},
-    "hook_aot": {"role": "reported", "summary": "the same hook, compiled"},
-    "hook_first": {"role": "remedy", "summary": "the hook is there before the first pass"},
-    "hook_guards": {
-        "role": "remedy",
-        "summary": "torch._dynamo.config.skip_nnmodule_hook_guards = False",
-    },
-    "hook_modules": {"role": "remedy", "summary": "torch._dynamo.config.guard_nn_modules = True"},
-    "hook_reset": {"role": "remedy", "summary": "call torch.compiler.reset() after the hook"},
     "slope": {"role": "control", "summary": "a gradient penalty, eager"},
     "slope_aot": {"role": "reported", "summary": "a gradient penalty, the model is compiled"},
     "slope_traced": {"role": "remedy", "summary": "a gradient penalty with backend='eager'"},
@@ -81,26 +107,23 @@ VARIANTS = {
     "bias": {"role": "control", "summary": "a convolution and a sum per channel, eager (CUDA)"},
     "bias_default": {"role": "reported", "summary": "the same, the default backend (CUDA)"},
     "bias_aot": {"role": "remedy", "summary": "the same with backend='aot_eager' (CUDA)"},
-    "rate": {"role": "control", "summary": "a schedule, eager"},
-    "rate_aot": {"role": "reported", "summary": "a schedule, and optimizer.step compiled"},
-    "lora": {"role": "control", "summary": "LoRA, eager", "needs": ("torch>=2.1", "peft")},
+    "lora": {"role": "control", "summary": "LoRA, eager", "needs": ("torch>=2.3", "peft")},
     "lora_aot": {
         "role": "control",
         "summary": "LoRA, compiled after get_peft_model",
-        "needs": ("torch>=2.1", "peft"),
+        "needs": ("torch>=2.3", "peft"),
     },
     "lora_last": {
         "role": "reported",
         "summary": "LoRA, compiled before get_peft_model",
-        "needs": ("torch>=2.1", "peft"),
+        "needs": ("torch>=2.3", "peft"),
     },
 }
 
-# bfloat16 inside: what was measured differs by 6e-4 and more, or by nothing.
+# Of `exact`, what was measured differs by 9e-4 and more, or by nothing; `bias` is bfloat16.
 AGREE = [
     ("plain", "plain_traced"),
     ("plain", "plain_aot"),
-    ("plain", "plain_whole"),
     ("sizes", "sizes_aot"),
     ("sizes", "sizes_static"),
     ("norm", "norm_aot"),
@@ -114,11 +137,6 @@ AGREE = [
     ("thaw", "thaw_wrapped"),
     ("thaw", "thaw_reset"),
     ("thaw", "thaw_traced"),
-    ("hook", "hook_aot"),
-    ("hook", "hook_first"),
-    ("hook", "hook_guards"),
-    ("hook", "hook_modules"),
-    ("hook", "hook_reset"),
     ("slope", "slope_aot"),
     ("slope", "slope_traced"),
     ("slope", "slope_apart"),
@@ -132,18 +150,16 @@ AGREE = [
     ("table", "table_unmixed"),
     ("bias", "bias_default", {"rtol": 0.05}),
     ("bias", "bias_aot", {"rtol": 0.05}),
-    ("rate", "rate_aot"),
     ("lora", "lora_aot"),
     ("lora", "lora_last"),
 ]
 
 
-CHANGE = 2  # the step before which a layer is unfrozen or a hook added
+CHANGE = 2  # the step before which a layer is unfrozen
 
 # Arguments of torch.compile. The other variants that are compiled have backend="aot_eager".
 OPTIONS = {
     "plain_traced": {"backend": "eager"},
-    "plain_whole": {"backend": "aot_eager", "dynamic": False, "fullgraph": True},
     "sizes_static": {"backend": "aot_eager", "dynamic": False},
     "thaw_traced": {"backend": "eager"},
     "slope_traced": {"backend": "eager"},
@@ -339,12 +355,10 @@ def train(variant: str, device: str, steps: int) -> None:
     torch.manual_seed(0)
     x = torch.randn(32, 8).to(device)
     y = torch.randn(32, 1).to(device)
-    if variant.startswith(("table", "bias")) and device == "cpu":
-        raise unittest.SkipTest("the report is about a kernel of CUDA")
     if variant.startswith("doubled"):
         doubled(variant, x, y, steps)
     elif variant.startswith("slope"):
-        slope(variant, x, y, steps)
+        penalty(variant, x, y, steps)
     elif variant.startswith("diagonal"):
         network = Diagonal().to(device)
         minimise(network, compiled(network, variant), steps)
@@ -352,8 +366,6 @@ def train(variant: str, device: str, steps: int) -> None:
         table(variant, device, steps)
     elif variant.startswith("bias"):
         bias(variant, device, steps)
-    elif variant.startswith("rate"):
-        rate(variant, x, y, steps)
     elif variant.startswith("lora"):
         lora(variant, x, y, steps)
     else:
@@ -365,13 +377,10 @@ def regression(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> No
     network = NETWORKS.get(variant, Plain)().to(x.device)
     configure(variant)
     model = compiled(network, variant)
-    factor = torch.ones((), device=x.device)
-    if variant == "hook_first":
-        add_hook(network, factor)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
     for step in range(steps):
         rows = (32, 24, 16, 8)[step % 4] if variant.startswith("sizes") else 32
-        prepare(variant, network, factor, step)
+        prepare(variant, network, step)
         if variant == "thaw_wrapped" and step == CHANGE:
             model = compiled(network, variant)
         optimizer.zero_grad()
@@ -385,17 +394,13 @@ def regression(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> No
         optimizer.step()
 
 
-def prepare(variant: str, network: Plain, factor: torch.Tensor, step: int) -> None:
+def prepare(variant: str, network: Plain, step: int) -> None:
     """Change what the variant changes before this step."""
     if variant.startswith("norm"):
         network.train(step % 2 == 0)
     if variant.startswith("thaw"):
         network.first.requires_grad_(step >= CHANGE)
-    if variant.startswith("hook") and step == CHANGE:
-        factor.fill_(2)
-        if variant != "hook_first":
-            add_hook(network, factor)
-    if variant.endswith("_reset") and step == CHANGE:
+    if variant == "thaw_reset" and step == CHANGE:
         torch.compiler.reset()
     if variant.startswith("mask"):
         torch.manual_seed(step)  # what backward draws must not change the next mask
@@ -409,20 +414,6 @@ def configure(variant: str) -> None:
         if not hasattr(functorch, "activation_memory_budget"):
             raise unittest.SkipTest("this torch has no activation_memory_budget")
         functorch.activation_memory_budget = 0.5 if variant == "mask_half" else 0.0
-    if variant in {"hook_guards", "hook_modules"}:
-        import torch._dynamo.config as dynamo
-
-        if variant == "hook_guards":
-            dynamo.skip_nnmodule_hook_guards = False
-        else:
-            dynamo.guard_nn_modules = True
-
-
-def add_hook(network: Plain, factor: torch.Tensor) -> None:
-    """Multiply the gradient that the last layer hands on."""
-    network.last.register_full_backward_hook(
-        lambda _module, gradients, _outputs: tuple(factor * each for each in gradients)
-    )
 
 
 def minimise(network: nn.Module, loss: Callable[[], torch.Tensor], steps: int) -> None:
@@ -445,7 +436,7 @@ def doubled(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     )
 
 
-def slope(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
+def penalty(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
     """The gradient of the output, for the input, is to have a norm of 1."""
     network = Plain().to(x.device)
     model = compiled(network, variant)
@@ -461,6 +452,8 @@ def slope(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
 
 def table(variant: str, device: str, steps: int) -> None:
     """Large enough for the kernel of the report."""
+    if not torch.cuda.is_available():
+        raise unittest.SkipTest("the report is about a kernel of CUDA")
     network = Table().to(device)
     model = compiled(network, variant)
     tokens = torch.randn(1, 4096, 1024, device=device)
@@ -469,6 +462,8 @@ def table(variant: str, device: str, steps: int) -> None:
 
 def bias(variant: str, device: str, steps: int) -> None:
     """A block of a diffusion model, in bfloat16."""
+    if not torch.cuda.is_available():
+        raise unittest.SkipTest("the report is about a kernel of CUDA")
     network = Bias().to(device)
     model = compiled(network, variant)
     images = torch.randn(32, 64, 32, 32, device=device)
@@ -479,19 +474,6 @@ def bias(variant: str, device: str, steps: int) -> None:
             return model(images, time).float().square().mean()
 
     minimise(network, loss, steps)
-
-
-def rate(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
-    """A learning rate that is halved twice."""
-    network = Plain().to(x.device)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 8], 0.5)
-    step = compiled(optimizer.step, variant)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        nn.functional.mse_loss(network(x), y).backward()
-        step()
-        schedule.step()
 
 
 def lora(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> None:
