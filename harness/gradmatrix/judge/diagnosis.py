@@ -1009,10 +1009,10 @@ def never_stepped(seen: Observation) -> Diagnosis | None:
     if test is not None:
         line = (
             f"{kind} never stepped: backward was called {counted(len(seen.backward), 'time')}, but"
-            f" its step is called only under a condition that was never true,"
+            f" its step is called only under a condition that never let it run,"
             f" `{idle[0].condition}`, at {format_frame(test)}."
         )
-        advice = "Check what that condition counts or compares: it must become true within the run."
+        advice = "Check what that condition counts or compares: the step must come within the run."
         advice += " If it accumulates gradients, step once more after the last batch."
         return make_diagnosis(Cause.NEVER_STEPPED, module, test, line, advice=advice)
     asked = next((frame for frame in seen.asked if frame.user), None)

@@ -128,7 +128,8 @@ class SpoiledWatch:
         first = min(set(outputs) & before.nodes, default=None)
         behind = self._behind(roots, shared, held)
         # A hidden state is made of what the first pass went through, but need not be among it.
-        last = max((node for node in outputs if node in nodes), default=None)
+        among = nodes if behind["carried"] else shared
+        last = max((node for node in outputs if node in among), default=None)
         if last is None and behind["carried"]:  # it was made inside of the module that ended next
             last = min((node for node in outputs if node > max(shared)), default=None)
         module, made = outputs.get(last, (None, None))

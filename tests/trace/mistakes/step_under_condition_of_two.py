@@ -1,5 +1,5 @@
 # cause: never-stepped
-# says: condition
+# says: a condition that never let it run
 import torch
 from torch import nn
 
