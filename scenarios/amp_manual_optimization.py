@@ -131,6 +131,7 @@ VARIANTS = {
         "role": "remedy",
         "summary": "16-mixed: the part with gradients and backward under an autocast of their own",
         "needs": ("torch>=2.3", "lightning>=2.1"),
+        "cures": ("autocast-cache",),
     },
     "cuda_autocast": {
         "role": "reported",

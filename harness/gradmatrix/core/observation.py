@@ -421,6 +421,8 @@ class Diverged(Frozen, frozen=True):
     """The call of the optimizer's step."""
     past: tuple[Frame, ...] = ()
     """Calls in the script that go past a wrapper such as DistributedDataParallel."""
+    averaged: bool = False
+    """A DistributedDataParallel averaged gradients nevertheless, but not all of them."""
 
 
 class Warned(Frozen, frozen=True):

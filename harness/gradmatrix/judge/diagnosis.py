@@ -750,13 +750,23 @@ def drifted(seen: Observation) -> Diagnosis | None:
     if seen.drift is None:
         return None
     at = innermost_frame(seen.drift.frames)
+    why = "nothing averages their gradients"
+    advice = ""
+    if seen.drift.averaged:
+        why = "DistributedDataParallel averages some of their gradients and not others"
+        advice = (
+            "Compare the gradients of the ranks before a step. Leave out static_graph=True, and"
+            " change no requires_grad after the model is wrapped."
+        )
     line = (
         f"The {seen.drift.ranks} ranks began with equal parameters and have different ones after"
-        f" step {seen.drift.step}: nothing averages their gradients{say_where(at, 'the step is')}."
+        f" step {seen.drift.step}: {why}{say_where(at, 'the step is')}."
     )
     past = innermost_frame(seen.drift.past)
     if past is None:
-        return make_diagnosis(Cause.RANKS_DIFFER, None, at, line, led=seen.drift.frames)
+        return make_diagnosis(
+            Cause.RANKS_DIFFER, None, at, line, led=seen.drift.frames, advice=advice
+        )
     why = f"A call goes past the wrapper that averages them, at {format_frame(past)}."
     advice = "Call the DistributedDataParallel wrapper itself, not its module, and do not keep it"
     advice += " under no_sync() when the optimizer steps."

@@ -10,6 +10,7 @@ and none waits for another: the files are compared when a rank has ended.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -44,6 +45,8 @@ class RankWatch:
         """A weak reference to the optimizer that stepped first."""
         self._frames: List[Dict[str, Any]] = []
         """Where it is stepped."""
+        self._averaged = False
+        """Whether DistributedDataParallel averaged the gradients of the first two steps."""
 
     def before_step(self, optimizer: Any) -> None:
         """Look at the parameters that ``optimizer`` is about to change."""
@@ -56,6 +59,8 @@ class RankWatch:
             self._write(rank=distributed.get_rank(), ranks=distributed.get_world_size())
         if self._optimizer() is not optimizer:
             return
+        if self._steps == 1:
+            self._averaged = has_averaged()
         if is_watched(self._steps):
             self._write(steps=self._steps, sums=sums(optimizer))
         self._steps += 1
@@ -80,7 +85,8 @@ class RankWatch:
             "step": steps,
             "ranks": ranks,
             "frames": self._frames,
-            "past": source.past_wrapper(),
+            "past": [] if self._averaged else source.past_wrapper(),
+            "averaged": self._averaged,
         }
 
     def _write(self, **line: Any) -> None:
@@ -95,6 +101,17 @@ def initialized() -> Any:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed
+
+
+def has_averaged() -> bool:
+    """Whether a DistributedDataParallel of this process has averaged gradients more than once."""
+    module = sys.modules.get("torch.nn.parallel.distributed")
+    wrapper = getattr(module, "DistributedDataParallel", None)
+    return wrapper is not None and any(
+        each._get_ddp_logging_data().get("iteration", 0)
+        for each in gc.get_objects()
+        if issubclass(type(each), wrapper)
+    )
 
 
 def is_watched(steps: int) -> bool:
