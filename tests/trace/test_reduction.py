@@ -173,6 +173,22 @@ def test_a_parameter_that_is_used_in_a_string_stays() -> None:
     assert "return shown(2), counted(2), halved(2)" in text
 
 
+def test_a_call_in_a_string_stays() -> None:
+    """Before Python 3.12 the string is one token, and nothing in it has a place."""
+    left = reduced(
+        '''
+        def shown(value, *, width):
+            return str(value).rjust(width)
+
+        def train(variant, device, steps):
+            names = [variant]
+            text = f"{len(names)} {shown(1, width=3)}"
+            print_it = text
+        '''
+    )
+    assert (True, True) == ("{len(names)} {shown(1, width=3)}" in left, "def shown(" in left)
+
+
 def test_a_function_that_is_handed_on_keeps_its_parameters() -> None:
     """Its arguments are unknown."""
     text = reduced(

@@ -237,6 +237,8 @@ def parameters(source: Source) -> list[Edit]:
         recursive = set(map(id, called.calls)) & set(map(id, ast.walk(called.function)))
         if called.function.args.vararg or starred or called.function.decorator_list or recursive:
             continue
+        if _in_string(source.tree, called.calls):
+            continue  # before Python 3.12 an f-string is one token
         for parameter in [*called.positional, *called.function.args.kwonlyargs]:
             found = [called.value(call, parameter) for call in called.calls]
             same = all(
@@ -392,7 +394,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 def join(source: Source) -> list[Edit]:
     """Put a call or definition with one argument left on one line."""
-    for node in ast.walk(source.tree):
+    for node in outside_strings(source.tree):
         if isinstance(node, ast.Call | ast.FunctionDef):
             edits = source.joined(
                 source.span(node.func)[1] if isinstance(node, ast.Call) else source.span(node)[0]
