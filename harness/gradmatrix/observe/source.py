@@ -249,7 +249,7 @@ def is_number(node: Any, value: int) -> bool:
 def written_to(statement: Any) -> Iterator[str]:
     """The names in what a statement assigns to, or in all of it, and those of arguments."""
     targets = getattr(statement, "targets", None) or [getattr(statement, "target", statement)]
-    inside = [each for target in targets for each in ast.walk(target)]
+    inside: List[Any] = [each for target in targets for each in ast.walk(target)]
     inside += [each for each in ast.walk(statement) if isinstance(each, ast.keyword)]
     yield from map(named_as, inside)
     yield from (each.value for each in inside if type(getattr(each, "value", None)) is str)
