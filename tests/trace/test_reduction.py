@@ -176,7 +176,7 @@ def test_a_parameter_that_is_used_in_a_string_stays() -> None:
 def test_a_call_in_a_string_stays() -> None:
     """Before Python 3.12 the string is one token, and nothing in it has a place."""
     left = reduced(
-        '''
+        """
         def shown(value, *, width):
             return str(value).rjust(width)
 
@@ -184,7 +184,7 @@ def test_a_call_in_a_string_stays() -> None:
             names = [variant]
             text = f"{len(names)} {shown(1, width=3)}"
             print_it = text
-        '''
+        """
     )
     assert (True, True) == ("{len(names)} {shown(1, width=3)}" in left, "def shown(" in left)
 

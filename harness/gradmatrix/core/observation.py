@@ -423,6 +423,9 @@ class Diverged(Frozen, frozen=True):
     """Calls in the script that go past a wrapper such as DistributedDataParallel."""
     averaged: bool = False
     """A DistributedDataParallel averaged gradients nevertheless, but not all of them."""
+    whole: bool = True
+    """Every step was looked at, and nothing stopped the script: ranks that average now and then
+    would have been seen to do so."""
 
 
 class Warned(Frozen, frozen=True):

@@ -212,7 +212,7 @@ def judge_updates(seen: Observation, status: Gradient) -> Verdict:
         some = f"{len(still)} of {len(learning)} trainable parameters"
         message = f"{some} did not change{why}: {some_names(still)}"
         return Verdict(outcome, status, message)
-    if seen.drift is not None:
+    if seen.drift is not None and seen.drift.whole:
         message = f"the parameters of {seen.drift.ranks} ranks differ after step {seen.drift.step}"
         return Verdict(Outcome(RANKS_DIFFER), status, message)
     return Verdict(Outcome(TRAINS), status, "")

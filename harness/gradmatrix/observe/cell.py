@@ -336,6 +336,7 @@ class Pacer:
         begun: Callable[[], None],
     ) -> None:
         self.observer = observer
+        self.process = os.getpid()
         self.events = events
         self.device = device
         self.begun = begun
@@ -348,7 +349,12 @@ class Pacer:
         observer.stepped = self.stepped
 
     def stepped(self) -> None:
-        """Read the clock after each step; at the end of a block, report and wait for the host."""
+        """Read the clock after each step; at the end of a block, report and wait for the host.
+
+        A rank that the script forked does neither: it waits for this one in its collectives.
+        """
+        if os.getpid() != self.process:
+            return
         self.left -= 1
         if self.left and self.device == "cpu":
             self.ticks.append(self.clock.now())

@@ -49,7 +49,7 @@ class CopyWatch:
         """An optimizer begins a step. ZeRO 3 steps once for each group; the others are empty."""
         filled = {n for n, group in enumerate(optimizer.param_groups) if group["params"]}
         known = self._filled.get(id(optimizer), set())
-        self.part = bool(known) and known.isdisjoint(filled)
+        self.part = bool(known and filled) and known.isdisjoint(filled)
         self._filled[id(optimizer)] = known | filled if self.part else filled
 
     def reached(self, optimizers: List[Any], leaves: Dict[int, Any]) -> None:
@@ -59,7 +59,8 @@ class CopyWatch:
             return
         ran = [m for i, m in self.forward.seen.items() if i in self.forward.trained]
         for parameter in {id(p): p for module in ran for p in module.parameters()}.values():
-            if parameter.requires_grad and not uninitialized(parameter):
+            copied = parameter.requires_grad and id(parameter) not in held
+            if copied and not uninitialized(parameter):
                 self.parameters[id(parameter)] = parameter
                 hook = parameter.register_hook(partial(self._arrives, id(parameter)))
                 self._unhook.append(hook.remove)

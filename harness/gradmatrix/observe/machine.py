@@ -36,8 +36,10 @@ def before_exit(function: Callable[[], Any]) -> None:
     leave = os._exit
 
     def leaving(status: int) -> None:
-        function()
-        leave(status)
+        try:
+            function()
+        finally:
+            leave(status)
 
     os._exit = leaving  # type: ignore[assignment]
 

@@ -312,7 +312,7 @@ class Observer:
         elif known is None or known["how"] != "used-up":
             self._unmoved = unmoved.used_up() if asked > self.audit else None
 
-    def _before_step(self, optimizer: Any, given: Any = (), *_: Any) -> None:
+    def _before_step(self, optimizer: Any, given: Any = (), named: Any = None, *_: Any) -> None:
         self._guarded(self.parameters.copies.begin_step, optimizer)
         if not self.updates.over:
             self.updates.end()
@@ -328,7 +328,8 @@ class Observer:
             self._guarded(self.parameters.before_step, optimizer)
             self._guarded(self.forward.spoiled.stepped, held_by(optimizer))
             if not self._first_step["stepped"]:
-                closure = next(filter(callable, given[1:]), None)
+                asked = [*given[1:], *(named or {}).values()]
+                closure = next(filter(callable, asked), None)
                 self._first_step = {
                     "stepped": frames.frames(sys._getframe(1)),
                     "closure": None if closure is None else frames.written(closure),
@@ -447,7 +448,8 @@ class Observer:
         if self.ranks is None:
             return None
         self._guarded(self.ranks.end)
-        return self._or(self.ranks.drift, None)  # type: ignore[no-any-return]
+        found: Optional[Dict[str, Any]] = self._or(self.ranks.drift, None)
+        return found and {**found, "whole": found["whole"] and not self.done}
 
     def _settled_facts(self) -> Dict[str, Any]:
         """The facts about objects; of a training after the audit only why it failed."""

@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import source
 from .frames import frames
-from .torches import held_by
+from .torches import held_by, plain, reading, uninitialized
 
 ALL = 64
 """Each of so many steps is looked at, and as many as RUN steps after each power of two."""
@@ -59,11 +59,11 @@ class RankWatch:
             self._write(rank=distributed.get_rank(), ranks=distributed.get_world_size())
         if self._optimizer() is not optimizer:
             return
-        if self._steps == 1:
+        steps, self._steps = self._steps, self._steps + 1
+        if steps == 1:
             self._averaged = has_averaged()
-        if is_watched(self._steps):
-            self._write(steps=self._steps, sums=sums(optimizer))
-        self._steps += 1
+        if is_watched(steps):
+            self._write(steps=steps, sums=sums(optimizer))
 
     def end(self) -> None:
         """Look once more: a rank may average its parameters after its last step."""
@@ -87,6 +87,7 @@ class RankWatch:
             "frames": self._frames,
             "past": [] if self._averaged else source.past_wrapper(),
             "averaged": self._averaged,
+            "whole": self._steps <= ALL,
         }
 
     def _write(self, **line: Any) -> None:
@@ -119,20 +120,31 @@ def is_watched(steps: int) -> bool:
     return steps < ALL or steps - (1 << (steps.bit_length() - 1)) < RUN
 
 
-def sums(optimizer: Any) -> str:
-    """A digest of the shapes and sums of the parameters. One that is spread over ranks is no part.
+def is_shared(parameter: Any) -> bool:
+    """Whether all ranks should have this parameter, and it has values.
 
-    FSDP marks what it has sharded, and a DTensor has a local part.
+    FSDP marks what it has sharded, DeepSpeed the experts of a rank, and a DTensor has a local part.
     """
-    whole = [
-        parameter.detach().reshape(-1)
-        for parameter in held_by(optimizer)
-        if not hasattr(parameter, "to_local") and not getattr(parameter, "_fsdp_flattened", False)
-    ]
-    text = [
-        f"{len(flat)} {float(flat[:: len(flat) // SAMPLE + 1].double().sum()):.12g}"
-        for flat in whole[:PARAMETERS]
-    ]
+    return not (
+        hasattr(parameter, "to_local")
+        or getattr(parameter, "_fsdp_flattened", False)
+        or not getattr(parameter, "allreduce", True)
+        or parameter.is_meta
+        or uninitialized(parameter)
+    )
+
+
+def sums(optimizer: Any) -> str:
+    """A digest of the shapes and sums of the parameters that all ranks should have."""
+    import torch
+
+    text = []
+    with reading(torch):
+        for parameter in list(filter(is_shared, held_by(optimizer)))[:PARAMETERS]:
+            flat = plain(torch, parameter).reshape(-1)
+            flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+            sample = flat[:: len(flat) // SAMPLE + 1]
+            text.append(f"{len(flat)} {float(sample.double().sum()):.12g}")
     return hashlib.sha256("\n".join(text).encode()).hexdigest()[:16] if text else ""
 
 

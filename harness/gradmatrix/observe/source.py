@@ -285,14 +285,17 @@ def conditional(built: List[Place]) -> Dict[str, Any]:
                 if not steps_one_of(names, statement):
                     continue
                 lines = [n for n in passes if n <= statement.lineno]
-                never = [test for test in tests if not any(n >= test.lineno for n in lines)]
+                never = [each for each in tests if not any(n >= each[0].lineno for n in lines)]
                 if not never:
                     return {}
-                place = {"file": shown(path) or path, "line": never[-1].lineno}
-                hits.append((never[-1].test, {**place, "function": within, "user": True}))
-    if not hits or not hasattr(ast, "unparse"):  # not in Python 3.8
+                block, holds = never[-1]
+                place = {"file": shown(path) or path, "line": block.lineno}
+                text = ast.unparse(block.test) if hasattr(ast, "unparse") else ""  # Python 3.8
+                condition = text if holds else f"not ({text})"
+                hits.append((condition, {**place, "function": within, "user": True}))
+    if not hits or not hasattr(ast, "unparse"):
         return {}
-    return {"condition": ast.unparse(hits[0][0]), "condition_at": [hits[0][1]]}
+    return {"condition": hits[0][0], "condition_at": [hits[0][1]]}
 
 
 def assigned_at(place: Place) -> Set[str]:
@@ -323,19 +326,22 @@ def under_conditions(
 ) -> Iterator[Tuple[Any, List[Any], str]]:
     """The simple statements below ``block``, each with its conditions and its function.
 
-    A condition is an ``if`` around the statement, or one before it that leaves the block.
+    A condition is an ``if`` around the statement, or one before it that leaves the block, and
+    whether its test must hold for the statement to run.
     """
     if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)):
         tests, function = [], block.name
     for name in ("body", "orelse", "handlers", "finalbody"):
-        before = [*tests, block] if isinstance(block, ast.If) else list(tests)
+        before = list(tests)
+        if isinstance(block, ast.If):
+            before.append((block, name == "body"))
         for statement in getattr(block, name, ()):
             if isinstance(statement, SIMPLE):
                 yield statement, before, function
             else:
                 yield from under_conditions(statement, before, function)
             if isinstance(statement, ast.If) and isinstance(statement.body[-1], LEAVING):
-                before = [*before, statement]
+                before = [*before, (statement, False)]
 
 
 def writes(key: str) -> List[Tuple[str, Place]]:

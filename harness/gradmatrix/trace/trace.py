@@ -134,7 +134,7 @@ def left_in(folder: Path) -> Left:
             processes.append(msgspec.json.decode(path.read_bytes(), type=Process))
         except NOT_READABLE as error:
             trouble.append(f"process {path.stem}: {error}")
-    drifts = [path.read_bytes() for path in folder.glob("*.drift")]
+    drifts = [path.read_bytes() for path in sorted(folder.glob("*.drift"))]
     trouble += sorted({tail(path) for path in folder.glob("*.trouble")})
     return Left(
         processes=tuple(processes),
