@@ -25,6 +25,7 @@ def main(observe: str, folder: str, scripts: list[str]) -> None:
     sys.modules["gradmatrix_observe"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["gradmatrix_observe"])
     importlib.import_module("torch")
+    importlib.import_module("torch._dynamo")  # the first step of an optimizer imports it: seconds
     for script in scripts:
         child = os.fork()
         if not child:
