@@ -25,7 +25,8 @@ def main(observe: str, folder: str, scripts: list[str]) -> None:
     sys.modules["gradmatrix_observe"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["gradmatrix_observe"])
     importlib.import_module("torch")
-    importlib.import_module("torch._dynamo")  # the first step of an optimizer imports it: seconds
+    if importlib.util.find_spec("torch.compiler"):  # there an optimizer takes seconds to import it
+        importlib.import_module("torch._dynamo")
     for script in scripts:
         child = os.fork()
         if not child:
