@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from gradmatrix.publish.rows import rate
-from gradmatrix.publish.site.tables import WINDOW, shown
+from gradmatrix.publish.site.tables import LEAST_STACKS, MOST_CELLS, WINDOW, shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -92,6 +92,12 @@ class Filter:
         return names if self.pair is None else [name for name in self.pair if name in names]
 
 
+def stacks_at_first(site: Site) -> int:
+    """How many stacks the first page has before a reader asks for something."""
+    lines = len({(row.device, row.scenario, row.variant) for row in site.rows})
+    return max(LEAST_STACKS, min(WINDOW, MOST_CELLS // lines))
+
+
 def expected(site: Site, asked: Filter) -> Shown:
     """What the page should show."""
     columns = asked.columns(site)
@@ -125,7 +131,7 @@ def expected(site: Site, asked: Filter) -> Shown:
             stack: (words(cells[stack]) if stack in cells else "not run")
             if asked.matches(cells.get(stack))
             else "·"
-            for stack in columns[:WINDOW]
+            for stack in columns[: WINDOW if asked != Filter() else stacks_at_first(site)]
         }
         for line, cells in lines.items()
     }

@@ -87,7 +87,9 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
     for number, locks in enumerate(windows):
         pages = {"number": number, "windows": windows}
         tables = [section_table(view, section, locks, "") for section in view.sections]
-        glanced = glance(view, locks, "") if locks and view.sections else None
+        # a row for each scenario is short, so the first page has more stacks there
+        wide = locks if number else view.newest_first[:WINDOW]
+        glanced = glance(view, wide, "") if locks and view.sections else None
         if number:
             yield page(
                 "older.html",
@@ -103,7 +105,7 @@ def front_pages(view: View, history: History | None) -> Iterator[tuple[str, byte
             links.INDEX,
             tables=tables,
             glance=glanced,
-            locks=locks,
+            glanced=wide,
             view=view,
             summary=summary(view),
             lately=lately(history),
