@@ -92,10 +92,14 @@ class Filter:
         return names if self.pair is None else [name for name in self.pair if name in names]
 
 
+def fitting(lines: int) -> int:
+    """How many stacks stand side by side in tables of so many lines."""
+    return max(LEAST_STACKS, min(WINDOW, MOST_CELLS // max(1, lines)))
+
+
 def stacks_at_first(site: Site) -> int:
     """How many stacks the first page has before a reader asks for something."""
-    lines = len({(row.device, row.scenario, row.variant) for row in site.rows})
-    return max(LEAST_STACKS, min(WINDOW, MOST_CELLS // lines))
+    return fitting(len({(row.device, row.scenario, row.variant) for row in site.rows}))
 
 
 def expected(site: Site, asked: Filter) -> Shown:
@@ -131,7 +135,7 @@ def expected(site: Site, asked: Filter) -> Shown:
             stack: (words(cells[stack]) if stack in cells else "not run")
             if asked.matches(cells.get(stack))
             else "·"
-            for stack in columns[: WINDOW if asked != Filter() else stacks_at_first(site)]
+            for stack in columns[: fitting(len(lines))]
         }
         for line, cells in lines.items()
     }
