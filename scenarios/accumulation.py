@@ -7,8 +7,8 @@ transformers PR 34191 (a mean over batches is no mean over tokens), issue 34242 
 (divided twice), accelerate issue 3661, and TRL issue 2617 (its trainers, DPO first).
 
 Each variant trains a tiny model with SGD, so that a factor cannot hide, and without clipping. The
-first gradient is compared with the exact one, and a wrong one is told with its factor by a warning,
-as is a wrong loss in the Trainer's log.
+first gradient is compared with the exact one, and a warning names the factor if it is wrong.
+Another one names a wrong loss in the Trainer's log.
 
 - Rows with equal numbers of labels: `exact` is one batch in a plain loop. Then every mean is the
   same, and only the scale can be wrong.

@@ -30,7 +30,7 @@ What the measurement shows
   `need_weights=False` helps with 2.6.0 and later.
 - The Llama never gives NaN, in no dtype: transformers adds the smallest number, and since 4.53.2,
   with masks of booleans, PyTorch is new enough. Left agrees with right, and eager with SDPA.
-- `all`: eager and SDPA disagree, but for PyTorch 2.2.2. There are two reasons. With transformers
+- `all`: eager and SDPA disagree, except on PyTorch 2.2.2. There are two reasons. With transformers
   4.46.1 to 4.50.3 (PyTorch 2.4.0 and 2.6.0) the first loss is the same, and the norm of the
   gradients is far too large. Since 4.53.2 such a row is zero under SDPA, and the mean of all values
   under eager: the losses differ from the first one on.

@@ -85,6 +85,13 @@ def test_one_claim_is_shown_with_every_cell_for_and_against_it(
     } < set(lines)
 
 
+def test_a_scenario_lists_its_claims(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The names of claims need not be known."""
+    code = main(["claims", "sums", "--root", str(root)])
+    printed = capsys.readouterr().out
+    assert (0, True, False) == (code, "sums-train" in printed, "for      first" in printed)
+
+
 def test_json_prints_one_document(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing else is printed on the standard output."""
     main(["claims", "--json", "--root", str(root)])

@@ -90,8 +90,9 @@ def test_what_disagrees_shows_both_sequences_and_links_the_other_variant() -> No
     [
         (
             "loss 1 2 against 2 2 of plain",
-            "before any update: the data (sampled text included) or the forward pass differs. The",
+            "scale of the loss differs. In the first step the loss is 0.5 times as large. The",
         ),
+        ("loss 1 2 against 1.9 2 of plain", "or the scale of the loss differs. The"),
         (
             "first loss 1 against nan of plain",
             "They differ from the first step on, before any update",

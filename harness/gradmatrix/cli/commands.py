@@ -511,6 +511,6 @@ def register_upkeep(commands: Commands) -> None:
     add(
         commands, "claims", "history.claims_command",
         "judge published claims by the records, with evidence",
-        argument("id", nargs="?", metavar="ID", help="one claim, with every cell that counts"),
+        argument("id", nargs="?", metavar="ID", help="a claim with its cells, or a scenario"),
         flag("--json", "print one JSON document"),
     )  # fmt: skip

@@ -115,13 +115,16 @@ def published_history(project: Project) -> History:
 def claims_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Judge the claims by the records; nothing is run."""
     table, judged = judged_claims(project)
-    if options.id is not None:
+    of_scenario = tuple(each for each in judged if each.claim.scenario == options.id)
+    if of_scenario:
+        judged = of_scenario
+    elif options.id is not None:
         judged = (claim_called(options.id, judged),)
     if options.json:
         content = b"".join(Claims.pieces(Results(table, judged)))
         console.print(Text(content.decode().rstrip()), soft_wrap=True)
         return 0
-    if options.id is not None:
+    if options.id is not None and not of_scenario:
         show_evidence(console, judged[0])
     else:
         (show_claims if console.width >= WIDE else list_claims)(console, judged)
@@ -146,7 +149,7 @@ def claim_called(name: str, judged: Iterable[Judged]) -> Judged:
         raise UserError(
             f"There is no claim {name!r}.",
             cause=did_you_mean(name, known) if known else "scenarios/claims.toml has none",
-            next_step="gradmatrix claims lists all",
+            next_step="gradmatrix claims lists all, gradmatrix claims SCENARIO those of a scenario",
         )
     return known[name]
 

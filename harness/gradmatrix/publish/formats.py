@@ -275,6 +275,7 @@ class Markdown:
 def as_markdown(table: Table) -> str:
     """Return the matrix as a Markdown page."""
     parts = ["# Which stacks train?", "", LEGEND, "", "## Reported variants that train (cpu)", ""]
+    parts += ["✓ all of them train, ◐ some, ✗ none.", ""]
     parts += [headline(table), "", "## Stacks", "", stacks_table(table), ""]
     for device in dict.fromkeys(row.device for row in table.rows):
         rows = table.of_device(device)
@@ -375,7 +376,8 @@ def headline_cell(rows: Sequence[Row]) -> str:
     how = ", ".join(
         f"{outcome} × {count}" if count > 1 else outcome for outcome, count in red.most_common()
     )
-    return f"✗ {len(judged) - red.total()} of {len(judged)}: {how}"
+    good = len(judged) - red.total()
+    return f"{'◐' if good else '✗'} {good} of {len(judged)}: {how}"
 
 
 class EvidenceEntry(Frozen, frozen=True):

@@ -418,13 +418,24 @@ def parting(what: str, ours: Sequence[str], theirs: Sequence[str], rtol: float) 
     if step == 0:
         return (
             "They differ from the first step on, before any update: the data (sampled text "
-            "included) or the forward pass differs."
+            f"included), the forward pass or the scale of the loss differs.{factor(ours, theirs)}"
         )
     steps = "the first step" if step == 1 else f"the first {step} steps"
     return (
         f"They agree in {steps}: a gradient or an update differs, not the data or the first "
         "forward pass."
     )
+
+
+def factor(ours: Sequence[str], theirs: Sequence[str]) -> str:
+    """Return how many times a loss is as large as the other one in the first step, if it is."""
+    one, other = number(ours[0]), number(theirs[0])
+    if isinstance(one, str) or isinstance(other, str) or one * other <= 0:
+        return ""
+    times = one / other
+    whole = round(times) if times > 1 else round(1 / times)
+    is_whole = whole > 1 and math.isclose(max(times, 1 / times), whole, rel_tol=0.01)
+    return f" In the first step the loss is {times:.3g} times as large." if is_whole else ""
 
 
 def number(text: str) -> float | str:
