@@ -40,6 +40,7 @@ KEEPS_WORDS = {
     "llama_factory",
     "lm_head_adapter",
     "moe_experts",
+    "own_loops",
     "tied_embeddings",
 }
 """Here names of variants are words of the library, or are put together from words of the script."""
