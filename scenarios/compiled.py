@@ -1,9 +1,9 @@
 """torch.compile and eager: do they give the same losses and gradients.
 
 Reported as PyTorch issues 182012 (a gradient that is all zero), 193061 and 190796 (wrong gradients
-on CUDA), 139476 (what is unfrozen later gets no gradient), 91469 (double backward), 179804
-(autocast), 190758 (dropout), 128035 (in place), and more of the years before. The advice: another
-backend, a reset, compile something else.
+on CUDA), 139476 (what is unfrozen later gets no gradient), 117265 (a hook is ignored), 91469
+(double backward), 179804 (autocast), 190758 (dropout), 128035 (in place), and more of the years
+before. The advice: another backend, an option of torch._dynamo.config, a reset, compile later.
 
 Each case is a small network on one batch. The variant without an underscore is eager; it must agree
 with its compiled ones, or they are relation:disagrees. `_aot` is backend="aot_eager", which
@@ -14,20 +14,23 @@ backend="eager", which only traces; `_default` is the default backend, inductor.
   `lora`: what should simply work. `lora_last` wraps the compiled model.
 - `target`, `again`, `clipped`, `doubled`: detach() and no_grad(), a checkpoint, an
   autograd.Function, and an input that changes in place, inside of what is compiled.
-- `thaw`: from the third step on a layer learns.
+- `thaw`, `hook`: from the third step on a layer learns, or a backward hook is there.
 - `slope`: a gradient penalty. `exact`: autocast(enabled=False) inside of autocast.
 - `mask`: dropout with an activation_memory_budget. Its reference is compiled too, since eager
   draws other masks, and each step is seeded, so that a wrong mask in backward is all that differs.
 - `diagonal`: issue 182012. `table` and `bias`: 193061 and 190796, about a kernel of Triton; on a
   CPU they are unsupported.
 
-What the measurement shows (CPU; PyTorch 2.4.0, 2.6.0, 2.10.0, 2.13.0 and 2.15.0)
+What the measurement shows (CPU; PyTorch 2.2.2, 2.4.0, 2.6.0, 2.10.0, 2.13.0 and 2.15.0)
 
 - What should simply work agrees with eager on all; checkpoints, an autograd.Function,
   detach(), no_grad() and LoRA, wrapped before or after, too.
 - Unfreezing is not seen by 2.4.0, 2.6.0 and 2.10.0: the layer gets no gradient, in silence.
   torch.compile once more does not help, `torch.compiler.reset()` and backend="eager" do. Since
   2.13.0 it is seen.
+- A hook that comes after the first pass is ignored, in silence. A reset and
+  `skip_nnmodule_hook_guards = False` help, `guard_nn_modules = True` does not, and a hook that was
+  there before the first pass works.
 - The gradient of a diagonal_scatter that is summed is all zero with 2.6.0 (gradient:partial), and
   right with backend="aot_eager". 2.4.0 and 2.13.0 have it right.
 - A gradient penalty raises. backend="eager" helps, and so does calling the module that is not
@@ -35,8 +38,6 @@ What the measurement shows (CPU; PyTorch 2.4.0, 2.6.0, 2.10.0, 2.13.0 and 2.15.0
 - autocast(enabled=False) inside: gradient norms differ by up to 2e-3. backend="eager" agrees.
 - With a memory budget of 0.5 or 0 the gradients differ, on a CPU too.
 - On CUDA nothing was run, so 193061 and 190796 were not reproduced here.
-- What is compiled sees the hooks of whoever watches it. So hooks (117265), a compiled optimizer
-  and fullgraph=True are not here, and PyTorch before 2.3 is left out.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from torch.utils.checkpoint import checkpoint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NEEDS = ("torch>=2.3",)
+NEEDS = ("torch",)
 
 VARIANTS = {
     "plain": {"role": "control", "summary": "two layers, eager"},
@@ -81,6 +82,15 @@ VARIANTS = {
     "thaw_wrapped": {"role": "remedy", "summary": "call torch.compile again after unfreezing"},
     "thaw_reset": {"role": "remedy", "summary": "call torch.compiler.reset() after unfreezing"},
     "thaw_traced": {"role": "remedy", "summary": "unfreeze with backend='eager'"},
+    "hook": {"role": "control", "summary": "a backward hook from the third step on, eager"},
+    "hook_aot": {"role": "reported", "summary": "the same hook, compiled"},
+    "hook_first": {"role": "remedy", "summary": "the hook is there before the first pass"},
+    "hook_guards": {
+        "role": "remedy",
+        "summary": "torch._dynamo.config.skip_nnmodule_hook_guards = False",
+    },
+    "hook_modules": {"role": "remedy", "summary": "torch._dynamo.config.guard_nn_modules = True"},
+    "hook_reset": {"role": "remedy", "summary": "call torch.compiler.reset() after the hook"},
     "slope": {"role": "control", "summary": "a gradient penalty, eager"},
     "slope_aot": {"role": "reported", "summary": "a gradient penalty, the model is compiled"},
     "slope_traced": {"role": "remedy", "summary": "a gradient penalty with backend='eager'"},
@@ -107,16 +117,16 @@ VARIANTS = {
     "bias": {"role": "control", "summary": "a convolution and a sum per channel, eager (CUDA)"},
     "bias_default": {"role": "reported", "summary": "the same, the default backend (CUDA)"},
     "bias_aot": {"role": "remedy", "summary": "the same with backend='aot_eager' (CUDA)"},
-    "lora": {"role": "control", "summary": "LoRA, eager", "needs": ("torch>=2.3", "peft")},
+    "lora": {"role": "control", "summary": "LoRA, eager", "needs": ("torch", "peft>=0.5")},
     "lora_aot": {
         "role": "control",
         "summary": "LoRA, compiled after get_peft_model",
-        "needs": ("torch>=2.3", "peft"),
+        "needs": ("torch", "peft>=0.5"),
     },
     "lora_last": {
         "role": "reported",
         "summary": "LoRA, compiled before get_peft_model",
-        "needs": ("torch>=2.3", "peft"),
+        "needs": ("torch", "peft>=0.5"),
     },
 }
 
@@ -137,6 +147,11 @@ AGREE = [
     ("thaw", "thaw_wrapped"),
     ("thaw", "thaw_reset"),
     ("thaw", "thaw_traced"),
+    ("hook", "hook_aot"),
+    ("hook", "hook_first"),
+    ("hook", "hook_guards"),
+    ("hook", "hook_modules"),
+    ("hook", "hook_reset"),
     ("slope", "slope_aot"),
     ("slope", "slope_traced"),
     ("slope", "slope_apart"),
@@ -155,7 +170,7 @@ AGREE = [
 ]
 
 
-CHANGE = 2  # the step before which a layer is unfrozen
+CHANGE = 2  # the step before which a layer is unfrozen or a hook added
 
 # Arguments of torch.compile. The other variants that are compiled have backend="aot_eager".
 OPTIONS = {
@@ -377,10 +392,13 @@ def regression(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> No
     network = NETWORKS.get(variant, Plain)().to(x.device)
     configure(variant)
     model = compiled(network, variant)
+    factor = torch.ones((), device=x.device)
+    if variant == "hook_first":
+        add_hook(network, factor)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
     for step in range(steps):
         rows = (32, 24, 16, 8)[step % 4] if variant.startswith("sizes") else 32
-        prepare(variant, network, step)
+        prepare(variant, network, factor, step)
         if variant == "thaw_wrapped" and step == CHANGE:
             model = compiled(network, variant)
         optimizer.zero_grad()
@@ -394,13 +412,17 @@ def regression(variant: str, x: torch.Tensor, y: torch.Tensor, steps: int) -> No
         optimizer.step()
 
 
-def prepare(variant: str, network: Plain, step: int) -> None:
+def prepare(variant: str, network: Plain, factor: torch.Tensor, step: int) -> None:
     """Change what the variant changes before this step."""
     if variant.startswith("norm"):
         network.train(step % 2 == 0)
     if variant.startswith("thaw"):
         network.first.requires_grad_(step >= CHANGE)
-    if variant == "thaw_reset" and step == CHANGE:
+    if variant.startswith("hook") and step == CHANGE:
+        factor.fill_(2)
+        if variant != "hook_first":
+            add_hook(network, factor)
+    if variant.endswith("_reset") and step == CHANGE:
         torch.compiler.reset()
     if variant.startswith("mask"):
         torch.manual_seed(step)  # what backward draws must not change the next mask
@@ -414,6 +436,22 @@ def configure(variant: str) -> None:
         if not hasattr(functorch, "activation_memory_budget"):
             raise unittest.SkipTest("this torch has no activation_memory_budget")
         functorch.activation_memory_budget = 0.5 if variant == "mask_half" else 0.0
+    if variant in {"hook_guards", "hook_modules"}:
+        import torch._dynamo.config as dynamo
+
+        if not hasattr(dynamo, "skip_nnmodule_hook_guards"):
+            raise unittest.SkipTest("this torch has no skip_nnmodule_hook_guards")
+        if variant == "hook_guards":
+            dynamo.skip_nnmodule_hook_guards = False
+        else:
+            dynamo.guard_nn_modules = True
+
+
+def add_hook(network: Plain, factor: torch.Tensor) -> None:
+    """Multiply the gradient that the last layer hands on."""
+    network.last.register_full_backward_hook(
+        lambda _module, gradients, _outputs: tuple(factor * each for each in gradients)
+    )
 
 
 def minimise(network: nn.Module, loss: Callable[[], torch.Tensor], steps: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gradmatrix.trace.survivor import running
-from tests.conftest import NEWEST, OLDEST, ROOT, STACKS, python_of, waits_until
+from tests.conftest import NEWEST, ROOT, STACKS, python_of, waits_until
 from tests.trace.test_trace import Here, here, needs_posix
 
 if TYPE_CHECKING:
@@ -80,23 +80,6 @@ for step in range(8):
     scaler.step(optimizer)
     scaler.update()
 """
-
-COMPILED = """
-import torch
-
-try:
-    torch.compile(torch.nn.Linear(1, 1))
-except RuntimeError as error:
-    print(error)  # torch 2.0 compiles nothing with Python 3.11
-from torch._dynamo import skipfiles
-print([folder for folder in skipfiles.SKIP_DIRS if folder.endswith("/observe/")])
-"""
-
-
-def test_the_compiler_of_torch_2_0_leaves_the_observer_alone(here: Here) -> None:
-    """It fails on the hooks of modules (seen with Python 3.9)."""
-    traced = here.trace(here.write(COMPILED), stack=OLDEST)
-    assert b"/observe/" in traced.output
 
 
 @pytest.mark.parametrize("stack", STACKS)

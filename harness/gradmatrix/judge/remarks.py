@@ -67,8 +67,10 @@ def split(seen: Observation) -> tuple[Observation, tuple[str, ...]]:
             why = next((why for why, rule in RULES.items() if rule(parameter, seen)), None)
             if why is not None:
                 excused.setdefault(why, []).append(parameter)
-    if len(excused.get(UNUSED, ())) > len(well):  # the loss misses most of what ran
-        del excused[UNUSED]
+    missed = [why for why in (UNUSED, HIDDEN) if why in excused]
+    if sum(len(excused[why]) for why in missed) > len(well):  # the loss misses most of what ran
+        for why in missed:
+            del excused[why]
     names = {p.name for group in excused.values() for p in group}
     kept = tuple(replace(p, learns=False) if p.name in names else p for p in seen.parameters)
     unread = [p for p in seen.parameters if p.unread]
@@ -157,12 +159,19 @@ def idle(parameter: Parameter, seen: Observation) -> bool:
     )
 
 
+def hidden(parameter: Parameter, seen: Observation) -> bool:
+    """The same in compiled code: whether its module ran was not seen."""
+    return parameter.ran is None and idle(parameter, seen)
+
+
 UNUSED = "the loss does not use its output"
+HIDDEN = "it gets no gradient, and how it runs was not seen; a run without torch.compile shows it"
 RULES: dict[str, Rule] = {
     "did not run, or got an empty input, in the steps that were checked": asleep,
     "no optimizer holds it, and the loss does not use it": nobodys,
     "runs without gradients, and its values are copied from elsewhere": follows,
     "its gradient is exactly zero, but the rest of its layer gets one": cancels,
+    HIDDEN: hidden,
     UNUSED: idle,
 }
 """Why a parameter that does not learn is no fault: what is said, and when."""

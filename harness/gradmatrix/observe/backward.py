@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from . import protocol
+from .replaced import replace
 from .torches import is_compiling, unwrapped
 
 if TYPE_CHECKING:
@@ -57,18 +58,14 @@ class BackwardWatch:
         import torch
 
         autograd = torch.autograd
-        original, original_grad = autograd.backward, autograd.grad
-
-        def undo_grad() -> None:
-            autograd.grad = original_grad
+        original = autograd.backward
 
         def undo() -> None:
-            undo_grad()
+            self._undo_grad()
             autograd.backward = original
 
-        autograd.backward = self._watched_backward(torch, original)
-        autograd.grad = self._watched_grad(torch, original_grad)
-        self._undo_grad = undo_grad
+        autograd.backward = self._watched_backward(torch, original)  # also in compiled code
+        self._undo_grad = replace(autograd, "grad", self._watched_grad(torch, autograd.grad))
         return undo
 
     def _watched_backward(self, torch: Any, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 import weakref
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from .frames import Lines, here, line, mine
+from .replaced import hook, replace
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
@@ -84,10 +85,9 @@ class BirthWatch:
             if parameter is not None:
                 self._note(parameter, "made", owner, self.running())
 
-        torch.nn.Parameter.__deepcopy__ = copied
         self._undo = [
-            module.register_module_parameter_registration_hook(registered).remove,
-            partial(setattr, torch.nn.Parameter, "__deepcopy__", original),
+            hook(module.register_module_parameter_registration_hook, registered),
+            replace(torch.nn.Parameter, "__deepcopy__", copied),
         ]
         return self.remove
 

@@ -22,6 +22,7 @@ from typing import (
 from .backward import modes
 from .finite import FiniteWatch
 from .frames import calls, frames, here, written
+from .replaced import hook
 from .severing import SeveringWatch
 from .spoiled import SpoiledWatch
 from .switches import Switch, SwitchWatch, line_of
@@ -103,8 +104,8 @@ class ForwardWatch:
         compiling, tracing = is_compiling(torch), torch.jit.is_tracing
         self._compiling: Callable[[], bool] = lambda: compiling() or bool(tracing())
         self._undo = [
-            module.register_module_forward_pre_hook(self._before).remove,
-            module.register_module_forward_hook(self._after).remove,
+            hook(module.register_module_forward_pre_hook, self._before),
+            hook(module.register_module_forward_hook, self._after),
             self.switches.install(),
         ]
         return self.remove

@@ -24,6 +24,7 @@ from .late import LaterTraining, LateWatch
 from .parameters import ParameterWatch
 from .ranks import RankWatch
 from .rates import RateWatch, of_group
+from .replaced import aside, compiler_is_there, step_aside
 from .scaler import ScalerWatch
 from .torches import ModuleTree, Trouble, as_rate, held_by
 from .updates import PATIENCE, UpdateWatch
@@ -162,6 +163,8 @@ class Observer:
         import torch
         from torch.optim import optimizer as optim
 
+        if compiler_is_there():
+            self._guarded(step_aside)
         self._watch_optimizer_init(torch.optim.Optimizer)
         self._undo.append(optim.register_optimizer_step_pre_hook(self._before_step).remove)
         self._undo.append(optim.register_optimizer_step_post_hook(self._after_step).remove)
@@ -186,7 +189,10 @@ class Observer:
         original = optimizer_class.__init__
 
         def watched(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            original(optimizer, *args, **kwargs)
+            with aside():  # since torch 2.2 the first one imports torch.compile
+                original(optimizer, *args, **kwargs)
+            if compiler_is_there():
+                self._guarded(step_aside)
             if not self.light:
                 self._guarded(self._built, optimizer)
             self.entered_training = True

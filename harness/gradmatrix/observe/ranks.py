@@ -10,6 +10,7 @@ and none waits for another: the files are compared when a rank has ended.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import json
@@ -43,6 +44,10 @@ class RankWatch:
         self._ended = False
         self._optimizer: Any = None
         """A weak reference to the optimizer that stepped first."""
+        self._parameters: List[Any] = []
+        """Weak references to what it held then."""
+        self._last = ""
+        """The sums when it went."""
         self._frames: List[Dict[str, Any]] = []
         """Where it is stepped."""
         self._averaged = False
@@ -55,7 +60,8 @@ class RankWatch:
             if distributed is None or distributed.get_world_size() < 2:  # noqa: PLR2004
                 return
             self._process, self._steps, self._ended = os.getpid(), 0, False
-            self._optimizer, self._frames = weakref.ref(optimizer), frames()
+            self._optimizer, self._frames = weakref.ref(optimizer, self._gone), frames()
+            self._parameters = list(map(weakref.ref, compared(optimizer)))
             self._write(rank=distributed.get_rank(), ranks=distributed.get_world_size())
         if self._optimizer() is not optimizer:
             return
@@ -63,14 +69,23 @@ class RankWatch:
         if steps == 1:
             self._averaged = has_averaged()
         if is_watched(steps):
-            self._write(steps=steps, sums=sums(optimizer))
+            self._write(steps=steps, sums=sums(compared(optimizer)))
 
     def end(self) -> None:
         """Look once more: a rank may average its parameters after its last step."""
         if self._process == os.getpid() and not self._ended:
             self._ended = True
             optimizer = self._optimizer()
-            self._write(steps=None, sums="" if optimizer is None else sums(optimizer))
+            self._write(
+                steps=None, sums=self._last if optimizer is None else sums(compared(optimizer))
+            )
+
+    def _gone(self, _: Any) -> None:
+        """The optimizer goes: a function that trains returns, and this is the last look."""
+        living = [parameter() for parameter in self._parameters]
+        if self._process == os.getpid() and not self._ended:
+            with contextlib.suppress(Exception):  # then nothing was seen at the end
+                self._last = sums([each for each in living if each is not None])
 
     def drift(self) -> Optional[Dict[str, Any]]:
         """How the ranks differ that began with equal parameters; None if they do not.
@@ -134,13 +149,18 @@ def is_shared(parameter: Any) -> bool:
     )
 
 
-def sums(optimizer: Any) -> str:
-    """A digest of the shapes and sums of the parameters that all ranks should have."""
+def compared(optimizer: Any) -> List[Any]:
+    """The first parameters of ``optimizer`` that all ranks should have."""
+    return list(filter(is_shared, held_by(optimizer)))[:PARAMETERS]
+
+
+def sums(parameters: List[Any]) -> str:
+    """A digest of the shapes and sums of ``parameters``; empty if there are none."""
     import torch
 
     text = []
     with reading(torch):
-        for parameter in list(filter(is_shared, held_by(optimizer)))[:PARAMETERS]:
+        for parameter in parameters:
             flat = plain(torch, parameter).reshape(-1)
             flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
             sample = flat[:: len(flat) // SAMPLE + 1]

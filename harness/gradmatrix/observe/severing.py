@@ -9,14 +9,15 @@ import os
 import re
 import sys
 import weakref
-from functools import partial, update_wrapper
+from functools import partial, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Pattern, Tuple
 
 from . import source
 from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
+from .replaced import aside, replace, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, identity, is_compiling, leave_uncompiled, near
+from .torches import Reach, behind, identity, is_compiling, near
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -129,20 +130,11 @@ class SeveringWatch:
         self.ignored: List[Dict[str, Any]] = []
         """The calls in which every label was ignored: the label, and the frames."""
         self._undo: List[Callable[[], None]] = []
-        self._functions: List[Callable[[], None]] = []
-        self.compiled = False
         self.late = False
         """An optimizer was built."""
         self.stepping = False
         """An optimizer steps. What it does without a graph, thousands of calls, is not followed."""
         self._on = False
-
-    def _compiled(self, *_: Any, **__: Any) -> None:
-        """Unwrap functions: torch.compile knows them by identity."""
-        self.compiled = True
-        leave_uncompiled(self._torch)
-        while self._functions:
-            self._functions.pop()()
 
     def install_early(self) -> Callable[[], None]:
         """Watch from the start what is done to parameters: freezing, hooks, dropped gradients."""
@@ -153,14 +145,12 @@ class SeveringWatch:
         self._replace(torch.Tensor, "__setattr__", self._assigning, after=False)
         self._replace(torch.Tensor, "requires_grad_", self._requiring, after=True)
         self._replace(torch.Tensor, "register_hook", self._hooking, after=True)
-        self._replace(torch, "compile", self._compiled, after=False)
-        methods, self._undo = self._undo, self._functions
+        self._replace_compile(torch)
         native = torch._C._nn
         for place, names in ((torch.Tensor, IN_PLACE), (torch, FUNCTIONS), (native, NATIVE)):
             for name in (each for each in names if hasattr(place, each)):
                 note = self._changing(name, by_torch=place is not torch.Tensor)
                 self._replace(place, name, note, after=True)
-        self._undo = methods
         for name, note in (
             ("clip_grad_norm_", self._clipping),
             ("clip_grad_value_", self._clipping_value),
@@ -177,18 +167,15 @@ class SeveringWatch:
             return self.remove
         self._on = True
         self._install_methods(torch.Tensor)
-        methods, self._undo = self._undo, self._functions
-        if not self.compiled:
-            self._follow_operations(torch, but=COMPARED)
-            for name in LIKE:
-                self._replace(torch, name, self._leaving(name), after=False)
-            for name in FLAT:
-                self._replace(torch, name, self._leaving(name, self.flat), after=False)
-            for name in MAKING:
-                self._replace(torch, name, self._making(f"torch.{name}"), after=True)
-            for name in LOSSES:
-                self._replace(torch.nn.functional, name, self._labelled, after=False)
-        self._undo = methods
+        self._follow_operations(torch, but=COMPARED)
+        for name in LIKE:
+            self._replace(torch, name, self._leaving(name), after=False)
+        for name in FLAT:
+            self._replace(torch, name, self._leaving(name, self.flat), after=False)
+        for name in MAKING:
+            self._replace(torch, name, self._making(f"torch.{name}"), after=True)
+        for name in LOSSES:
+            self._replace(torch.nn.functional, name, self._labelled, after=False)
         self._replace_data()
         return self.remove
 
@@ -212,8 +199,6 @@ class SeveringWatch:
     def remove(self) -> None:
         """Put everything back."""
         self._on = False
-        while self._functions:
-            self._functions.pop()()
         while self._undo:
             self._undo.pop()()
 
@@ -230,7 +215,6 @@ class SeveringWatch:
 
         ``note`` gets the arguments; if it is called ``after``, it gets the result too.
         """
-        own = name in owner.__dict__
         original = getattr(owner, name)
         compiling, building = is_compiling(self._torch), self._torch.is_grad_enabled
 
@@ -245,19 +229,7 @@ class SeveringWatch:
             return original(*args, **kwargs)
 
         look_like(original, watched, owner, name)
-        setattr(owner, name, watched)
-        known = known_to_jit(original, watched)
-
-        def undo() -> None:
-            known()
-            if owner.__dict__.get(name) is not watched:
-                return  # the script has put its own function there
-            if own:
-                setattr(owner, name, original)
-            else:
-                delattr(owner, name)
-
-        self._undo.append(undo)
+        self._undo += [known_to_jit(original, watched), replace(owner, name, watched)]
 
     def _clipping(self, _parameters: Any = None, max_norm: Any = None, *_: Any, **__: Any) -> None:
         if max_norm is not None and float(max_norm) == 0:
@@ -303,6 +275,17 @@ class SeveringWatch:
             self.ignored.append({"text": str(ignore_index), "frames": frames()})
             del self.ignored[1:-1]
 
+    def _replace_compile(self, torch: Any) -> None:
+        original = torch.compile
+
+        @wraps(original)
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            with aside():
+                self._guarded(step_aside)
+                return original(*args, **kwargs)
+
+        self._undo.append(replace(torch, "compile", compiled))
+
     def _replace_data(self) -> None:
         tensor, note = self._torch.Tensor, self._leaving("data")
         original = tensor.data
@@ -311,8 +294,7 @@ class SeveringWatch:
             self._guarded(note, each)
             return original.__get__(each)
 
-        tensor.data = property(get, original.__set__)
-        self._undo.append(partial(delattr, tensor, "data"))
+        self._undo.append(replace(tensor, "data", property(get, original.__set__)))
 
     def _guarded(self, note: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         try:

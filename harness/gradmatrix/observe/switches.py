@@ -10,6 +10,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional
 
 from .frames import frames, plumbing, written
+from .replaced import replace
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -140,7 +141,6 @@ class SwitchWatch:
         None means that it leaves one.
         """
         original = owner.__dict__.get(name) or getattr(owner, name)
-        inherited = name not in owner.__dict__
 
         @wraps(original)  # torch.jit reads the source of these methods
         def watched(context: Any, *args: Any, **kwargs: Any) -> Any:
@@ -155,15 +155,7 @@ class SwitchWatch:
                 self._stack.busy = False
             return result
 
-        setattr(owner, name, watched)
-
-        def undo() -> None:
-            if inherited:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, original)
-
-        self._undo.append(undo)
+        self._undo.append(replace(owner, name, watched))
 
     def _note(self, context: Any, how: Optional[str], caller: FrameType, *, before: bool) -> None:
         try:

@@ -13,6 +13,8 @@ import sys
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
+from .replaced import hook
+
 KEPT = 10
 WHOLE = 1 << 12
 """A value with at most this many elements is copied. Of a larger one a sample and a sum are kept.
@@ -74,8 +76,8 @@ class ModuleTree:
                 self.trouble.add("modules", error)
 
         self._undo = [
-            module.register_module_module_registration_hook(of_module).remove,
-            module.register_module_parameter_registration_hook(of_parameter).remove,
+            hook(module.register_module_module_registration_hook, of_module),
+            hook(module.register_module_parameter_registration_hook, of_parameter),
         ]
         return self.remove
 
@@ -459,11 +461,3 @@ def is_compiling(torch: Any) -> Callable[[], bool]:
         return dynamo is not None and bool(getattr(dynamo, "is_compiling", bool)())
 
     return compiling
-
-
-def leave_uncompiled(torch: Any) -> None:
-    """Tell torch.compile to leave the observer's functions alone: torch 2.0 fails on them."""
-    if not hasattr(torch, "compiler"):
-        from torch._dynamo import skipfiles
-
-        skipfiles.add(__package__)
