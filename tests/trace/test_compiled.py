@@ -130,7 +130,7 @@ def test_what_is_compiled_is_the_same(here: Here, case: str) -> None:
 
 def test_a_layer_in_compiled_code_without_a_gradient_is_no_finding(here: Here) -> None:
     """Nobody saw whether it ran, and the remark says what shows it."""
-    cut = "net.norm.forward = lambda hidden: hidden.detach()\n"
+    cut = "net.norm.forward = lambda x: nn.functional.layer_norm(x, (16,), None, net.norm.bias)\n"
     traced = here.trace(here.write(BEGINNING + cut + "loop(compiled(net))"), stack=NEWEST)
     assert "trains" == traced.outcome
     assert ["without torch.compile" in each for each in traced.found["remarks"]] == [True]

@@ -74,8 +74,10 @@ def limit_memory(limit_bytes: Optional[int]) -> None:
 
 def reset_peak_memory() -> None:
     """Reset the peaks: of the resident set (Linux), and of torch's allocator on a GPU."""
-    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")
+    with contextlib.suppress(OSError):
+        file = os.open("/proc/self/clear_refs", os.O_WRONLY)
+        os.write(file, b"5")
+        os.close(file)
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()

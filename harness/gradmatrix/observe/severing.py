@@ -17,7 +17,7 @@ from .finite import FLATTENING, OPERATIONS
 from .frames import Lines, frames, here, line, mine, plumbing, visible
 from .replaced import aside, replace, step_aside
 from .spoiled import FUNCTIONS, IN_PLACE, NATIVE
-from .torches import Reach, behind, identity, is_compiling, near
+from .torches import Reach, behind, identity, near
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -216,10 +216,10 @@ class SeveringWatch:
         ``note`` gets the arguments; if it is called ``after``, it gets the result too.
         """
         original = getattr(owner, name)
-        compiling, building = is_compiling(self._torch), self._torch.is_grad_enabled
+        building = self._torch.is_grad_enabled
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            if (self.stepping and not building()) or compiling():
+            if self.stepping and not building():
                 return original(*args, **kwargs)
             if after:
                 result = original(*args, **kwargs)
