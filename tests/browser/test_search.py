@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
+
+from gradmatrix.publish.search import Search
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -143,3 +146,17 @@ def test_hostile_searches_do_nothing(tab: Tab, pasted: str) -> None:
         page.locator("img, script").count(),
         page.get_by_label(LABEL).input_value(),
     )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [MESSAGE, TRACEBACK, "learning rate 0", "nan loss", "grad_fn", "zebra", "gradients 2.5"],
+)
+def test_the_terminal_gives_the_same_answers(tab: Tab, asked: str) -> None:
+    """``gradmatrix why`` has the search in Python."""
+    page = tab.open(f"errors.html#q={quote(asked)}")
+    texts, others, found = (
+        [each.get_attribute("data-text") or "" for each in page.locator(place).all()]
+        for place in ("#everything article", "#everything .also [data-text]", "#matches article")
+    )
+    assert found == [texts[number] for number in Search(texts, others).best(asked)[:20]]

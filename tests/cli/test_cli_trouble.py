@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import importlib.util
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from gradmatrix.cli.main import main
 from gradmatrix.core.model import Failure
 from gradmatrix.publish import publication
+from gradmatrix.run import bundle, project
 from gradmatrix.stacks.environment import InstallFailed
 from tests.cli.test_cli import MATRIX, SUMS, outcomes, write_lock
 from tests.factories import make_lock
@@ -138,3 +141,39 @@ def test_a_release_that_does_not_exist_does_not_stop_the_other_stacks(
         assert ({"second"} if code == 3 else set()) == {
             cell.partition("/")[0] for cell in outcomes(root)
         }
+
+
+@pytest.mark.parametrize("words", [["table"], ["upgrade", "a", "--to", "b"], ["publish"]])
+def test_a_command_without_its_packages_says_which_extra_to_install(
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    """``pip install gradmatrix`` is light."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert 2 == main([*words, "--root", str(root)])
+    told = capsys.readouterr().err
+    assert "This command needs numpy" in told
+    assert 'pip install "gradmatrix[matrix]"' in told
+
+
+def test_the_matrix_of_the_wheel_is_used_and_named(
+    root: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where no matrix.toml is; but nothing of it is published."""
+    published = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(project, "find_checkout", lambda _: None)
+    monkeypatch.setattr(bundle, "carried", lambda: bundle.Bundle(root, published))
+    assert 0 == main(["list"])
+    out, err = capsys.readouterr()
+    assert "sums" in out
+    assert "this is the matrix published on 2026-11-23" in err
+    assert 2 == main(["publish"])
+    assert "This command needs a checkout" in capsys.readouterr().err

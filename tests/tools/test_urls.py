@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parent.parent.parent
-BUILT = ("pyproject.toml", "README.md", "LICENSE", "harness/tools/urls.py")
+BUILT = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "harness/tools/urls.py",
+    "harness/tools/bundle.py",
+)
 ON_GITHUB = {
     "Source": "https://github.com/owner/name",
     "Documentation": "https://github.com/owner/name/blob/HEAD/docs/index.md",

@@ -156,6 +156,13 @@ PLACES = (
     argument("--results", type=Path, metavar="DIR", help="use DIR instead of results/"),
 )  # fmt: skip
 """The options of every command except ``trace``."""
+OF_CHECKOUTS = ("lock", "publish", "refresh", "shards", "shard", "merge", "dry-run", "isolation")
+"""The commands that change a matrix or work for its night. The others also take what the wheel
+carries."""
+OF_STACKS = ("run", "table", "upgrade", "compare")
+"""These also need the extra ``matrix``."""
+EXTRA = ("numpy", "pandas", "pyarrow", "pypi_simple", "requests", "scipy", "uv")
+"""The modules of that extra."""
 
 
 def add(
@@ -178,7 +185,10 @@ def add(
     """
     settings = {"description": sentence(text), **settings}
     parser = commands.add_parser(name, help=text, **settings)
-    parser.set_defaults(command=command, parser=parser, needs_checkout=True)
+    parser.set_defaults(
+        command=command, parser=parser, needs="checkout" if name in OF_CHECKOUTS else "matrix",
+        modules=EXTRA if name in (*OF_CHECKOUTS, *OF_STACKS) else (),
+    )  # fmt: skip
     for names, each in (*PLACES, *arguments):
         parser.add_argument(*names, **each)
     return parser
@@ -335,7 +345,13 @@ def register_questions(commands: Commands) -> None:
     """Ask why a cell fails, whether an upgrade is safe, what differs between two runs."""
     add(
         commands, "why", "trace.why_command",
-        "say why a cell of the matrix does not train: module, line and remedy", CELL,
+        "say why a cell of the matrix does not train, or what helps against an error message",
+        argument(
+            "cell", metavar="CELL|MESSAGE",
+            help="STACK/SCENARIO/VARIANT[/DEVICE] (without a device, the first one on which it was "
+            "judged); or a message, a traceback or a few words, in quotes",
+        ),
+        epilog="exit code: 1 if no message of the matrix matches",
     )  # fmt: skip
     upgrade = add(
         commands, "upgrade", "upgrade.upgrade_command",
@@ -421,7 +437,7 @@ def register_own_code(commands: Commands) -> None:
     )
     trace.set_defaults(
         begin="begin.trace", command="trace.trace_command", parser=trace, root=None, matrix=None,
-        results=None, needs_checkout=False,
+        results=None, needs="nothing",
     )  # fmt: skip
     for names, settings in TRACE_OPTIONS:
         trace.add_argument(*names, **settings)

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import re
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradmatrix import __version__
-from gradmatrix.cli.commands import register
+from gradmatrix.cli.commands import EXTRA, register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradmatrix.cli.commands import Commands
+    from gradmatrix.core.errors import UserError
 
 Family = Callable[["Commands"], None]
 FAMILIES: tuple[Family, ...] = (register,)
@@ -38,11 +40,18 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
     from gradmatrix.core.errors import UserError
 
     try:
+        for name in filter(is_missing, getattr(options, "modules", ())):
+            raise lacks(name)
         if "begin" in options:
             options.begun = imported(options.begin)(options)
         return run(options)
     except UserError as error:
         say(f"gradmatrix: {error}")
+        return 2
+    except ModuleNotFoundError as error:
+        if not is_missing(error.name or ""):
+            raise
+        say(f"gradmatrix: {lacks(error.name)}")
         return 2
     except KeyboardInterrupt:
         say("gradmatrix: stopped. Finished cells are kept; the same command continues.")
@@ -59,6 +68,9 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         project = Project.of_options(options)
+        if project.carried is not None:
+            day = f"{project.carried:%Y-%m-%d}"
+            say(f"note: there is no matrix.toml here, so this is the matrix published on {day}")
         command: Callable[..., int] = imported(options.command)
         code = command(options, project, Console(highlight=False))
         for notice in project.index.notices:
@@ -70,6 +82,24 @@ def run(options: argparse.Namespace) -> int:
             next_step="Fix this and run the command again. Finished cells are kept.",
         ) from error
     return code
+
+
+def is_missing(name: str) -> bool:
+    """Whether a package of the extra ``matrix`` is not installed."""
+    return name.partition(".")[0] in EXTRA and importlib.util.find_spec(name) is None
+
+
+def lacks(name: str | None) -> UserError:
+    """What to say if a package of the extra ``matrix`` is not installed."""
+    from gradmatrix.core.errors import UserError
+
+    return UserError(
+        f"This command needs {name}, which is not installed.",
+        cause="gradmatrix was installed without its extra `matrix`: that is enough for trace, "
+        "check, why, claims and capsule",
+        next_step='pip install "gradmatrix[matrix]", or: uvx --from "gradmatrix[matrix]" '
+        "gradmatrix …",
+    )
 
 
 def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +25,10 @@ from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
+from gradmatrix.publish.rows import rows_of, tabulated
+from gradmatrix.publish.search import Search
+from gradmatrix.publish.site.messages import messages, searched
+from gradmatrix.publish.site.tables import View
 from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
 from gradmatrix.stacks.environment import THIS_ENVIRONMENT
@@ -33,6 +38,10 @@ from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
 from gradmatrix.trace.trace import Finding, finish, headline, report
 
+IS_CELL = re.compile(r"[^\s/]+(?:/[^\s/]+){2,3}")
+"""What names a cell; everything else is a message."""
+MOST_MESSAGES = 3
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
@@ -41,6 +50,7 @@ if TYPE_CHECKING:
     from gradmatrix.core.observation import Observation
     from gradmatrix.judge.causes import Remedy
     from gradmatrix.judge.diagnosis import Diagnosis
+    from gradmatrix.publish.site.messages import Message
     from gradmatrix.run.project import Project
     from gradmatrix.trace.check import Checked, Report
     from gradmatrix.trace.reproduce import Reproduced
@@ -86,8 +96,10 @@ def style_of(finding: Finding) -> str:
 
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
-    """Say why a cell fails, from its record."""
+    """Say why a cell fails, from its record; or find a message, as the search of the pages does."""
     published = project.published(project.store.everything().values())
+    if not IS_CELL.fullmatch(options.cell):
+        return find_message(options.cell, published, console)
     known = {record.cell: record for record in published.records}
     record = lookup.find(options.cell, known, project.matrix.run.devices)
     gradient = f", gradient {record.gradient}" if record.gradient else ""
@@ -95,6 +107,52 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
     for line in why_lines(published, record):
         console.print(Text(f"  {one_line(line)}"), soft_wrap=True)
     return 0
+
+
+def find_message(query: str, published: Published, console: Console) -> int:
+    """Show the messages of the matrix that match a pasted one; returns 1 if there is none."""
+    rows = rows_of(published.records, published.scenarios)
+    view = View(tabulated(published.locks, published.scenarios, rows))
+    known = [message for kind in messages(view) for message in kind]
+    variants = (f"{row.scenario} {row.variant} {summary}" for row, summary, *_ in searched(view))
+    best = Search([message.text for message in known], variants).best(query)
+    if not best:
+        console.print(
+            "No message of the matrix matches. gradmatrix trace SCRIPT looks at your own script.",
+            soft_wrap=True,
+        )
+        return 1
+    for number in best[:MOST_MESSAGES]:
+        show_message(known[number], console)
+    if more := len(best) - MOST_MESSAGES:
+        console.print(f"{counted(max(0, more), 'more message')} match." if more > 0 else "")
+    return 0
+
+
+def show_message(message: Message, console: Console) -> None:
+    """A message with its causes, and the remedies that were tested."""
+    trained = f", {message.training} train all the same" if message.training else ""
+    console.print(Text(message.text, style="bold"), soft_wrap=True)
+    console.print(
+        f"  {counted(message.cells, 'cell')} of the matrix: {message.failing} fail{trained}",
+        soft_wrap=True,
+    )
+    for cause in message.causes:
+        example = cause.newest
+        console.print(
+            Text(f"  {cause.cause or 'no failure'}: {counted(cause.cells, 'cell')}, for example "
+                 f"{example.stack}/{example.scenario}/{example.variant}"),
+            soft_wrap=True,
+        )  # fmt: skip
+        for line in cause.why:
+            console.print(Text(f"    {one_line(line)}"), soft_wrap=True)
+        for tried in cause.tried:
+            console.print(
+                Text(f"    {tried.mark[1]} {tried.scenario}/{tried.variant}: {tried.summary}; "
+                     f"trains on {tried.trained} of {counted(tried.judged, 'stack')}"),
+                soft_wrap=True,
+            )  # fmt: skip
+    console.print()
 
 
 def why_lines(published: Published, record: Record) -> Iterator[str]:

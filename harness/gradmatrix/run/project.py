@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from gradmatrix.core.errors import UserError
 from gradmatrix.core.model import SHOWN, Published
 from gradmatrix.core.outcomes import NO_RELEASE, OF_THE_MACHINE
 from gradmatrix.judge import relations
-from gradmatrix.run import scenarios
+from gradmatrix.run import bundle, scenarios
 from gradmatrix.run.plan import Limits, lock_input
 from gradmatrix.run.pool import Isolation, Settings, new_run_id
 from gradmatrix.run.stack import Progress, StackRun
@@ -24,6 +25,7 @@ from gradmatrix.stacks.index import Index
 
 if TYPE_CHECKING:
     import argparse
+    import datetime as dt
     from collections.abc import Iterable, Sequence
 
     from gradmatrix.core.model import Cell, Lock, LockedPackage, Record, Scenario, Stack
@@ -61,22 +63,32 @@ class Project:
     """Where tables and pages are written."""
     work: Path
     """The journal and what a run needs while it lasts: never committed."""
+    carried: dt.datetime | None = None
+    """It is what the wheel carries, published at this time."""
 
     @classmethod
     def of_options(cls, options: argparse.Namespace) -> Project:
-        """The project that a command line means.
+        """The project that a command line means: a checkout, or else what the wheel carries.
 
         Raises:
-            UserError: if the command needs a checkout and there is none.
+            UserError: if the command needs one and there is none.
         """
         root = options.root or find_checkout(Path.cwd())
-        if root is None and options.needs_checkout:
+        own = {"matrix_file": options.matrix, "results": options.results}
+        if root is not None:
+            return cls.at(root, **own)
+        if options.needs == "nothing":
+            with contextlib.suppress(UserError):  # without it there is only less to advise
+                root = found.root if (found := bundle.carried()) else None
+            return cls.at(root or Path.cwd(), **own)
+        found = bundle.carried() if options.needs == "matrix" else None
+        if found is None:
             raise UserError(
                 "This command needs a checkout of gradmatrix, and found none.",
                 cause=f"there is no {MATRIX_FILE} in {Path.cwd()} or in a folder above it",
                 next_step="go into a checkout, or name it: --root DIR",
             )
-        return cls.at(root or Path.cwd(), matrix_file=options.matrix, results=options.results)
+        return replace(cls.at(found.root, **own), carried=found.published)
 
     @classmethod
     def at(
@@ -111,7 +123,9 @@ class Project:
     @cached_property
     def scenarios(self) -> dict[str, Scenario]:
         """Every scenario by name."""
-        return scenarios.load_all(self.root / "scenarios")
+        own = self.root / "scenarios"
+        carried = None if own.is_dir() else bundle.carried()
+        return scenarios.load_all(own if carried is None else carried.root / "scenarios")
 
     @cached_property
     def typed_matrix(self) -> Matrix:

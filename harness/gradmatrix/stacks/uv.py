@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
-
-import uv
 
 from gradmatrix.core.errors import UserError, without_credentials
 
@@ -146,8 +145,15 @@ def offline() -> str:
 
 @cache
 def binary() -> str:
-    """The uv that this project depends on."""
-    return uv.find_uv_bin()
+    """The uv of the extra ``matrix``; else the one that runs this, as ``uvx`` does, or on PATH."""
+    try:
+        from uv import find_uv_bin  # noqa: PLC0415  (it may be missing)
+    except ModuleNotFoundError:
+        found = os.environ.get("UV") or shutil.which("uv")
+        if found is None:
+            raise
+        return found
+    return find_uv_bin()
 
 
 @cache
