@@ -25,7 +25,7 @@ What the measurement shows (CPU; PyTorch 2.2.2, 2.4.0, 2.6.0, 2.10.0, 2.13.0 and
 
 - What should simply work agrees with eager on all; checkpoints, an autograd.Function,
   detach(), no_grad() and LoRA, wrapped before or after, too.
-- Unfreezing is not seen by 2.4.0, 2.6.0 and 2.10.0: the layer gets no gradient, in silence.
+- Unfreezing is not seen by 2.2.2 to 2.10.0: the layer gets no gradient, in silence.
   torch.compile once more does not help, `torch.compiler.reset()` and backend="eager" do. Since
   2.13.0 it is seen.
 - A hook that comes after the first pass is ignored, in silence. A reset and
