@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gradmatrix.observe import cell
+from gradmatrix.observe import cell, source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,3 +82,15 @@ def test_only_what_the_environment_has_is_imported_ahead(
 def test_an_exit_with_code_0_is_a_good_end(error: BaseException, *, expected: bool) -> None:
     """Codes are read as the interpreter does."""
     assert expected == cell.exits_well(error)
+
+
+def test_the_source_of_another_scenario_is_not_that_of_a_cell(tmp_path: Path) -> None:
+    """The server imports all scenarios before it forks."""
+    paths = [tmp_path / name for name in ("one.py", "other.py")]
+    for path in paths:
+        path.write_text("def train(variant, device, steps):\n    pass\n")
+    modules = [cell.load(str(path)) for path in paths]
+    cell.prepared({"script": str(paths[0]), "variant": "v", "device": "cpu"}, 1)
+    read = source.files()
+    assert [True, False] == [module.__name__ in sys.modules for module in modules]
+    assert [True, False] == [str(path) in read for path in paths]

@@ -30,6 +30,8 @@ MESSAGE_LIMIT = 2000
 TRACEBACK_LIMIT = 8000
 # Python 3.9 has only the second.
 STANDARD = frozenset(getattr(sys, "stdlib_module_names", sys.builtin_module_names))
+_scenarios: Set[Optional[str]] = set()
+"""The names of the modules of all scenarios that were imported."""
 SIZE = 128
 """Bytes to read from /proc/self/schedstat, which holds three numbers."""
 
@@ -122,7 +124,9 @@ def prepared(request: Dict[str, Any], total: int) -> Callable[[], None]:
     """
     if request.get("arguments") is None:
         module = load(request["script"])
+        forget_others(module.__name__)
         return lambda: module.train(request["variant"], request["device"], total)
+    forget_others(None)
     if request["device"] == "cpu":
         hide_cuda()
     os.chdir(request.get("working_directory") or request["directory"])
@@ -145,7 +149,14 @@ def load(path: str) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
+    _scenarios.add(name)
     return module
+
+
+def forget_others(name: Optional[str]) -> None:
+    """Forget the other scenarios that the server imported: their source is not this cell's."""
+    for other in _scenarios - {name}:
+        sys.modules.pop(other, None)
 
 
 def program(path: str, arguments: Sequence[str]) -> Callable[[], None]:
