@@ -29,8 +29,8 @@ What the measurement shows (CPU; PyTorch 2.2.2, 2.4.0, 2.6.0, 2.10.0, 2.13.0 and
   torch.compile once more does not help, `torch.compiler.reset()` and backend="eager" do. Since
   2.13.0 it is seen.
 - A hook that comes after the first pass is ignored, in silence. A reset helps, and since 2.6.0
-  `skip_nnmodule_hook_guards = False` does; `guard_nn_modules = True` does not. A hook that was there
-  before the first pass works.
+  `skip_nnmodule_hook_guards = False` does; `guard_nn_modules = True` does not. A hook that was
+  there before the first pass works.
 - The gradient of a diagonal_scatter that is summed is all zero with 2.6.0 (gradient:partial), and
   right with backend="aot_eager". 2.4.0 and 2.13.0 have it right.
 - A gradient penalty raises. backend="eager" helps, and so does calling the module that is not

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from gradmatrix.core.errors import UserError
 from gradmatrix.core.files import held
 from gradmatrix.core.observation import Frozen
+from gradmatrix.stacks.index import user_folder
 
 CARRIED = Path(__file__).resolve().parent.parent / "bundle.zip"
 DESCRIPTION = "bundle.json"
@@ -60,7 +60,7 @@ def carried(path: Path = CARRIED, cache: Path | None = None) -> Bundle | None:
     try:
         with zipfile.ZipFile(path) as archive:
             found = msgspec.json.decode(archive.read(DESCRIPTION), type=Description)
-            folder = (cache or platformdirs.user_cache_path("gradmatrix")) / found.digest[:16]
+            folder = (cache or user_folder()) / f"matrix-{found.digest[:16]}"
             if found.schema == SCHEMA and not folder.exists():
                 _unpack(archive, folder)
     except (OSError, KeyError, EOFError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
