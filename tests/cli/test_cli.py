@@ -156,6 +156,23 @@ def test_why_says_which_machine_lacks_the_device(
     ] == capsys.readouterr().out.splitlines()
 
 
+def test_why_finds_a_message(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Capitals do not matter. If nothing matches, it says so."""
+    message = "RuntimeError: element 0 of tensors does not require grad"
+    cell = make_cell("first", "sums", "plain", "cpu")
+    Project.at(root).store.append(
+        make_record("step:no-grad-fn", cell, passed=False, message=message)
+    )
+    assert 0 == main(["why", message.upper(), "--root", str(root)])
+    assert [
+        message,
+        "  1 cell of the matrix: 1 fail",
+        "  step:no-grad-fn: 1 cell, for example first/sums/plain",
+    ] == capsys.readouterr().out.splitlines()[:3]
+    assert 1 == main(["why", "an unheard-of zebra", "--root", str(root)])
+    assert "No message of the matrix matches" in capsys.readouterr().out
+
+
 def test_all_runs_every_stack(root: Path) -> None:
     """Without --all, only the core stacks run."""
     main(["run", "--root", str(root), "--all", "--no-table"])

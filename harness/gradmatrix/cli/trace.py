@@ -124,8 +124,9 @@ def find_message(query: str, published: Published, console: Console) -> int:
         return 1
     for number in best[:MOST_MESSAGES]:
         show_message(known[number], console)
-    if more := len(best) - MOST_MESSAGES:
-        console.print(f"{counted(max(0, more), 'more message')} match." if more > 0 else "")
+    if len(best) > MOST_MESSAGES:
+        more = counted(len(best) - MOST_MESSAGES, "other message")
+        console.print(f"{more} of the matrix share words with it. More words narrow it down.")
     return 0
 
 

@@ -156,7 +156,7 @@ def load(path: str) -> ModuleType:
 def forget_others(name: Optional[str]) -> None:
     """Forget the other scenarios that the server imported: their source is not this cell's."""
     for other in _scenarios - {name}:
-        sys.modules.pop(other, None)
+        sys.modules.pop(other, None)  # type: ignore[arg-type]  # none is called None
 
 
 def program(path: str, arguments: Sequence[str]) -> Callable[[], None]:

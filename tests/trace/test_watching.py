@@ -1,0 +1,232 @@
+"""``gradmatrix.watch`` and the plugin of pytest, in an environment that has torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import NEWEST, ROOT, python_of
+from tests.trace.test_trace import Here, here
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ("here",)
+
+NEEDED = ("msgspec", "packaging", "pytest", "_pytest", "pluggy", "iniconfig", "pygments", "py")
+"""What gradmatrix and pytest import here."""
+NETS = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, cut):
+        super().__init__()
+        self.cut = cut
+        self.embed, self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 1)
+        self.embed.requires_grad_(False)
+    def forward(self, x):
+        x = self.body(self.embed(x))
+        return self.head(x.detach() if self.cut else x)
+
+def train(net, steps):
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        net(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+"""
+WATCHED = """
+import json, torch
+import gradmatrix
+from nets import Net, train
+from torch.nn.modules import module
+
+def now():
+    names = set(vars(torch.Tensor)), set(module._global_forward_hooks)
+    return names, torch.autograd.backward, torch.Tensor.detach, torch.no_grad.__enter__
+
+def failure(assertion):
+    try:
+        assertion()
+    except AssertionError as error:
+        return str(error)
+
+found, before = {}, now()
+for cut in (False, True):
+    net = Net(cut)
+    with gradmatrix.watch(steps=4) as seen:
+        train(net, 6)
+    found[f"cut {cut}"] = [
+        seen.outcome, sorted(seen.frozen), [row["name"] for row in seen.rows],
+        failure(seen.assert_trains), failure(lambda: seen.assert_trains(net.body)),
+        failure(lambda: seen.assert_trains(net.head, net.head.bias)),
+        failure(lambda: seen.assert_trains(ignore=["body.*"])),
+    ]
+found["diagnosis"] = [seen.diagnosis.cause, seen.diagnosis.place.line, list(seen.diagnosis.text)]
+found["put back"] = before == now()
+with gradmatrix.watch() as outer:
+    train(Net(False), 1)
+    with gradmatrix.watch() as inner:
+        train(Net(False), 2)
+found["steps"] = [outer.finding.steps, inner.finding.steps]
+with gradmatrix.watch(steps=4) as few:
+    train(Net(False), 2)
+found["few"] = failure(few.assert_trains)
+try:
+    with gradmatrix.watch() as raised:
+        torch.ones(1).backward()
+except RuntimeError:
+    found["raised"] = raised.outcome
+errors = []
+for wrong in (lambda: gradmatrix.watch(0), lambda: gradmatrix.watch().outcome):
+    try:
+        wrong()
+    except Exception as error:
+        errors.append(str(error))
+found["errors"] = errors
+print(json.dumps(found))
+"""
+TESTS = """
+import pytest
+from nets import Net, train
+
+def test_in_a_block(watch):
+    with watch(steps=4) as seen:
+        train(Net(False), 4)
+    seen.assert_trains()
+
+@pytest.mark.trains(steps=4)
+def test_marked():
+    train(Net(False), 4)
+
+@pytest.mark.trains(ignore=["body.*"])
+def test_ignored():
+    train(Net(True), 4)
+
+@pytest.mark.trains
+def test_cut():
+    train(Net(True), 4)
+
+@pytest.mark.trains(steps=9)
+def test_never_comes():
+    train(Net(False), 4)
+
+@pytest.mark.trains
+def test_raises():
+    train(Net(False), 4)
+    raise ValueError("its own")
+
+def test_of_something_else():
+    pass
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a script or module beside ``nets.py``, with what gradmatrix needs and no more."""
+    python = python_of(NEWEST)
+    asked = [str(python), "-c", "import sys; print(*sys.version_info[:2])"]
+    version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    if version.split() != [str(part) for part in sys.version_info[:2]]:
+        pytest.skip("msgspec was installed for another Python than that of the stack")
+    (tmp_path / "needed").mkdir()
+    for name in NEEDED:
+        found = find_spec(name)
+        assert found is not None
+        assert found.origin is not None
+        origin = Path(found.origin)
+        origin = origin.parent if origin.name == "__init__.py" else origin
+        (tmp_path / "needed" / origin.name).symlink_to(origin)
+    (tmp_path / "nets.py").write_text(NETS)
+    paths = f"{ROOT / 'harness'}:{tmp_path / 'needed'}:{tmp_path}"
+
+    def started(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [str(python), *words]
+        environment = {"PATH": "", "PYTHONPATH": paths, "HOME": str(tmp_path)}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+
+    return started
+
+
+@pytest.fixture
+def found(run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> dict[str, Any]:
+    """What ``WATCHED`` saw."""
+    (tmp_path / "watched.py").write_text(WATCHED)
+    ran = run("watched.py")
+    assert not ran.returncode, ran.stderr
+    seen: dict[str, Any] = json.loads(ran.stdout)
+    return seen
+
+
+def test_a_block_is_watched(found: dict[str, Any]) -> None:
+    """What trains passes; what does not fails with the diagnosis, unless it is ignored."""
+    frozen, rows = ["embed.bias", "embed.weight"], ["body.weight", "body.bias"]
+    rows += ["head.weight", "head.bias"]
+    assert ["trains", frozen, rows, None, None, None, None] == found["cut False"]
+    outcome, *seen, whole, body, head, ignored = found["cut True"]
+    assert ["gradient:partial", frozen, rows, None, None] == [outcome, *seen, head, ignored]
+    assert "nets.py:13, forward; 2 parameter tensors behind it got no gradient" in whole
+    assert body.startswith("2 of 2 parameters of Linear do not learn: body.weight, body.bias.")
+    assert "Leave `detach` out" in body
+
+
+def test_it_nests_and_leaves_nothing_behind(found: dict[str, Any]) -> None:
+    """The outer block sees all steps. A block that raises is judged too."""
+    assert (True, [3, 2]) == (found["put back"], found["steps"])
+    assert "step:no-grad-fn" == found["raised"]
+    assert found["few"].startswith("2 steps were made in the block of watch(steps=4).")
+    zero, early = found["errors"]
+    assert zero.startswith("watch(steps=0) would look at nothing.")
+    assert early.startswith("What watch() saw is known when its block has ended.")
+
+
+def test_it_says_what_trace_says(found: dict[str, Any], here: Here) -> None:
+    """The same cause, line and text."""
+    traced = here.trace(here.write(f"{NETS}\ntrain(Net(True), 6)\n"), stack=NEWEST)
+    diagnosis = traced.found["diagnosis"]
+    cause, line, text = found["diagnosis"]
+    assert [diagnosis["cause"], diagnosis["place"]["line"]] == [cause, line]
+    assert [each.partition(", at ")[0] for each in diagnosis["text"]] == [
+        each.partition(", at ")[0] for each in text
+    ]
+
+
+def test_the_plugin_of_pytest(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """A failure is the diagnosis alone; --gradients says at the end what every test trained."""
+    (tmp_path / "test_some.py").write_text(TESTS)
+    words = ("-p", "gradmatrix.pytest_plugin", "-p", "no:cacheprovider", "--gradients", "-q")
+    ran = run("-m", "pytest", *words, "test_some.py")
+    assert 1 == ran.returncode, ran.stderr
+    assert "3 failed, 4 passed" in ran.stdout
+    assert "test_cut ____" in ran.stdout
+    assert "`detach` took the output of `body` (Linear) out of the graph" in ran.stdout
+    assert "4 steps were made in the block of watch(steps=9)." in ran.stdout
+    assert "During handling" not in ran.stdout
+    assert "ValueError: its own" in ran.stdout
+    summary = ran.stdout.partition(" gradients =")[2]
+    assert "test_cut: gradient:partial, 4 steps, 2 of 4 parameters learn: detached" in summary
+    assert "test_in_a_block: trains, 4 steps, 4 of 4 parameters learn" in summary
+    assert "3 tests train, 2 do not train all that should learn, 2 train nothing" in summary
+
+
+def test_the_marker_takes_no_other_arguments(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """It says which ones it takes."""
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n@pytest.mark.trains(4)\ndef test_it():\n    pass\n"
+    )
+    ran = run("-m", "pytest", "-p", "gradmatrix.pytest_plugin", "-p", "no:cacheprovider", "-q")
+    assert "@pytest.mark.trains takes steps=N and ignore=" in ran.stdout
