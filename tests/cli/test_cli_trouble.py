@@ -143,6 +143,25 @@ def test_a_release_that_does_not_exist_does_not_stop_the_other_stacks(
         }
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("trac", "perhaps you meant 'trace'"),
+        ("claim", "perhaps you meant 'claims'"),
+        ("x", "'run'"),
+    ],
+)
+def test_a_mistyped_command_is_an_error_with_the_right_one(
+    capsys: pytest.CaptureFixture[str], typed: str, meant: str
+) -> None:
+    """Of a word that is like none, all are listed."""
+    with pytest.raises(SystemExit) as exited:
+        main([typed])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert (2, True) == (exited.value.code, said.startswith("gradmatrix: error: there is no"))
+    assert meant in said
+
+
 @pytest.mark.parametrize("words", [["table"], ["upgrade", "a", "--to", "b"], ["publish"]])
 def test_a_command_without_its_packages_says_which_extra_to_install(
     root: Path,

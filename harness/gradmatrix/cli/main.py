@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gradmatrix.cli.commands import Commands
     from gradmatrix.core.errors import UserError
 
+MISTYPED = re.compile(r"argument COMMAND: invalid choice: '(.*)' \(choose from (.*)\)")
+"""What argparse says of an unknown command."""
 Family = Callable[["Commands"], None]
 FAMILIES: tuple[Family, ...] = (register,)
 """What adds the commands of ``gradmatrix``; ``python -m tools`` has others."""
@@ -104,14 +106,26 @@ def lacks(name: str | None) -> UserError:
 
 def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(
-        prog="gradmatrix", description="Which training stacks really train?"
-    )
+    top = Parser(prog="gradmatrix", description="Which training stacks really train?")
     top.add_argument("--version", action="version", version=f"gradmatrix {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for each in families:
         each(commands)
     return top
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests a command for a mistyped one."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message, and exit with 2."""
+        from gradmatrix.core.errors import did_you_mean
+
+        mistyped = MISTYPED.search(message)
+        if mistyped is not None:
+            meant = did_you_mean(mistyped[1], re.findall(r"[\w-]+", mistyped[2]))
+            message = f"there is no command {mistyped[1]!r} ({meant})"
+        super().error(message)
 
 
 def imported(command: Callable[..., Any] | str) -> Callable[..., Any]:
