@@ -145,11 +145,7 @@ def test_a_release_that_does_not_exist_does_not_stop_the_other_stacks(
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [
-        ("trac", "perhaps you meant 'trace'"),
-        ("claim", "perhaps you meant 'claims'"),
-        ("x", "'run'"),
-    ],
+    [("trac", "you meant 'trace'"), ("claim", "you meant 'claims'"), ("x", "known are: run, ")],
 )
 def test_a_mistyped_command_is_an_error_with_the_right_one(
     capsys: pytest.CaptureFixture[str], typed: str, meant: str
