@@ -59,16 +59,24 @@ def watch_fixture() -> type[Watch]:
 def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
     """Watch a test that is marked, or any test with ``--gradients``."""
     marker = item.get_closest_marker("trains")
-    asked = item.config.getoption("gradients")
-    if marker is None and not (asked and "torch" in sys.modules):
+    asked = item.config.getoption("gradients") and "torch" in sys.modules
+    if marker is None and not asked:
         return (yield)
     from gradmatrix.watching import watch
 
     steps, ignore = asked_of(marker)
-    with watch(steps) as seen:
-        result = yield
-    if asked and (line := summary(seen)):
-        item.user_properties.append((PROPERTY, line))
+    block = watch(steps)
+    block.gives_way = marker is None
+    try:
+        with block as seen:
+            result = yield
+    except BaseException:
+        if marker is not None or summary(block):
+            item.add_report_section("call", "gradmatrix", str(block))
+        raise
+    finally:
+        if asked and (line := summary(block)):
+            item.user_properties.append((PROPERTY, line))
     if marker is not None and (problem := problem_of(seen, ignore)):
         pytest.fail(problem, pytrace=False)
     return result
@@ -100,6 +108,8 @@ def summary(seen: Watch) -> str:
     """What a test trained, in one line; empty if it trained nothing."""
     from gradmatrix.core.text import counted
 
+    if not seen.ended:
+        return ""
     found = seen.finding
     whole = found.observation
     if whole is None or not (whole.steps or whole.updates or whole.backward):

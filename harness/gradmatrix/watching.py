@@ -10,6 +10,7 @@ Everything that is put into torch is taken out again when the block ends.
 from __future__ import annotations
 
 import gc
+import sys
 import time
 import weakref
 from fnmatch import fnmatchcase
@@ -50,14 +51,21 @@ class watch:  # noqa: N801  (it is used like a function)
             may make fewer.
 
     Raises:
-        UserError: if torch is not installed, or ``steps`` is less than 1.
+        UserError: if torch is not installed, if ``steps`` is no number from 1 on, or if this
+            process is watched already.
     """
 
+    current: watch | None = None
+    """The block that is being watched."""
+    gives_way = False
+    """It ends if another block begins inside of it."""
+
     def __init__(self, steps: int | None = None) -> None:
-        if steps is not None and steps < 1:
+        __tracebackhide__ = True
+        if steps is not None and not (isinstance(steps, int) and steps >= 1):
             raise UserError(
-                f"watch(steps={steps}) would look at nothing.",
-                cause="the number of steps starts at 1",
+                f"watch(steps={steps!r}) would look at nothing.",
+                cause="the number of steps is a whole number from 1 on",
                 next_step=f"leave it out to look at {AUDIT} steps",
             )
         self.steps = steps
@@ -66,9 +74,19 @@ class watch:  # noqa: N801  (it is used like a function)
         """The names of the parameters that did not require a gradient at the first step."""
         self._finding: Finding | None = None
         self._names: dict[int, str] = {}
-        """The name of each parameter in the finding, by id."""
+        """The name of each parameter that is frozen or in the finding, by id."""
 
     def __enter__(self) -> Self:
+        __tracebackhide__ = True
+        if watch.current is not None and watch.current.gives_way:
+            watch.current.end(None)
+        if watch.current is not None or "gradmatrix_observe" in sys.modules:
+            raise UserError(
+                "This process is watched already.",
+                cause="watch() stands inside of watch(), in a test that is marked `trains`, or in "
+                "a script that gradmatrix trace runs",
+                next_step="watch one block at a time",
+            )
         try:
             import torch
         except ImportError as error:
@@ -81,6 +99,7 @@ class watch:  # noqa: N801  (it is used like a function)
         self._finding, self._began_training, self._began = None, False, time.perf_counter()
         self._observer = Observer(self.steps or AUDIT, 0, device, patient=True)
         self._observer.__enter__()
+        watch.current = self
         know_models(self._observer.tree, torch.nn.Module)
         from torch.optim import optimizer
 
@@ -91,14 +110,21 @@ class watch:  # noqa: N801  (it is used like a function)
         self, _kind: type[BaseException] | None, error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:  # fmt: skip
+        if watch.current is self:
+            self.end(error)
+
+    def end(self, error: BaseException | None) -> None:
+        """Stop watching, and judge what was seen; ``error`` is what ended the block."""
         if not self._observer.steps:
             self._first_step()
         self._look_once.remove()
         self._observer.__exit__()
+        watch.current = None
         training = self._observer.entered_training or bool(self._observer.backward.calls)
         reached = "done" if error is None else "step" if training else "setup"
         seen = trace.observation(self._observer, reached, error, self._began)
-        self._names = {i: row["name"] for i, row in self._observer.parameters.entries.items()}
+        entries = self._observer.parameters.entries
+        self._names.update((identity, row["name"]) for identity, row in entries.items())
         self._finding = self._judged(msgspec.convert(seen, Observation))
         del self._observer
 
@@ -109,12 +135,13 @@ class watch:  # noqa: N801  (it is used like a function)
             forward = self._observer.forward
             roots = {id(top): top for top in map(forward.tree.top, forward.roots())}
             names = named(list(roots.values()))[1]
-            self.frozen = {
-                names[id(parameter)]
+            self._names = {
+                id(parameter): names[id(parameter)]
                 for root in roots.values()
                 for parameter in root.parameters()
                 if not parameter.requires_grad
             }
+            self.frozen = set(self._names.values())
 
     def _judged(self, seen: Observation) -> Finding:
         process = Process(schema=1, pid=0, rank=None, observation=seen)
@@ -135,6 +162,11 @@ class watch:  # noqa: N801  (it is used like a function)
                 next_step="move this below the with block",
             )
         return self._finding
+
+    @property
+    def ended(self) -> bool:
+        """Whether the block has ended."""
+        return self._finding is not None
 
     @property
     def outcome(self) -> str:
@@ -179,7 +211,7 @@ class watch:  # noqa: N801  (it is used like a function)
             return "watch(): the block has not ended"
         return told(self._finding)
 
-    def assert_trains(self, *parts: Any, ignore: Sequence[str] = ()) -> None:  # noqa: ANN401
+    def assert_trains(self, *parts: Any, ignore: Sequence[str] | str = ()) -> None:  # noqa: ANN401
         """Fail with the diagnosis unless everything that should learn does.
 
         Args:
@@ -188,23 +220,26 @@ class watch:  # noqa: N801  (it is used like a function)
 
         Raises:
             AssertionError: with cause, module, file, line and remedy.
+            UserError: if parts or patterns are something else.
         """
         __tracebackhide__ = True
-        finding = self._without(ignore) if ignore else self.finding
+        patterns = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+        check_parts(parts, patterns)
+        finding = self._without(patterns) if patterns else self.finding
         seen = finding.observation
         made = 0 if seen is None else seen.steps + seen.updates
         if self.steps is not None and made < self.steps and finding.outcome == "trains":
             raise AssertionError(
-                f"{counted(made, 'step')} were made in the block of watch(steps={self.steps}).\n"
+                f"{made} of {counted(self.steps, 'step')} were made in the block of watch().\n"
                 f"{told(finding)}"
             )
         if not parts:
             if finding.outcome != "trains":
                 raise AssertionError(told(finding))
             return
-        problems = [problem for part in parts if (problem := self._problem(part, ignore))]
+        problems = [problem for part in parts if (problem := self._problem(part, patterns))]
         if problems:
-            raise AssertionError("\n".join([*problems, told(finding)]))
+            raise AssertionError("\n".join([*problems, f"The whole block: {told(finding)}"]))
 
     def _without(self, ignore: Sequence[str]) -> Finding:
         """The finding if the parameters whose names match need not learn."""
@@ -219,25 +254,45 @@ class watch:  # noqa: N801  (it is used like a function)
 
     def _problem(self, part: Any, ignore: Sequence[str]) -> str:  # noqa: ANN401
         """What is wrong with a module or a parameter; empty if all of it learns."""
-        parameters = list(part.parameters()) if hasattr(part, "parameters") else [part]
+        own = dict(part.named_parameters()) if hasattr(part, "parameters") else {"": part}
         seen = self.finding.observation
         facts = {row.name: row for row in seen.parameters} if seen is not None else {}
         still = []
-        for number, parameter in enumerate(parameters):
-            name = self._names.get(id(parameter), f"parameter {number}, which nothing trains")
+        for number, parameter in own.items():
+            name = self._names.get(id(parameter), number or "it")
             row = facts.get(name)
             learns = row is not None and "f" in row.gradients and row.changed
             if not learns and not matches(name, ignore):
-                still.append(name)
+                frozen = not parameter.requires_grad or name in self.frozen
+                still.append(f"{name}, frozen" if frozen else name)
         title = type(part).__name__
-        if not parameters:
+        if not own:
             return f"{title} has no parameters."
         if still:
             return (
-                f"{len(still)} of {counted(len(parameters), 'parameter')} of {title} do not learn: "
-                f"{few(still, MOST_NAMES)}."
+                f"{len(still)} of {counted(len(own), 'parameter')} of {title} do not learn: "
+                f"{few(still, MOST_NAMES, '; ')}."
             )
         return ""
+
+
+def check_parts(parts: Sequence[Any], ignore: Sequence[Any]) -> None:
+    """UserError if these cannot be asked about."""
+    __tracebackhide__ = True
+    for part in parts:
+        if not hasattr(part, "requires_grad_"):
+            raise UserError(
+                f"assert_trains() was given {type(part).__name__}: {str(part)[:60]!r}.",
+                cause="its parts are modules or parameters",
+                next_step="assert_trains(model.head, model.bias), or give names: ignore=[…]",
+            )
+    for pattern in ignore:
+        if not isinstance(pattern, str):
+            raise UserError(
+                f"ignore has {type(pattern).__name__}, which is no pattern.",
+                cause="parameters are ignored by their names",
+                next_step='write for example ignore=["embed.*"]',
+            )
 
 
 def know_models(tree: ModuleTree, module_class: type) -> None:

@@ -25,6 +25,11 @@ Traceback (most recent call last):
     Variable._execution_engine.run_backward(  # Calls into the C++ engine to run the backward pass
 RuntimeError: {MESSAGE}
 """
+UNKNOWN = """Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    loss.backward()
+ZebraError: out of stripes
+"""
 LABEL = "Paste a message or a whole traceback"
 
 
@@ -160,3 +165,4 @@ def test_the_terminal_gives_the_same_answers(tab: Tab, asked: str) -> None:
         for place in ("#everything article", "#everything .also [data-text]", "#matches article")
     )
     assert found == [texts[number] for number in Search(texts, others).best(asked)[:20]]
+    assert bool(found) is (asked not in {"zebra", UNKNOWN})

@@ -68,15 +68,15 @@ for cut in (False, True):
         seen.outcome, sorted(seen.frozen), [row["name"] for row in seen.rows],
         failure(seen.assert_trains), failure(lambda: seen.assert_trains(net.body)),
         failure(lambda: seen.assert_trains(net.head, net.head.bias)),
-        failure(lambda: seen.assert_trains(ignore=["body.*"])),
+        failure(lambda: seen.assert_trains(ignore="body.*")),
+        failure(lambda: seen.assert_trains(net.embed)),
     ]
 found["diagnosis"] = [seen.diagnosis.cause, seen.diagnosis.place.line, list(seen.diagnosis.text)]
 found["put back"] = before == now()
-with gradmatrix.watch() as outer:
-    train(Net(False), 1)
-    with gradmatrix.watch() as inner:
-        train(Net(False), 2)
-found["steps"] = [outer.finding.steps, inner.finding.steps]
+def inside():
+    with gradmatrix.watch():
+        with gradmatrix.watch():
+            pass
 with gradmatrix.watch(steps=4) as few:
     train(Net(False), 2)
 found["few"] = failure(few.assert_trains)
@@ -86,7 +86,10 @@ try:
 except RuntimeError:
     found["raised"] = raised.outcome
 errors = []
-for wrong in (lambda: gradmatrix.watch(0), lambda: gradmatrix.watch().outcome):
+for wrong in (
+    lambda: gradmatrix.watch(0), lambda: gradmatrix.watch("4"), lambda: gradmatrix.watch().outcome,
+    inside, lambda: few.assert_trains("body"), lambda: few.assert_trains(ignore=[3]),
+):
     try:
         wrong()
     except Exception as error:
@@ -95,7 +98,7 @@ found["errors"] = errors
 print(json.dumps(found))
 """
 TESTS = """
-import pytest
+import pytest, torch
 from nets import Net, train
 
 def test_in_a_block(watch):
@@ -126,6 +129,14 @@ def test_raises():
 
 def test_of_something_else():
     pass
+
+@pytest.mark.trains
+def test_frozen():
+    Net(False).requires_grad_(False)(torch.ones(2, 4)).sum().backward()
+
+def test_fails_without_a_marker():
+    train(Net(True), 4)
+    assert False
 """
 
 
@@ -172,22 +183,32 @@ def test_a_block_is_watched(found: dict[str, Any]) -> None:
     """What trains passes; what does not fails with the diagnosis, unless it is ignored."""
     frozen, rows = ["embed.bias", "embed.weight"], ["body.weight", "body.bias"]
     rows += ["head.weight", "head.bias"]
-    assert ["trains", frozen, rows, None, None, None, None] == found["cut False"]
-    outcome, *seen, whole, body, head, ignored = found["cut True"]
+    *seen, embed = found["cut False"]
+    assert ["trains", frozen, rows, None, None, None, None] == seen
+    assert "Linear do not learn: embed.weight, frozen; embed.bias, frozen.\nThe whole" in embed
+    outcome, *seen, whole, body, head, ignored, _ = found["cut True"]
     assert ["gradient:partial", frozen, rows, None, None] == [outcome, *seen, head, ignored]
     assert "nets.py:13, forward; 2 parameter tensors behind it got no gradient" in whole
-    assert body.startswith("2 of 2 parameters of Linear do not learn: body.weight, body.bias.")
+    assert body.startswith("2 of 2 parameters of Linear do not learn: body.weight; body.bias.")
     assert "Leave `detach` out" in body
 
 
-def test_it_nests_and_leaves_nothing_behind(found: dict[str, Any]) -> None:
-    """The outer block sees all steps. A block that raises is judged too."""
-    assert (True, [3, 2]) == (found["put back"], found["steps"])
-    assert "step:no-grad-fn" == found["raised"]
-    assert found["few"].startswith("2 steps were made in the block of watch(steps=4).")
-    zero, early = found["errors"]
-    assert zero.startswith("watch(steps=0) would look at nothing.")
-    assert early.startswith("What watch() saw is known when its block has ended.")
+def test_it_leaves_nothing_behind(found: dict[str, Any]) -> None:
+    """A block that raises is judged too."""
+    assert (True, "step:no-grad-fn") == (found["put back"], found["raised"])
+
+
+def test_what_cannot_be_asked_is_one_sentence(found: dict[str, Any]) -> None:
+    """Also steps that never come, and a block inside of another one."""
+    assert found["few"].startswith("2 of 4 steps were made in the block of watch().")
+    assert [
+        "watch(steps=0) would look at nothing.",
+        "watch(steps='4') would look at nothing.",
+        "What watch() saw is known when its block has ended.",
+        "This process is watched already.",
+        "assert_trains() was given str: 'body'.",
+        "ignore has int, which is no pattern.",
+    ] == [each.splitlines()[0] for each in found["errors"]]
 
 
 def test_it_says_what_trace_says(found: dict[str, Any], here: Here) -> None:
@@ -209,16 +230,19 @@ def test_the_plugin_of_pytest(
     words = ("-p", "gradmatrix.pytest_plugin", "-p", "no:cacheprovider", "--gradients", "-q")
     ran = run("-m", "pytest", *words, "test_some.py")
     assert 1 == ran.returncode, ran.stderr
-    assert "3 failed, 4 passed" in ran.stdout
+    assert "5 failed, 4 passed" in ran.stdout
     assert "test_cut ____" in ran.stdout
     assert "`detach` took the output of `body` (Linear) out of the graph" in ran.stdout
-    assert "4 steps were made in the block of watch(steps=9)." in ran.stdout
+    assert "4 of 9 steps were made in the block of watch()." in ran.stdout
+    assert "Captured gradmatrix call" in ran.stdout
+    assert "parameter tensors of what ran are frozen." in ran.stdout
     assert "During handling" not in ran.stdout
     assert "ValueError: its own" in ran.stdout
     summary = ran.stdout.partition(" gradients =")[2]
     assert "test_cut: gradient:partial, 4 steps, 2 of 4 parameters learn: detached" in summary
-    assert "test_in_a_block: trains, 4 steps, 4 of 4 parameters learn" in summary
-    assert "3 tests train, 2 do not train all that should learn, 2 train nothing" in summary
+    assert "test_marked: trains, 4 steps, 4 of 4 parameters learn" in summary
+    assert "test_fails_without_a_marker: gradient:partial, 4 steps" in summary
+    assert "3 tests train, 4 do not train all that should learn, 2 train nothing" in summary
 
 
 def test_the_marker_takes_no_other_arguments(

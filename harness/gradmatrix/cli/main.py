@@ -42,8 +42,6 @@ def main(arguments: Sequence[str] | None = None, families: Sequence[Family] = FA
     from gradmatrix.core.errors import UserError
 
     try:
-        for name in filter(is_missing, getattr(options, "modules", ())):
-            raise lacks(name)
         if "begin" in options:
             options.begun = imported(options.begin)(options)
         return run(options)
@@ -70,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
 
     try:
         project = Project.of_options(options)
+        for name in filter(is_missing, getattr(options, "modules", ())):
+            raise lacks(name)
         if project.carried is not None:
             day = f"{project.carried:%Y-%m-%d}"
             say(f"note: there is no matrix.toml here, so this is the matrix published on {day}")
@@ -98,7 +98,7 @@ def lacks(name: str | None) -> UserError:
     return UserError(
         f"This command needs {name}, which is not installed.",
         cause="gradmatrix was installed without its extra `matrix`: that is enough for trace, "
-        "check, why, claims and capsule",
+        "check, why, claims, history, list, capsule and regressions",
         next_step='pip install "gradmatrix[matrix]", or: uvx --from "gradmatrix[matrix]" '
         "gradmatrix …",
     )

@@ -38,8 +38,8 @@ from gradmatrix.trace import capsule, check
 from gradmatrix.trace.reproduce import reproduce
 from gradmatrix.trace.trace import Finding, finish, headline, report
 
-IS_CELL = re.compile(r"[^\s/]+(?:/[^\s/]+){2,3}")
-"""What names a cell; everything else is a message."""
+IS_CELL = re.compile(r"\S*/\S*")
+"""What names a cell, or should; everything else is a message."""
 MOST_MESSAGES = 3
 
 if TYPE_CHECKING:

@@ -27,6 +27,9 @@ FILLER = {
 }  # fmt: skip
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d{2,}(?:[.,:]\d+)*|\d(?:[.,:]\d+)+", re.ASCII)
 WORDS = re.compile(r"(?:[^\W\d]){2,}|\b\d\b")
+TRACEBACK = re.compile(r"Traceback \(most recent call last\)", re.IGNORECASE)
+KIND = re.compile(r"(?:error|warning|exception)$")
+"""The end of an exception's name. If no text has it, it does not count: a category in front."""
 PLURAL = re.compile(r"(?<=[a-z]{3}[^su])s$")
 
 
@@ -35,6 +38,15 @@ def words(text: str) -> list[str]:
     parts = WORDS.findall(NUMBERS.sub(" ", text.lower()))
     core = [word for word in parts if word not in FILLER]
     return [PLURAL.sub("", word) for word in core or parts]
+
+
+def told(text: str) -> str:
+    """What a traceback says at its end; any other text as it is."""
+    lines = text.strip().splitlines()
+    inside = [number for number, line in enumerate(lines) if line[:1] in {" ", "\t"}]
+    if not TRACEBACK.search(text) or not inside or inside[-1] == len(lines) - 1:
+        return text
+    return "\n".join(lines[inside[-1] + 1 :])
 
 
 class Search:
@@ -53,7 +65,9 @@ class Search:
 
     def best(self, query: str) -> list[int]:
         """The numbers of the texts that match ``query``, the best one first."""
-        asked = words(query.strip()[-LONGEST:])
+        asked = words(told(query.strip()[-LONGEST:]))
+        known = [word for word in asked if word in self.spread or not KIND.search(word)]
+        asked = known or asked
         scores = [self._score(text, asked) for text in self.texts] if asked else []
         return sorted((n for n, score in enumerate(scores) if score), key=lambda n: -scores[n])
 
