@@ -29,6 +29,8 @@ MARKER = (
     "trains(steps=None, ignore=()): fail unless everything that should learn does. steps: how many "
     "optimizer steps are looked at; ignore: patterns of parameter names that need not learn"
 )
+VERDICTS = (AssertionError, pytest.fail.Exception, pytest.skip.Exception, pytest.xfail.Exception)
+"""What a test raises to fail or to end early."""
 PROPERTY = "gradmatrix"
 """The user property of a test's report that says what it trained."""
 
@@ -67,17 +69,23 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[Any]:
     steps, ignore = asked_of(marker)
     block = watch(steps)
     block.gives_way = marker is None
+    raised: BaseException | None = None
     try:
-        with block as seen:
-            result = yield
-    except BaseException:
-        if marker is not None or summary(block):
+        with block:
+            try:
+                result = yield
+            except VERDICTS as error:  # it says nothing about the training
+                raised = error
+    except BaseException as error:  # noqa: BLE001  (it goes on below)
+        raised = error
+    line = summary(block)
+    if asked and line:
+        item.user_properties.append((PROPERTY, line))
+    if raised is not None:
+        if marker is not None or line:
             item.add_report_section("call", "gradmatrix", str(block))
-        raise
-    finally:
-        if asked and (line := summary(block)):
-            item.user_properties.append((PROPERTY, line))
-    if marker is not None and (problem := problem_of(seen, ignore)):
+        raise raised
+    if marker is not None and (problem := problem_of(block, ignore)):
         pytest.fail(problem, pytrace=False)
     return result
 

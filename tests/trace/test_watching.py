@@ -140,39 +140,45 @@ def test_fails_without_a_marker():
 """
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where scripts and tests run."""
+    return tmp_path_factory.mktemp("watched")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a script or module beside ``nets.py``, with what gradmatrix needs and no more."""
     python = python_of(NEWEST)
     asked = [str(python), "-c", "import sys; print(*sys.version_info[:2])"]
     version = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     if version.split() != [str(part) for part in sys.version_info[:2]]:
         pytest.skip("msgspec was installed for another Python than that of the stack")
-    (tmp_path / "needed").mkdir()
+    (folder / "needed").mkdir()
     for name in NEEDED:
         found = find_spec(name)
         assert found is not None
         assert found.origin is not None
         origin = Path(found.origin)
         origin = origin.parent if origin.name == "__init__.py" else origin
-        (tmp_path / "needed" / origin.name).symlink_to(origin)
-    (tmp_path / "nets.py").write_text(NETS)
-    paths = f"{ROOT / 'harness'}:{tmp_path / 'needed'}:{tmp_path}"
+        (folder / "needed" / origin.name).symlink_to(origin)
+    (folder / "nets.py").write_text(NETS)
+    paths = f"{ROOT / 'harness'}:{folder / 'needed'}:{folder}"
 
     def started(*words: str) -> subprocess.CompletedProcess[str]:
         command = [str(python), *words]
-        environment = {"PATH": "", "PYTHONPATH": paths, "HOME": str(tmp_path)}
+        environment = {"PATH": "", "PYTHONPATH": paths, "HOME": str(folder)}
         return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
 
     return started
 
 
-@pytest.fixture
-def found(run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def found(run: Callable[..., subprocess.CompletedProcess[str]], folder: Path) -> dict[str, Any]:
     """What ``WATCHED`` saw."""
-    (tmp_path / "watched.py").write_text(WATCHED)
+    (folder / "watched.py").write_text(WATCHED)
     ran = run("watched.py")
     assert not ran.returncode, ran.stderr
     seen: dict[str, Any] = json.loads(ran.stdout)
@@ -223,10 +229,10 @@ def test_it_says_what_trace_says(found: dict[str, Any], here: Here) -> None:
 
 
 def test_the_plugin_of_pytest(
-    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    run: Callable[..., subprocess.CompletedProcess[str]], folder: Path
 ) -> None:
     """A failure is the diagnosis alone; --gradients says at the end what every test trained."""
-    (tmp_path / "test_some.py").write_text(TESTS)
+    (folder / "test_some.py").write_text(TESTS)
     words = ("-p", "gradmatrix.pytest_plugin", "-p", "no:cacheprovider", "--gradients", "-q")
     ran = run("-m", "pytest", *words, "test_some.py")
     assert 1 == ran.returncode, ran.stderr
@@ -242,15 +248,24 @@ def test_the_plugin_of_pytest(
     assert "test_cut: gradient:partial, 4 steps, 2 of 4 parameters learn: detached" in summary
     assert "test_marked: trains, 4 steps, 4 of 4 parameters learn" in summary
     assert "test_fails_without_a_marker: gradient:partial, 4 steps" in summary
-    assert "3 tests train, 4 do not train all that should learn, 2 train nothing" in summary
+    assert "2 tests train, 5 do not train all that should learn, 2 train nothing" in summary
 
 
 def test_the_marker_takes_no_other_arguments(
-    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+    run: Callable[..., subprocess.CompletedProcess[str]], folder: Path
 ) -> None:
     """It says which ones it takes."""
-    (tmp_path / "test_some.py").write_text(
+    (folder / "test_other.py").write_text(
         "import pytest\n@pytest.mark.trains(4)\ndef test_it():\n    pass\n"
     )
-    ran = run("-m", "pytest", "-p", "gradmatrix.pytest_plugin", "-p", "no:cacheprovider", "-q")
+    ran = run(
+        "-m",
+        "pytest",
+        "-p",
+        "gradmatrix.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "test_other.py",
+    )
     assert "@pytest.mark.trains takes steps=N and ignore=" in ran.stdout
