@@ -62,7 +62,8 @@ class watch:  # noqa: N801  (it is used like a function)
 
     def __init__(self, steps: int | None = None) -> None:
         __tracebackhide__ = True
-        if steps is not None and not (isinstance(steps, int) and steps >= 1):
+        known: object = steps  # callers may not check types
+        if known is not None and not (isinstance(known, int) and known >= 1):
             raise UserError(
                 f"watch(steps={steps!r}) would look at nothing.",
                 cause="the number of steps is a whole number from 1 on",

@@ -108,7 +108,9 @@ def parser(families: Sequence[Family] = FAMILIES) -> argparse.ArgumentParser:
     """The command line."""
     top = Parser(prog="gradmatrix", description="Which training stacks really train?")
     top.add_argument("--version", action="version", version=f"gradmatrix {__version__}")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    commands = top.add_subparsers(
+        required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser
+    )
     for each in families:
         each(commands)
     return top
