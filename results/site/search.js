@@ -36,6 +36,15 @@ function words(text) {
   return (core.length ? core : parts).map((word) => word.replace(/(?<=[a-z]{3}[^su])s$/, ""));
 }
 
+/* What a traceback says at its end; any other text as it is. */
+function said(text) {
+  const lines = text.trim().split(/\r\n|\r|\n/);
+  const inside = lines.findLastIndex((line) => /^[ \t]/.test(line));
+  const isTraceback = /Traceback \(most recent call last\)/i.test(text);
+  if (!isTraceback || inside < 0 || inside === lines.length - 1) return text;
+  return lines.slice(inside + 1).join("\n");
+}
+
 function entry(element) {
   const list = words(element.dataset.text);
   return { element, list, joined: ` ${list.join(" ")} `, own: new Set(list) };
@@ -94,7 +103,10 @@ function best(texts, asked) {
 }
 
 function search(text) {
-  const list = words(text);
+  const every = words(said(text));
+  // The name of an exception or a warning that no text has is a category in front.
+  const known = every.filter((word) => spread.has(word) || !/(?:error|warning|exception)$/.test(word));
+  const list = known.length ? known : every;
   const asked = { list, joined: ` ${list.join(" ")} `, own: new Set(list) };
   box.value = text;
   const isAsked = list.length > 0;

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gradmatrix.cli.history import judged_claims
 from gradmatrix.cli.options import refuse_unwritable
 from gradmatrix.cli.progress import Display
 from gradmatrix.core import files
@@ -25,9 +26,8 @@ from gradmatrix.core.text import counted, one_line, tally, versioned
 from gradmatrix.judge.causes import explain, remedy_on_its_stack
 from gradmatrix.judge.diagnosis import diagnose, false_alarms
 from gradmatrix.judge.versions import remedy_near
-from gradmatrix.publish.rows import rows_of, tabulated
 from gradmatrix.publish.search import Search
-from gradmatrix.publish.site.messages import messages, searched
+from gradmatrix.publish.site.messages import messages, searched, text_of
 from gradmatrix.publish.site.tables import View
 from gradmatrix.run import lookup
 from gradmatrix.run.plan import observer_digest
@@ -97,9 +97,9 @@ def style_of(finding: Finding) -> str:
 
 def why_command(options: argparse.Namespace, project: Project, console: Console) -> int:
     """Say why a cell fails, from its record; or find a message, as the search of the pages does."""
-    published = project.published(project.store.everything().values())
     if not IS_CELL.fullmatch(options.cell):
-        return find_message(options.cell, published, console)
+        return find_message(options.cell, project, console)
+    published = project.published(project.store.everything().values())
     known = {record.cell: record for record in published.records}
     record = lookup.find(options.cell, known, project.matrix.run.devices)
     gradient = f", gradient {record.gradient}" if record.gradient else ""
@@ -109,13 +109,13 @@ def why_command(options: argparse.Namespace, project: Project, console: Console)
     return 0
 
 
-def find_message(query: str, published: Published, console: Console) -> int:
+def find_message(query: str, project: Project, console: Console) -> int:
     """Show the messages of the matrix that match a pasted one; returns 1 if there is none."""
-    rows = rows_of(published.records, published.scenarios)
-    view = View(tabulated(published.locks, published.scenarios, rows))
+    table, claims = judged_claims(project)
+    view = View(table)
     known = [message for kind in messages(view) for message in kind]
-    variants = (f"{row.scenario} {row.variant} {summary}" for row, summary, *_ in searched(view))
-    best = Search([message.text for message in known], variants).best(query)
+    others = [*(each.text for each in searched(view)), *(text_of(each.claim) for each in claims)]
+    best = Search([message.text for message in known], others).best(query)
     if not best:
         console.print(
             "No message of the matrix matches. gradmatrix trace SCRIPT looks at your own script.",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from gradmatrix.core.model import Scenario
-    from gradmatrix.publish.claims.claims import Evidence, Judged
+    from gradmatrix.publish.claims.claims import Claim, Evidence, Judged
     from gradmatrix.publish.rows import Row
     from gradmatrix.publish.site.tables import View
 
@@ -99,6 +99,16 @@ class Found(NamedTuple):
     kind: str
     word: str
 
+    @property
+    def text(self) -> str:
+        """What the search reads."""
+        return f"{self.row.scenario} {self.row.variant} {self.row.role.value} {self.summary}"
+
+
+def text_of(claim: Claim) -> str:
+    """What the search reads of a claim."""
+    return f"{claim.scenario} {claim.id} {claim.says}"
+
 
 def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
     """Return errors.html. Its search finds claims and variants too."""
@@ -110,6 +120,7 @@ def messages_page(view: View, claims: Sequence[Judged]) -> tuple[str, bytes]:
         warnings=warnings,
         variants=list(searched(view)),
         claims=[Marked(judged, KINDS[judged.verdict]) for judged in claims],
+        text_of=text_of,
     )
 
 
